@@ -1,0 +1,2 @@
+//! The moirai tool.
+fn main() {}

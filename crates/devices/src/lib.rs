@@ -1,0 +1,1 @@
+//! Devices behind the storage interface: files and simulated disks.

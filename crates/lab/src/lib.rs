@@ -1,0 +1,1 @@
+//! The laboratory: experiments in virtual time beside the published figures.

@@ -1,0 +1,1 @@
+//! The library: opens devices, volumes and stores by their URI.

@@ -1,0 +1,180 @@
+//! The runtime that the current thread belongs to, and the functions that act on it.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use moirai_units::{Instant, Nanos};
+use parking_lot::Mutex;
+
+use crate::random::{self, Random};
+use crate::timers::{TimerId, Timers};
+
+/// What a runtime knows, shared by its threads.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) seed: u64,
+    pub(crate) clock: Clock,
+    pub(crate) handle: tokio::runtime::Handle,
+}
+
+#[derive(Clone)]
+pub(crate) enum Clock {
+    Virtual(Arc<Mutex<Timers>>),
+    Real { began: std::time::Instant },
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+/// Makes `context` the current thread's for as long as the guard lives.
+pub(crate) fn enter(context: Context) -> Entered {
+    let outer = CURRENT.with(|current| current.borrow_mut().replace(context));
+    Entered { outer }
+}
+
+pub(crate) struct Entered {
+    outer: Option<Context>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let outer = self.outer.take();
+        CURRENT.with(|current| *current.borrow_mut() = outer);
+    }
+}
+
+fn with_current<T>(f: impl FnOnce(&Context) -> T) -> T {
+    CURRENT.with(|current| match &*current.borrow() {
+        Some(context) => f(context),
+        None => panic!("not inside block_on_virtual or block_on_real"),
+    })
+}
+
+/// Whether time is virtual here.
+///
+/// # Panics
+/// Outside a runtime, like every function of this crate that acts on the current one.
+#[must_use]
+pub fn is_virtual() -> bool {
+    with_current(|context| matches!(context.clock, Clock::Virtual(_)))
+}
+
+/// The time on the current runtime's clock.
+#[must_use]
+pub fn now() -> Instant {
+    with_current(|context| match &context.clock {
+        Clock::Virtual(timers) => timers.lock().now(),
+        Clock::Real { began } => Instant {
+            ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        },
+    })
+}
+
+/// The random stream that belongs to `name` under the runtime's seed: the same draws in every run.
+#[must_use]
+pub fn random(name: &str) -> Random {
+    with_current(|context| random::stream(context.seed, name))
+}
+
+/// Waits until the clock shows `at`.
+pub async fn sleep_until(at: Instant) {
+    let clock = with_current(|context| context.clock.clone());
+    match clock {
+        Clock::Virtual(timers) => {
+            VirtualSleep {
+                timers,
+                at,
+                id: None,
+            }
+            .await;
+        }
+        Clock::Real { began } => {
+            let deadline = began + std::time::Duration::from_nanos(at.ns);
+            tokio::time::sleep_until(deadline.into()).await;
+        }
+    }
+}
+
+/// Waits for `span`.
+pub async fn sleep(span: Nanos) {
+    sleep_until(now() + span).await;
+}
+
+/// Runs `future` beside the current task. Dropping the [`Task`] does not stop it.
+pub fn spawn<F>(future: F) -> Task<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Task(with_current(|context| context.handle.spawn(future)))
+}
+
+/// Runs `work`, which may block on the operating system, where it does not hold up other tasks.
+///
+/// Under virtual time it runs at once on the only thread: the machine's time does not count there,
+/// and a second thread would make the order of events depend on it.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if is_virtual() {
+        return work();
+    }
+    Task(tokio::task::spawn_blocking(work)).await
+}
+
+/// A spawned task; awaiting it gives its result, or goes on with its panic.
+pub struct Task<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Task<T> {
+    /// Stops the task at its next await.
+    pub fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
+        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
+            Ok(output) => output,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => panic!("awaited a task that was stopped: {cancelled}"),
+            },
+        })
+    }
+}
+
+struct VirtualSleep {
+    timers: Arc<Mutex<Timers>>,
+    at: Instant,
+    id: Option<TimerId>,
+}
+
+impl Future for VirtualSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let timers = Arc::clone(&self.timers);
+        let mut timers = timers.lock();
+        if timers.now() >= self.at {
+            return Poll::Ready(());
+        }
+        match self.id {
+            Some(id) => timers.rewake(id, cx.waker()),
+            None => self.id = Some(timers.register(self.at, cx.waker().clone())),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for VirtualSleep {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.timers.lock().cancel(id);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Real time: tokio's multi-threaded runtime, and a stopwatch for what is measured outside it.
+
+use std::future::Future;
+
+use moirai_units::Nanos;
+
+use crate::context::{self, Clock, Context};
+
+/// Runs `future` to its end on the machine's clock, with a worker thread for each core.
+///
+/// # Panics
+/// When the operating system gives no threads.
+#[expect(
+    clippy::expect_used,
+    reason = "a process that cannot start its threads cannot go on, and has lost nothing yet"
+)]
+pub fn block_on_real<F: Future>(seed: u64, future: F) -> F::Output {
+    let began = std::time::Instant::now();
+    // Worker threads start before the runtime's own handle is known, so they take it as they start.
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_time()
+        .on_thread_start(move || {
+            let context = Context {
+                seed,
+                clock: Clock::Real { began },
+                handle: tokio::runtime::Handle::current(),
+            };
+            // The thread belongs to the runtime until it ends.
+            std::mem::forget(context::enter(context));
+        })
+        .build()
+        .expect("threads for the runtime");
+    let _entered = context::enter(Context {
+        seed,
+        clock: Clock::Real { began },
+        handle: tokio.handle().clone(),
+    });
+    tokio.block_on(future)
+}
+
+/// Measures real time, also while virtual time runs: for throughput figures and progress only,
+/// never for anything that decides what is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// A stopwatch that runs from now on.
+    #[must_use]
+    pub fn start() -> Stopwatch {
+        Stopwatch(std::time::Instant::now())
+    }
+
+    /// Real time since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,121 @@
+//! Tests of both runtimes: the same functions, the order and the determinism of virtual time.
+
+use std::sync::Arc;
+
+use moirai_units::{Instant, Nanos};
+use parking_lot::Mutex;
+use rand::Rng;
+
+use crate::{block_on_real, block_on_virtual, blocking, now, random, sleep, sleep_until, spawn};
+
+#[test]
+fn virtual_time_jumps_to_the_next_timer() {
+    block_on_virtual(0, async {
+        assert_eq!(now(), Instant::ZERO);
+        sleep(Nanos(3_600_000_000_000)).await;
+        assert_eq!(now().ns, 3_600_000_000_000);
+    });
+}
+
+#[test]
+fn timers_fire_in_time_order_then_in_order_of_registration() {
+    let order = block_on_virtual(0, async {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let tasks: Vec<_> = [(30, 'c'), (10, 'a'), (30, 'd'), (20, 'b')]
+            .into_iter()
+            .map(|(ns, name)| {
+                let order = Arc::clone(&order);
+                spawn(async move {
+                    sleep(Nanos(ns)).await;
+                    order.lock().push(name);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        order.lock().clone()
+    });
+    assert_eq!(order, ['a', 'b', 'c', 'd']);
+}
+
+#[test]
+fn time_does_not_move_while_a_task_can_run() {
+    block_on_virtual(0, async {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let sleeper = spawn(sleep(Nanos(1)));
+        spawn(async move { send.send(now()).ok() });
+        assert_eq!(receive.await.ok(), Some(Instant::ZERO));
+        assert_eq!(now(), Instant::ZERO, "the main task was runnable");
+        sleeper.await;
+        assert_eq!(now().ns, 1);
+    });
+}
+
+#[test]
+fn a_dropped_sleep_does_not_move_time() {
+    block_on_virtual(0, async {
+        futures::future::select(Box::pin(sleep(Nanos(5))), Box::pin(sleep(Nanos(500)))).await;
+        sleep(Nanos(1)).await;
+        assert_eq!(now().ns, 6);
+    });
+}
+
+#[test]
+#[should_panic(expected = "virtual time stands still")]
+fn waiting_for_nothing_is_a_panic_and_no_hang() {
+    block_on_virtual(0, std::future::pending::<()>());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        block_on_virtual(seed, async {
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let tasks: Vec<_> = (0..20)
+                .map(|task| {
+                    let log = Arc::clone(&log);
+                    spawn(async move {
+                        let mut random = random(&format!("task {task}"));
+                        for _ in 0..20 {
+                            sleep(Nanos(random.random_range(0..100))).await;
+                            log.lock().push((now(), task));
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await;
+            }
+            log.lock().clone()
+        })
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn streams_of_different_names_differ() {
+    block_on_virtual(7, async {
+        let draw = |name| random(name).random::<u64>();
+        assert_eq!(draw("a"), draw("a"));
+        assert_ne!(draw("a"), draw("b"));
+    });
+}
+
+#[test]
+fn real_time_offers_the_same_functions() {
+    block_on_real(0, async {
+        let before = now();
+        sleep_until(before + Nanos(2_000_000)).await;
+        let task = spawn(async { blocking(|| 21).await * 2 });
+        assert_eq!(task.await, 42);
+        assert!(now() >= before + Nanos(2_000_000));
+    });
+}
+
+#[test]
+#[should_panic(expected = "planted")]
+fn a_panic_in_a_task_reaches_who_awaits_it() {
+    block_on_virtual(0, async { spawn(async { panic!("planted") }).await });
+}

@@ -1,0 +1,57 @@
+//! The timers of virtual time: a heap of wakers ordered by time, then by order of registration.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::task::Waker;
+
+use moirai_units::Instant;
+
+/// Identifies one registered timer; never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct TimerId(u64);
+
+/// Virtual time and what waits for it.
+#[derive(Default)]
+pub(crate) struct Timers {
+    now: Instant,
+    next_id: u64,
+    queue: BinaryHeap<Reverse<(Instant, TimerId)>>,
+    /// A timer that is gone from here but still queued was cancelled.
+    wakers: BTreeMap<TimerId, Waker>,
+}
+
+impl Timers {
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(crate) fn register(&mut self, at: Instant, waker: Waker) -> TimerId {
+        let id = TimerId(self.next_id);
+        self.next_id += 1;
+        self.queue.push(Reverse((at, id)));
+        self.wakers.insert(id, waker);
+        id
+    }
+
+    /// Replaces the waker of a timer that has not fired.
+    pub(crate) fn rewake(&mut self, id: TimerId, waker: &Waker) {
+        if let Some(held) = self.wakers.get_mut(&id) {
+            held.clone_from(waker);
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, id: TimerId) {
+        self.wakers.remove(&id);
+    }
+
+    /// Moves time to the earliest timer and returns its waker; `None` when nothing waits.
+    pub(crate) fn advance(&mut self) -> Option<Waker> {
+        while let Some(Reverse((at, id))) = self.queue.pop() {
+            if let Some(waker) = self.wakers.remove(&id) {
+                self.now = self.now.max(at);
+                return Some(waker);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,85 @@
+//! Virtual time: a single-threaded runtime whose clock jumps to the next timer when nothing can run.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Wake, Waker};
+
+use parking_lot::Mutex;
+
+use crate::context::{self, Clock, Context};
+use crate::timers::Timers;
+
+/// Runs `future` to its end in virtual time that begins at zero.
+///
+/// # Panics
+/// When every task waits for something and no timer is set: in virtual time nothing else can come.
+#[expect(
+    clippy::expect_used,
+    reason = "a runtime without drivers asks the operating system for nothing that it could refuse"
+)]
+pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
+    let timers = Arc::new(Mutex::new(Timers::default()));
+    // Set from the moment the main future is woken until it is polled. tokio parks before it polls
+    // a woken main future, and time must not move while anything can run.
+    let main_woken = Arc::new(AtomicBool::new(true));
+
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park({
+            let timers = Arc::clone(&timers);
+            let main_woken = Arc::clone(&main_woken);
+            move || {
+                if main_woken.load(Ordering::Acquire) {
+                    return;
+                }
+                let waker = timers.lock().advance();
+                match waker {
+                    Some(waker) => waker.wake(),
+                    None => panic!(
+                        "virtual time stands still: every task waits and no timer is set"
+                    ),
+                }
+            }
+        })
+        .build()
+        .expect("a current-thread runtime without drivers");
+
+    let _entered = context::enter(Context {
+        seed,
+        clock: Clock::Virtual(timers),
+        handle: tokio.handle().clone(),
+    });
+    tokio.block_on(async {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            main_woken.store(false, Ordering::Release);
+            let waker = Waker::from(Arc::new(MainWaker {
+                woken: Arc::clone(&main_woken),
+                inner: cx.waker().clone(),
+            }));
+            let poll = future.as_mut().poll(&mut TaskContext::from_waker(&waker));
+            if poll.is_ready() {
+                main_woken.store(true, Ordering::Release);
+            }
+            poll
+        })
+        .await
+    })
+}
+
+struct MainWaker {
+    woken: Arc<AtomicBool>,
+    inner: Waker,
+}
+
+impl Wake for MainWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.inner.wake_by_ref();
+    }
+}

@@ -1,0 +1,120 @@
+//! The device trait, and the functions of appendix B that follow from it.
+
+use std::fmt::Debug;
+
+use futures::future::BoxFuture;
+use moirai_units::{BlockCount, BlockRange, Lbn};
+
+use crate::{Completion, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request, Result};
+
+/// One result for each request of a batch, in the order of the batch.
+pub type Completions = Vec<Result<Completion>>;
+
+/// The future of [`Device::flush`].
+pub type Flushed<'a> = BoxFuture<'a, Result<()>>;
+
+/// A linear space of blocks with performance attributes: a disk, a file, a volume.
+///
+/// Attributes are exact and do not change while the device is open. Each holds for every block of
+/// the device; asked about a block past its end they are an error.
+pub trait Device: Send + Sync + Debug {
+    /// Capacity, p, d, block sizes, and what the device promises at a power failure.
+    fn inquiry(&self) -> &Inquiry;
+
+    /// The access delay boundaries around `lbn` (`sif_ensemble`): ensembles tile the block space.
+    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble>;
+
+    /// The run of blocks around `lbn` whose ensembles are accessed in parallel
+    /// (`sif_parallel_ensemble`): at most p consecutive ensembles. These runs tile the block space.
+    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange>;
+
+    /// The blocks that can be accessed together with `lbn` (`sif_equivalent`).
+    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass>;
+
+    /// Carries out a batch (`sif_batch_read`, `sif_batch_write`). The requests reach the device
+    /// together and it serves them in the order it likes best; requests of one batch must not
+    /// overlap when one of them writes. Gives one result for each request, in their order.
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions>;
+
+    /// Returns when everything written before is durable. After a failed flush all operations are
+    /// errors until the device is reopened.
+    fn flush(&self) -> Flushed<'_>;
+}
+
+impl dyn Device + '_ {
+    /// Reads consecutive blocks into one buffer (`sif_read`).
+    pub async fn read(&self, blocks: BlockRange) -> Result<IoBuf> {
+        let mut completion = self.access(Request::read(blocks)).await?;
+        let mut buffer = completion.data.drain(..);
+        match buffer.next() {
+            Some(first) => Ok(buffer.fold(first, |mut whole, part| {
+                whole.join(part);
+                whole
+            })),
+            None => Err(self.no_result(blocks)),
+        }
+    }
+
+    /// Writes consecutive blocks from `first` on (`sif_write`).
+    pub async fn write(&self, first: Lbn, data: IoBuf) -> Result<()> {
+        let request = Request {
+            op: Op::Write,
+            blocks: BlockRange::new(first, data.blocks()),
+            data: vec![data],
+        };
+        self.access(request).await.map(drop)
+    }
+
+    /// Carries out one request.
+    pub async fn access(&self, request: Request) -> Result<Completion> {
+        let blocks = request.blocks;
+        let mut results = self.submit(vec![request]).await;
+        results.pop().unwrap_or_else(|| Err(self.no_result(blocks)))
+    }
+
+    /// Reads all of `runs` as one batch; a buffer for each, in their order. Fails when one fails.
+    pub async fn batch_read(&self, runs: &[BlockRange]) -> Result<Vec<IoBuf>> {
+        let batch = runs.iter().copied().map(Request::read).collect();
+        let mut buffers = Vec::with_capacity(runs.len());
+        for result in self.submit(batch).await {
+            buffers.extend(result?.data);
+        }
+        Ok(buffers)
+    }
+
+    /// Writes all of `runs` as one batch. Fails when one fails; the others may be written then.
+    pub async fn batch_write(&self, runs: Vec<(Lbn, IoBuf)>) -> Result<()> {
+        let batch = runs
+            .into_iter()
+            .map(|(first, data)| Request {
+                op: Op::Write,
+                blocks: BlockRange::new(first, data.blocks()),
+                data: vec![data],
+            })
+            .collect();
+        for result in self.submit(batch).await {
+            result?;
+        }
+        Ok(())
+    }
+
+    /// An error unless the device has `lbn`.
+    pub fn check_lbn(&self, lbn: Lbn) -> Result<()> {
+        if self.inquiry().all_blocks().contains(lbn) {
+            return Ok(());
+        }
+        Err(Error::PastEnd {
+            device: self.inquiry().name.clone(),
+            blocks: BlockRange::new(lbn, BlockCount(1)),
+            capacity: self.inquiry().capacity,
+        })
+    }
+
+    fn no_result(&self, blocks: BlockRange) -> Error {
+        Error::BufferMismatch {
+            device: self.inquiry().name.clone(),
+            blocks,
+            buffers: BlockCount::ZERO,
+        }
+    }
+}

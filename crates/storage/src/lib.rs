@@ -1,0 +1,23 @@
+//! The storage interface: block access annotated with performance attributes.
+//!
+//! This is appendix B of the thesis in Rust. A [`Device`] is a linear space of blocks that can be
+//! read and written, and that says what it is good at: which runs of blocks are best accessed whole
+//! ([`Device::ensemble`]), which blocks can be accessed together ([`Device::equivalent`]). Every
+//! layer above speaks to the one below through this interface only, and knows no kind of device.
+
+mod attributes;
+mod buffer;
+pub mod conformance;
+mod device;
+mod error;
+mod metered;
+mod request;
+mod uri;
+
+pub use attributes::{Ensemble, EquivalenceClass, Inquiry};
+pub use buffer::IoBuf;
+pub use device::{Completions, Device, Flushed};
+pub use error::{Error, Result};
+pub use metered::{Meter, Metered};
+pub use request::{Completion, Op, Request, Timing};
+pub use uri::DeviceUri;

@@ -1,0 +1,1 @@
+//! Tables on one device or volume: pages, extents, catalog, scans and fetches.

@@ -1,0 +1,9 @@
+//! Newtypes for addresses, lengths and times: the words every other crate speaks in.
+
+mod address;
+mod size;
+mod time;
+
+pub use address::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
+pub use size::{ByteCount, ParseSizeError};
+pub use time::{Instant, Nanos, ServiceParts};

@@ -1,0 +1,1 @@
+//! Volumes: several devices as one, striped or in quadrangles.

@@ -1,0 +1,1 @@
+//! Workloads: TPC-H data as Arrow batches, and its queries.
