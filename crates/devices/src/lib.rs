@@ -1,1 +1,13 @@
-//! Devices behind the storage interface: files and simulated disks.
+//! Devices behind the storage interface: files, and disks simulated in virtual time.
+
+mod contents;
+mod file;
+mod host_bus;
+mod open;
+mod simulated;
+
+pub use contents::Contents;
+pub use file::{FileDevice, FileOptions};
+pub use host_bus::HostBus;
+pub use open::{SCHEMES, is_simulated, open, profile};
+pub use simulated::{SimulatedDisk, SimulatedOptions};

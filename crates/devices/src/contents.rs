@@ -1,0 +1,166 @@
+//! What a simulated disk holds: bytes in memory, bytes in a file, or nothing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use moirai_storage::{Error, IoBuf, Result};
+use moirai_units::{BlockCount, Lbn};
+
+const CHUNK_BYTES: u64 = 256 << 10;
+
+/// What a simulated disk holds. Blocks that were never written are zeros.
+#[derive(Debug)]
+pub enum Contents {
+    /// Bytes in memory, gone with the device.
+    Memory(BTreeMap<u64, Box<[u8]>>),
+    /// Bytes in a sparse file.
+    File {
+        /// The file.
+        file: File,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Nothing is kept: the device simulates timing only.
+    Nothing,
+}
+
+impl Contents {
+    /// Empty contents in memory.
+    #[must_use]
+    pub fn memory() -> Contents {
+        Contents::Memory(BTreeMap::new())
+    }
+
+    /// Contents in the file at `path`, which is made when it is not there, and is as long as a disk
+    /// of `capacity`.
+    pub fn file(path: &Path, capacity: BlockCount) -> Result<Contents> {
+        let failed = |action| {
+            let path = path.to_owned();
+            move |source| Error::File {
+                path,
+                action,
+                source,
+            }
+        };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(failed("opening"))?;
+        let length = file.metadata().map_err(failed("opening"))?.len();
+        match length {
+            0 => file.set_len(capacity.bytes().0).map_err(failed("making"))?,
+            _ if length == capacity.bytes().0 => {}
+            _ => {
+                return Err(Error::Description {
+                    path: path.to_owned(),
+                    problem: format!(
+                        "the file has {length} bytes and the simulated disk {}: it belongs to \
+                         another disk, name another file",
+                        capacity.bytes().0
+                    ),
+                });
+            }
+        }
+        Ok(Contents::File {
+            file,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Reads from `first` on into `buffer`.
+    pub(crate) fn read(&self, first: Lbn, buffer: &mut IoBuf) -> Result<()> {
+        match self {
+            Contents::Memory(chunks) => {
+                for (chunk, within, range) in chunk_pieces(first, buffer.len()) {
+                    let Some(target) = buffer.get_mut(range) else { continue };
+                    match chunks.get(&chunk) {
+                        None => target.fill(0),
+                        Some(bytes) => {
+                            if let Some(source) = bytes.get(within..within + target.len()) {
+                                target.copy_from_slice(source);
+                            }
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Contents::File { file, path } => file
+                .read_exact_at(buffer, first.byte_offset())
+                .map_err(io_error(path, "reading", first)),
+            Contents::Nothing => Ok(()),
+        }
+    }
+
+    /// Writes `buffer` from `first` on.
+    pub(crate) fn write(&mut self, first: Lbn, buffer: &IoBuf) -> Result<()> {
+        match self {
+            Contents::Memory(chunks) => {
+                for (chunk, within, range) in chunk_pieces(first, buffer.len()) {
+                    let Some(source) = buffer.get(range) else { continue };
+                    let bytes = chunks
+                        .entry(chunk)
+                        .or_insert_with(|| vec![0; CHUNK_BYTES as usize].into_boxed_slice());
+                    if let Some(target) = bytes.get_mut(within..within + source.len()) {
+                        target.copy_from_slice(source);
+                    }
+                }
+                Ok(())
+            }
+            Contents::File { file, path } => file
+                .write_all_at(buffer, first.byte_offset())
+                .map_err(io_error(path, "writing", first)),
+            Contents::Nothing => Ok(()),
+        }
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self {
+            Contents::File { file, path } => {
+                file.sync_data().map_err(io_error(path, "flushing", Lbn(0)))
+            }
+            Contents::Memory(_) | Contents::Nothing => Ok(()),
+        }
+    }
+
+    pub(crate) fn keeps_data(&self) -> bool {
+        !matches!(self, Contents::Nothing)
+    }
+}
+
+fn io_error(
+    path: &Path,
+    action: &'static str,
+    first: Lbn,
+) -> impl FnOnce(std::io::Error) -> Error {
+    let device = path.display().to_string();
+    move |source| Error::Io {
+        device,
+        action,
+        offset: first.byte_offset(),
+        source,
+    }
+}
+
+/// The chunks that `length` bytes from `first` on lie in: chunk, offset in it, range of the bytes.
+fn chunk_pieces(
+    first: Lbn,
+    length: usize,
+) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let at = first.byte_offset() + done as u64;
+        let within = (at % CHUNK_BYTES) as usize;
+        let count = (length - done).min(CHUNK_BYTES as usize - within);
+        done += count;
+        Some((at / CHUNK_BYTES, within, done - count..done))
+    })
+}

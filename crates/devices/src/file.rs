@@ -1,0 +1,348 @@
+//! A file as a device: direct I/O where the file system allows it, and a flush that is one.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::{BoxFuture, join_all};
+use moirai_runtime::{blocking, now};
+use moirai_storage::{
+    Completion, Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, IoBuf, Op, Request, Result, Timing,
+};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+
+/// What a file's size and its volume block are multiples of: the page of common file systems.
+const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
+
+/// Requests of one batch that are handed to the operating system at the same time.
+const BATCH_PARALLELISM: usize = 8;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// The size to make the file with when it is not there.
+    pub size: Option<ByteCount>,
+    /// The size of an ensemble: a file has no boundaries of its own.
+    pub ensemble: ByteCount,
+    /// Whether to ask for direct I/O.
+    pub direct: bool,
+}
+
+/// A file. Cheap to clone the inside of, which travels to the threads that block on it.
+pub struct FileDevice {
+    inquiry: Inquiry,
+    ensemble: BlockCount,
+    files: Arc<Files>,
+    /// Set by a failed flush and never cleared (fsync reports an error once).
+    latched: AtomicBool,
+}
+
+struct Files {
+    path: PathBuf,
+    buffered: File,
+    direct: Option<Direct>,
+}
+
+/// The same file without the page cache between.
+struct Direct {
+    file: File,
+    offset_align: u64,
+    memory_align: usize,
+}
+
+impl FileDevice {
+    /// Opens the file that `uri` names, or makes it.
+    pub fn open(uri: &DeviceUri, options: FileOptions) -> Result<Arc<FileDevice>> {
+        let path = PathBuf::from(&uri.target);
+        let (buffered, read_only) = open_or_make(uri, &path, options.size)?;
+        let length = ByteCount(
+            buffered
+                .metadata()
+                .map_err(file_error(&path, "reading the size"))?
+                .len(),
+        );
+        let capacity = BlockCount(length.0 / BLOCK_BYTES / PAGE.0 * PAGE.0);
+        if capacity == BlockCount::ZERO {
+            return Err(Error::TooSmall {
+                device: uri.to_string(),
+                have: length,
+                need: PAGE.bytes(),
+            });
+        }
+        let ensemble = BlockCount::holding(options.ensemble);
+        if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
+            return Err(uri.error("parameter `ensemble` is no multiple of 4 KiB"));
+        }
+        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
+        if options.direct && direct.is_none() {
+            tracing::warn!(
+                "{}: the file system takes no direct I/O, so the page cache lies between",
+                path.display()
+            );
+        }
+        Ok(Arc::new(FileDevice {
+            inquiry: Inquiry {
+                name: format!("file:{}", path.display()),
+                capacity,
+                parallelism: 1,
+                depth: 1,
+                volume_block: PAGE,
+                atomic_write: BlockCount(1),
+                volatile_cache: true,
+                read_only,
+                keeps_data: true,
+            },
+            ensemble,
+            files: Arc::new(Files {
+                path,
+                buffered,
+                direct,
+            }),
+            latched: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether requests go past the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.files.direct.is_some()
+    }
+
+    fn check_latch(&self) -> Result<()> {
+        if self.latched.load(Ordering::Acquire) {
+            return Err(Error::Latched {
+                device: self.inquiry.name.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn ensemble_around(&self, lbn: Lbn) -> Result<BlockRange> {
+        let device: &dyn Device = self;
+        device.check_lbn(lbn)?;
+        let first = Lbn(lbn.0 / self.ensemble.0 * self.ensemble.0);
+        let end = (first + self.ensemble).min(self.inquiry.all_blocks().end());
+        Ok(BlockRange::between(first, end))
+    }
+}
+
+fn file_error<'a>(
+    path: &'a Path,
+    action: &'static str,
+) -> impl FnOnce(io::Error) -> Error + use<'a> {
+    move |source| Error::File {
+        path: path.to_owned(),
+        action,
+        source,
+    }
+}
+
+/// The file, and whether it takes no writes.
+fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result<(File, bool)> {
+    match path.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let size = size.ok_or_else(|| {
+                uri.error("there is no such file: add ?size=SIZE, like ?size=8GiB, to make it")
+            })?;
+            if size.0 == 0 || !size.0.is_multiple_of(PAGE.bytes().0) {
+                return Err(uri.error("parameter `size` is no multiple of 4 KiB"));
+            }
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(path)
+                .map_err(file_error(path, "making the file"))?;
+            file.set_len(size.0).map_err(file_error(path, "making the file"))?;
+            Ok((file, false))
+        }
+        Err(source) => Err(file_error(path, "opening")(source)),
+        Ok(metadata) if !metadata.is_file() => Err(uri.error("this is no ordinary file")),
+        Ok(metadata) => {
+            if let Some(size) = size.filter(|size| size.0 != metadata.len()) {
+                return Err(uri.error(format!(
+                    "the file is there and has {}, not {size}: leave `size` out to use it",
+                    ByteCount(metadata.len())
+                )));
+            }
+            // The bits decide even for a user whom they do not bind.
+            let read_only = metadata.permissions().readonly();
+            let file = OpenOptions::new()
+                .read(true)
+                .write(!read_only)
+                .open(path)
+                .map_err(file_error(path, "opening"))?;
+            Ok((file, read_only))
+        }
+    }
+}
+
+fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
+    let flags = OFlags::DIRECT.bits() as i32;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(!read_only)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
+    let page = PAGE.bytes().0;
+    let mut direct = Direct {
+        file,
+        offset_align: page,
+        memory_align: page as usize,
+    };
+    // Kernels from 6.1 on tell the alignment; before, a page is right for every file system.
+    let wanted = StatxFlags::DIOALIGN;
+    if let Ok(stat) = rustix::fs::statx(&direct.file, "", AtFlags::EMPTY_PATH, wanted)
+        && stat.stx_mask & wanted.bits() != 0
+    {
+        if stat.stx_dio_offset_align == 0 {
+            return None;
+        }
+        direct.offset_align = u64::from(stat.stx_dio_offset_align);
+        direct.memory_align = stat.stx_dio_mem_align as usize;
+    }
+    // Some file systems accept the flag and refuse the first transfer.
+    let mut probe = IoBuf::zeroed(PAGE);
+    match direct.file.read_at(&mut probe, 0) {
+        Ok(_) => Some(direct),
+        Err(_) => None,
+    }
+}
+
+impl Files {
+    /// The file to use for a transfer: past the page cache when its alignment allows.
+    fn file_for(&self, offset: u64, buffer: &[u8]) -> &File {
+        match &self.direct {
+            Some(direct)
+                if offset.is_multiple_of(direct.offset_align)
+                    && (buffer.len() as u64).is_multiple_of(direct.offset_align)
+                    && buffer.as_ptr().align_offset(direct.memory_align) == 0 =>
+            {
+                &direct.file
+            }
+            _ => &self.buffered,
+        }
+    }
+
+    fn transfer(&self, request: &mut Request) -> io::Result<()> {
+        let mut offset = request.blocks.first.byte_offset();
+        for buffer in &mut request.data {
+            let file = self.file_for(offset, buffer);
+            match request.op {
+                Op::Read => file.read_exact_at(buffer, offset)?,
+                Op::Write => file.write_all_at(buffer, offset)?,
+            }
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&self, mut request: Request, issued: Instant) -> Result<Completion> {
+        let started = now();
+        let offset = request.blocks.first.byte_offset();
+        self.transfer(&mut request).map_err(|source| Error::Io {
+            device: format!("file:{}", self.path.display()),
+            action: match request.op {
+                Op::Read => "reading",
+                Op::Write => "writing",
+            },
+            offset,
+            source,
+        })?;
+        Ok(Completion {
+            data: request.data,
+            timing: Timing {
+                issued,
+                started,
+                finished: now(),
+                parts: None,
+            },
+        })
+    }
+}
+
+impl fmt::Debug for FileDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileDevice({})", self.inquiry.name)
+    }
+}
+
+impl Device for FileDevice {
+    fn inquiry(&self) -> &Inquiry {
+        &self.inquiry
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
+        self.ensemble_around(lbn).map(|blocks| Ensemble {
+            blocks,
+            switch: BlockCount::ZERO,
+        })
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
+        self.ensemble_around(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
+        let device: &dyn Device = self;
+        device.check_lbn(lbn)?;
+        Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        Box::pin(async move {
+            let issued = now();
+            let mut results: Completions = Vec::with_capacity(batch.len());
+            let mut shares: Vec<Vec<(usize, Request)>> = Vec::new();
+            shares.resize_with(BATCH_PARALLELISM.min(batch.len()), Vec::new);
+            let share_size = batch.len().div_ceil(BATCH_PARALLELISM).max(1);
+            for (index, request) in batch.into_iter().enumerate() {
+                results.push(Err(Error::Latched {
+                    device: self.inquiry.name.clone(),
+                }));
+                let checked = self.check_latch().and_then(|()| request.check(&self.inquiry));
+                match (checked, shares.get_mut(index / share_size)) {
+                    (Ok(()), Some(share)) => share.push((index, request)),
+                    (Ok(()), None) => {}
+                    (Err(error), _) => {
+                        if let Some(result) = results.get_mut(index) {
+                            *result = Err(error);
+                        }
+                    }
+                }
+            }
+            let jobs = shares.into_iter().filter(|share| !share.is_empty()).map(|share| {
+                let files = Arc::clone(&self.files);
+                blocking(move || {
+                    let carry_out = |(index, request)| (index, files.carry_out(request, issued));
+                    share.into_iter().map(carry_out).collect::<Vec<_>>()
+                })
+            });
+            for (index, done) in join_all(jobs).await.into_iter().flatten() {
+                if let Some(result) = results.get_mut(index) {
+                    *result = done;
+                }
+            }
+            results
+        })
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        Box::pin(async {
+            self.check_latch()?;
+            let files = Arc::clone(&self.files);
+            let flushed = blocking(move || files.buffered.sync_data()).await;
+            flushed.map_err(|source| {
+                self.latched.store(true, Ordering::Release);
+                file_error(&self.files.path, "flushing")(source)
+            })
+        })
+    }
+}

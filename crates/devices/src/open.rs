@@ -1,0 +1,96 @@
+//! From a URI to a device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moirai_models::{Profile, Scheduler, built_in_names};
+use moirai_storage::{Device, DeviceUri, Error, Result};
+use moirai_units::ByteCount;
+
+use crate::{Contents, FileDevice, FileOptions, SimulatedDisk, SimulatedOptions};
+
+/// The schemes that [`open`] knows, with what they name, for help texts.
+pub const SCHEMES: [(&str, &str); 2] = [
+    (
+        "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false]",
+        "a file; made with `size` when it is not there; direct I/O where the file system allows it",
+    ),
+    (
+        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs]",
+        "a simulated disk: a built-in profile or a TOML file; contents in memory, in the file that \
+         `data` names, or none at all",
+    ),
+];
+
+/// Whether the device that `uri` names is simulated, and so wants virtual time.
+#[must_use]
+pub fn is_simulated(uri: &DeviceUri) -> bool {
+    uri.scheme == "sim"
+}
+
+/// Opens the device that `uri` names. Inside a runtime only.
+pub fn open(mut uri: DeviceUri) -> Result<Arc<dyn Device>> {
+    match uri.scheme.as_str() {
+        "file" => {
+            let options = FileOptions {
+                size: uri.take("size")?,
+                ensemble: uri.take("ensemble")?.unwrap_or(ByteCount::mib(1)),
+                direct: uri.take("direct")?.unwrap_or(true),
+            };
+            uri.finish()?;
+            FileDevice::open(&uri, options).map(|device| device as Arc<dyn Device>)
+        }
+        "sim" => {
+            let profile = profile(&uri)?;
+            let data: Option<String> = uri.take("data")?;
+            let scheduler = match uri.take::<String>("scheduler")?.as_deref() {
+                None | Some("sptf") => Scheduler::Sptf,
+                Some("fcfs") => Scheduler::Fcfs,
+                Some(other) => {
+                    return Err(uri.error(format!("no scheduler `{other}`: there are sptf and fcfs")));
+                }
+            };
+            uri.finish()?;
+            let contents = match data.as_deref() {
+                None => Contents::memory(),
+                Some("none") => Contents::Nothing,
+                Some(path) => Contents::file(Path::new(path), profile.geometry.capacity())?,
+            };
+            let options = SimulatedOptions {
+                name: uri.to_string(),
+                scheduler,
+                contents,
+                host_bus: None,
+            };
+            Ok(SimulatedDisk::start(profile, options))
+        }
+        other => Err(uri.error(format!(
+            "there is no scheme `{other}`: use file:, sim: or volume:"
+        ))),
+    }
+}
+
+/// The profile that a `sim:` URI names: a built-in one, or a TOML file.
+pub fn profile(uri: &DeviceUri) -> Result<Profile> {
+    if let Some(profile) = Profile::built_in(&uri.target) {
+        return Ok(profile);
+    }
+    let path = Path::new(&uri.target);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        let names: Vec<&str> = built_in_names().collect();
+        return Err(uri.error(format!(
+            "there is no profile `{}`: use {}, or a .toml file of your own",
+            uri.target,
+            names.join(", ")
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+        path: path.to_owned(),
+        action: "reading the profile",
+        source,
+    })?;
+    Profile::parse(&text).map_err(|problem| Error::Description {
+        path: path.to_owned(),
+        problem: problem.to_string(),
+    })
+}

@@ -1,0 +1,53 @@
+//! Every device passes the conformance suite of the storage interface.
+
+use moirai_devices::open;
+use moirai_runtime::{block_on_real, block_on_virtual};
+use moirai_storage::conformance;
+
+fn check_file(parameters: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device.img");
+    block_on_real(1, async {
+        let uri = format!("file:{}?size=16MiB{parameters}", path.display());
+        conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+    });
+}
+
+#[test]
+fn files_conform() {
+    check_file("");
+    check_file("&direct=false");
+    check_file("&ensemble=36KiB");
+}
+
+#[test]
+fn simulated_disks_conform() {
+    for uri in ["sim:quantum-atlas-10k", "sim:seagate-cheetah-36es?scheduler=fcfs"] {
+        block_on_virtual(1, async {
+            conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+        });
+    }
+}
+
+#[test]
+fn a_simulated_disk_without_contents_conforms() {
+    block_on_virtual(1, async {
+        let uri = "sim:maxtor-atlas-10k-iii?data=none".parse().unwrap();
+        conformance::check(open(uri).unwrap()).await;
+    });
+}
+
+#[test]
+fn simulated_contents_in_a_file_conform_and_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("sim:quantum-atlas-10k?data={}", folder.path().join("disk.img").display());
+    block_on_virtual(1, async {
+        conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+    });
+    let other = uri.replace("quantum-atlas-10k", "seagate-cheetah-36es");
+    block_on_virtual(1, async {
+        open(uri.parse().unwrap()).unwrap();
+        let error = open(other.parse().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("belongs to another disk"), "{error}");
+    });
+}

@@ -1,0 +1,206 @@
+//! The TOML file that describes a volume.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use moirai_storage::{Error, Result};
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
+use serde::{Deserialize, Serialize};
+
+/// A volume as its file describes it.
+///
+/// ```toml
+/// devices = ["sim:seagate-cheetah-36es", "sim:seagate-cheetah-36es"]
+///
+/// [quadrangle]
+/// depth = 4
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// The URIs of the devices, in their order.
+    pub devices: Vec<String>,
+    stripe: Option<StripeTable>,
+    quadrangle: Option<QuadrangleTable>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StripeTable {
+    /// `"track"`, or a size.
+    unit: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct QuadrangleTable {
+    depth: Option<u32>,
+    #[serde(default = "one")]
+    block: u64,
+    #[serde(default)]
+    zone: usize,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// How a described volume is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutDescription {
+    /// Stripe units in turn.
+    Stripe {
+        /// Their size.
+        unit: StripeUnit,
+    },
+    /// Quadrangles over one zone.
+    Quadrangle {
+        /// Tracks of a quadrangle; the deepest that keeps one revolution when not given.
+        depth: Option<u32>,
+        /// Blocks of 512 bytes in a volume block, b.
+        block: BlockCount,
+        /// Which zone, counted from the rim.
+        zone: usize,
+    },
+}
+
+/// The size of a stripe unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StripeUnit {
+    /// One ensemble of the devices, whatever its size at that place.
+    Track,
+    /// A fixed number of blocks.
+    Blocks(BlockCount),
+}
+
+impl FromStr for StripeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "track" {
+            return Ok(StripeUnit::Track);
+        }
+        let size: ByteCount = text
+            .parse()
+            .map_err(|_| format!("`{text}` is neither `track` nor a size like 64KiB"))?;
+        if size.0 == 0 || !size.0.is_multiple_of(BLOCK_BYTES) {
+            return Err(format!("`{text}` is no multiple of {BLOCK_BYTES} bytes"));
+        }
+        Ok(StripeUnit::Blocks(BlockCount::holding(size)))
+    }
+}
+
+impl Description {
+    /// Describes a volume.
+    #[must_use]
+    pub fn new(devices: Vec<String>, layout: LayoutDescription) -> Description {
+        let mut description = Description {
+            devices,
+            stripe: None,
+            quadrangle: None,
+        };
+        match layout {
+            LayoutDescription::Stripe { unit } => {
+                let unit = match unit {
+                    StripeUnit::Track => "track".to_owned(),
+                    StripeUnit::Blocks(blocks) => blocks.bytes().0.to_string(),
+                };
+                description.stripe = Some(StripeTable { unit });
+            }
+            LayoutDescription::Quadrangle { depth, block, zone } => {
+                description.quadrangle = Some(QuadrangleTable {
+                    depth,
+                    block: block.0,
+                    zone,
+                });
+            }
+        }
+        description
+    }
+
+    /// Reads the description in the file at `path`.
+    pub fn read(path: &Path) -> Result<Description> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+            path: path.to_owned(),
+            action: "reading the volume's description",
+            source,
+        })?;
+        Description::parse(&text, path)
+    }
+
+    /// Reads a description; `path` is what messages call it.
+    pub fn parse(text: &str, path: &Path) -> Result<Description> {
+        let description: Description =
+            toml::from_str(text).map_err(|error| bad(path, error.to_string()))?;
+        if description.devices.is_empty() {
+            return Err(bad(path, "key `devices`: a volume has at least one"));
+        }
+        description.layout(path)?;
+        Ok(description)
+    }
+
+    /// The description as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// How the volume is laid out; `path` is what messages call the description.
+    pub fn layout(&self, path: &Path) -> Result<LayoutDescription> {
+        match (&self.stripe, &self.quadrangle) {
+            (Some(stripe), None) => {
+                let unit = stripe.unit.parse();
+                let unit = unit.map_err(|problem| bad(path, format!("key `unit`: {problem}")))?;
+                Ok(LayoutDescription::Stripe { unit })
+            }
+            (None, Some(table)) => Ok(LayoutDescription::Quadrangle {
+                depth: table.depth,
+                block: BlockCount(table.block),
+                zone: table.zone,
+            }),
+            _ => Err(bad(path, "write either a table [stripe] or a table [quadrangle]")),
+        }
+    }
+}
+
+fn bad(path: &Path, problem: impl Into<String>) -> Error {
+    Error::Description {
+        path: PathBuf::from(path),
+        problem: problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_round_trip() {
+        for layout in [
+            LayoutDescription::Stripe { unit: StripeUnit::Track },
+            LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) },
+            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 },
+            LayoutDescription::Quadrangle { depth: None, block: BlockCount(16), zone: 2 },
+        ] {
+            let written = Description::new(vec!["sim:quantum-atlas-10k".into()], layout);
+            let read = Description::parse(&written.to_toml(), Path::new("v.toml")).unwrap();
+            assert_eq!(read, written);
+            assert_eq!(read.layout(Path::new("v.toml")).unwrap(), layout);
+        }
+    }
+
+    #[test]
+    fn bad_descriptions_name_the_key_and_the_line() {
+        let check = |text: &str, expected: &[&str]| {
+            let error = Description::parse(text, Path::new("v.toml")).unwrap_err().to_string();
+            for part in expected.iter().chain(&["v.toml"]) {
+                assert!(error.contains(part), "{error}");
+            }
+        };
+        check("devices = []\n[stripe]\nunit = \"track\"", &["`devices`"]);
+        check("devices = [\"sim:x\"]", &["[stripe]", "[quadrangle]"]);
+        check("devices = [\"sim:x\"]\n[stripe]\nunit = \"10\"", &["`unit`", "no multiple"]);
+        check("devices = [\"sim:x\"]\n[quadrangle]\ndeph = 4", &["line 3", "`deph`"]);
+        check("device = [\"sim:x\"]", &["line 1", "`device`"]);
+        check("devices = [", &["line 1"]);
+    }
+}
