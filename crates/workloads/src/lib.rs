@@ -1,1 +1,3 @@
 //! Workloads: TPC-H data as Arrow batches, and its queries.
+
+pub mod tpch;

@@ -1,0 +1,73 @@
+//! Blobs: byte strings of any length in runs of blocks, named and checksummed by who refers to them.
+
+use moirai_storage::{Device, IoBuf};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
+use serde::{Deserialize, Serialize};
+
+use crate::space::{RunExtent, Space};
+use crate::{Error, Result};
+
+/// Where a blob lies, and what it must be.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BlobRef {
+    /// Bytes of the content.
+    pub(crate) bytes: u64,
+    /// CRC-32C of the content.
+    pub(crate) crc: u32,
+    /// The runs that hold it, in order.
+    pub(crate) runs: Vec<RunExtent>,
+}
+
+/// Writes `content` into newly allocated runs.
+pub(crate) async fn write(device: &dyn Device, space: &mut Space, content: &[u8]) -> Result<BlobRef> {
+    let unit = device.inquiry().volume_block;
+    let mut runs = Vec::new();
+    let mut writes = Vec::new();
+    let mut rest = content;
+    while !rest.is_empty() {
+        let needed = BlockCount::holding(ByteCount(rest.len() as u64));
+        let needed = BlockCount(needed.0.div_ceil(unit.0) * unit.0);
+        let run = space.allocate_run(unit, needed)?;
+        let held = (run.range().bytes().0 as usize).min(rest.len());
+        let (part, tail) = rest.split_at(held);
+        let mut buffer = IoBuf::zeroed(BlockCount(run.blocks));
+        if let Some(head) = buffer.get_mut(..held) {
+            head.copy_from_slice(part);
+        }
+        writes.push((Lbn(run.first), buffer));
+        runs.push(run);
+        rest = tail;
+    }
+    device.batch_write(writes).await?;
+    Ok(BlobRef {
+        bytes: content.len() as u64,
+        crc: crc32c::crc32c(content),
+        runs,
+    })
+}
+
+/// Reads a blob back; `what` is what messages call it.
+pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Result<Vec<u8>> {
+    let runs: Vec<BlockRange> = blob.runs.iter().map(|run| run.range()).collect();
+    let damaged = |problem: &str| Error::Damaged {
+        device: device.inquiry().name.clone(),
+        what: what.to_owned(),
+        blocks: runs.first().copied().unwrap_or(device.inquiry().all_blocks()),
+        offset: runs.first().map_or(0, |run| run.first.byte_offset()),
+        problem: problem.to_owned(),
+    };
+    let held: u128 = blob.runs.iter().map(|run| u128::from(run.blocks) * 512).sum();
+    if held < u128::from(blob.bytes) {
+        return Err(damaged("its runs are shorter than it is"));
+    }
+    let mut content = Vec::new();
+    for buffer in device.batch_read(&runs).await? {
+        content.extend_from_slice(&buffer);
+    }
+    content.truncate(usize::try_from(blob.bytes).unwrap_or(usize::MAX));
+    if crc32c::crc32c(&content) != blob.crc {
+        return Err(damaged("its checksum is not that of what was written there"));
+    }
+    Ok(content)
+}

@@ -1,0 +1,321 @@
+//! A store: the tables on one device.
+//!
+//! Invariants:
+//! 1. The device always holds the superblock of one whole catalog, and every block that catalog
+//!    names holds what was written to it: nothing that a valid superblock names is overwritten.
+//! 2. A table is in the catalog when its load was flushed, and not before.
+//! 3. After a failed commit nothing more is written: which catalog counts is known at the next open.
+
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use moirai_storage::{Device, IoBuf};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+use parking_lot::Mutex;
+
+use crate::blob;
+use crate::catalog::{CATALOG_VERSION, Catalog, PageLayout, TableEntry};
+use crate::load::{Load, LoadOptions};
+use crate::schema::attributes_of;
+use crate::space::Space;
+use crate::superblock::{Found, RUNS_MAX, SUPERBLOCK_VERSION, Superblock};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// The tables on one device.
+#[derive(Debug)]
+pub struct Store {
+    device: Arc<dyn Device>,
+    /// What readers see.
+    tables: Mutex<Vec<TableEntry>>,
+    /// What the one writer works on.
+    writer: Arc<tokio::sync::Mutex<WriterState>>,
+}
+
+/// The catalog and the free space, as far as they are committed.
+#[derive(Debug)]
+pub(crate) struct WriterState {
+    pub(crate) catalog: Catalog,
+    pub(crate) space: Space,
+    /// The superblock that counts; `None` on a blank device.
+    superblock: Option<Superblock>,
+    /// Set when a commit failed.
+    failed: bool,
+}
+
+/// Where the superblocks are: the first two volume blocks.
+fn superblock_places(device: &dyn Device) -> [Lbn; 2] {
+    [Lbn(0), Lbn(device.inquiry().volume_block.0)]
+}
+
+impl Store {
+    /// Opens the store on `device`. On a blank device it has no tables, and nothing is written
+    /// before the first is loaded.
+    pub async fn open(device: Arc<dyn Device>) -> Result<Arc<Store>> {
+        let inquiry = device.inquiry();
+        let reserved = BlockCount(2 * inquiry.volume_block.0);
+        let need = BlockCount(reserved.0 + 2 * crate::heap::UNIT.0);
+        if inquiry.capacity < need {
+            return Err(moirai_storage::Error::TooSmall {
+                device: inquiry.name.clone(),
+                have: inquiry.capacity.bytes(),
+                need: need.bytes(),
+            }
+            .into());
+        }
+        let superblock = match inquiry.keeps_data {
+            true => newest_superblock(&*device).await?,
+            false => None,
+        };
+        let catalog = match &superblock {
+            None => Catalog::default(),
+            Some(superblock) => read_catalog(&*device, superblock).await?,
+        };
+        let mut space = Space::new(Arc::clone(&device), reserved)?;
+        occupy(&device, &mut space, &catalog, superblock.as_ref())?;
+        Ok(Arc::new(Store {
+            tables: Mutex::new(catalog.tables.clone()),
+            writer: Arc::new(tokio::sync::Mutex::new(WriterState {
+                catalog,
+                space,
+                superblock,
+                failed: false,
+            })),
+            device,
+        }))
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The names of the tables, in the order they were loaded.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        self.tables.lock().iter().map(|table| table.name.clone()).collect()
+    }
+
+    /// Opens a table.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        let tables = self.tables.lock();
+        match tables.iter().find(|table| table.name == name) {
+            Some(entry) => Ok(Arc::new(Table::new(Arc::clone(&self.device), entry.clone()))),
+            None => Err(Error::NoTable {
+                name: name.to_owned(),
+                known: match tables.as_slice() {
+                    [] => "none".to_owned(),
+                    some => some.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", "),
+                },
+            }),
+        }
+    }
+
+    /// Begins to load a table with the columns of `schema`. Waits for another load to end.
+    pub async fn load(
+        self: &Arc<Self>,
+        name: &str,
+        schema: &Schema,
+        layout: PageLayout,
+        options: LoadOptions,
+    ) -> Result<Load> {
+        if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+            return Err(Error::BadName {
+                name: name.to_owned(),
+            });
+        }
+        let attributes = attributes_of(schema)?;
+        let writer = self.begin_write().await?;
+        if writer.catalog.tables.iter().any(|table| table.name == name) {
+            return Err(Error::TableExists {
+                name: name.to_owned(),
+            });
+        }
+        let store = Arc::clone(self);
+        Ok(Load::new(store, writer, name.to_owned(), attributes, layout, options))
+    }
+
+    /// Takes a table out of the store. Open [`Table`]s of it must not be read any more.
+    pub async fn drop_table(&self, name: &str) -> Result<()> {
+        self.table(name)?;
+        let mut writer = self.begin_write().await?;
+        writer.catalog.tables.retain(|table| table.name != name);
+        // The dropped table's blocks become free once no superblock names them.
+        let reserved = BlockCount(2 * self.device.inquiry().volume_block.0);
+        let committed = writer.commit(&*self.device).await;
+        self.committed(&writer, committed)?;
+        let mut space = Space::new(Arc::clone(&self.device), reserved)?;
+        occupy(&self.device, &mut space, &writer.catalog, writer.superblock.as_ref())?;
+        writer.space = space;
+        Ok(())
+    }
+
+    async fn begin_write(&self) -> Result<tokio::sync::OwnedMutexGuard<WriterState>> {
+        let inquiry = self.device.inquiry();
+        if inquiry.read_only {
+            return Err(moirai_storage::Error::ReadOnly {
+                device: inquiry.name.clone(),
+            }
+            .into());
+        }
+        let writer = Arc::clone(&self.writer).lock_owned().await;
+        if writer.failed {
+            return Err(moirai_storage::Error::Latched {
+                device: inquiry.name.clone(),
+            }
+            .into());
+        }
+        Ok(writer)
+    }
+
+    /// Shows readers what a commit made so, if it did.
+    pub(crate) fn committed(&self, writer: &WriterState, committed: Result<()>) -> Result<()> {
+        committed?;
+        self.tables.lock().clone_from(&writer.catalog.tables);
+        Ok(())
+    }
+}
+
+impl WriterState {
+    /// Replaces the catalog on the device by this one.
+    pub(crate) async fn commit(&mut self, device: &dyn Device) -> Result<()> {
+        // Until the end it is not known which catalog a reopened store would find.
+        self.failed = true;
+        let content = serde_json::to_vec(&self.catalog).unwrap_or_default();
+        let catalog = blob::write(device, &mut self.space, &content).await?;
+        if catalog.runs.len() > RUNS_MAX {
+            return Err(Error::TooLarge {
+                table: "catalog".into(),
+                problem: format!("it lies in {} runs, and {RUNS_MAX} can be named", catalog.runs.len()),
+            });
+        }
+        device.flush().await?;
+        let generation = self.superblock.as_ref().map_or(1, |old| old.generation + 1);
+        let superblock = Superblock {
+            generation,
+            catalog,
+        };
+        // The one that counts is in the other place.
+        let places = superblock_places(device);
+        let place = if generation.is_multiple_of(2) { places[0] } else { places[1] };
+        let mut block = IoBuf::zeroed(device.inquiry().volume_block);
+        if let Some(head) = block.get_mut(..superblock.encode().len()) {
+            head.copy_from_slice(&superblock.encode());
+        }
+        device.write(place, block).await?;
+        device.flush().await?;
+        let old = self.superblock.replace(superblock);
+        for run in old.iter().flat_map(|old| &old.catalog.runs) {
+            self.space.free_run(run.range())?;
+        }
+        self.failed = false;
+        Ok(())
+    }
+}
+
+/// The valid superblock of the highest generation; `None` on a blank device.
+async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
+    let unit = device.inquiry().volume_block;
+    let places = superblock_places(device);
+    let runs = places.map(|place| BlockRange::new(place, unit));
+    let mut newest: Option<Superblock> = None;
+    let mut blank = 0;
+    let mut problem = None;
+    for (place, block) in places.into_iter().zip(device.batch_read(&runs).await?) {
+        match Superblock::decode(&block) {
+            Found::Blank => blank += 1,
+            Found::Valid(superblock) => {
+                if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
+                    newest = Some(superblock);
+                }
+            }
+            Found::Version(found) => {
+                return Err(Error::Version {
+                    device: device.inquiry().name.clone(),
+                    found,
+                    known: SUPERBLOCK_VERSION,
+                });
+            }
+            Found::Foreign => {
+                problem.get_or_insert(Error::NotAStore {
+                    device: device.inquiry().name.clone(),
+                    at: place,
+                    clear_bytes: 2 * unit.bytes().0,
+                });
+            }
+            Found::Damaged => {
+                problem.get_or_insert(Error::Damaged {
+                    device: device.inquiry().name.clone(),
+                    what: "the superblock".into(),
+                    blocks: BlockRange::new(place, BlockCount(1)),
+                    offset: place.byte_offset(),
+                    problem: "its checksum is not that of what was written there".into(),
+                });
+            }
+        }
+    }
+    match (newest, problem) {
+        (Some(newest), _) => Ok(Some(newest)),
+        // The first commit was torn: before it there was nothing.
+        (None, Some(Error::Damaged { .. }) | None) if blank > 0 => Ok(None),
+        (None, Some(problem)) => Err(problem),
+        (None, None) => Ok(None),
+    }
+}
+
+async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog> {
+    let content = blob::read(device, &superblock.catalog, "the catalog").await?;
+    let parsed = serde_json::from_slice::<Catalog>(&content).map_err(|error| error.to_string());
+    let problem = match parsed {
+        Ok(catalog) if catalog.version == CATALOG_VERSION => return Ok(catalog),
+        Ok(catalog) => format!("it has version {}", catalog.version),
+        Err(problem) => problem,
+    };
+    Err(damaged_catalog(device, superblock, problem))
+}
+
+fn damaged_catalog(device: &dyn Device, superblock: &Superblock, problem: String) -> Error {
+    let first = superblock.catalog.runs.first().map_or(Lbn(0), |run| run.range().first);
+    Error::Damaged {
+        device: device.inquiry().name.clone(),
+        what: "the catalog".into(),
+        blocks: BlockRange::new(first, BlockCount(1)),
+        offset: first.byte_offset(),
+        problem,
+    }
+}
+
+/// Takes everything that the catalog names, and the catalog.
+fn occupy(
+    device: &Arc<dyn Device>,
+    space: &mut Space,
+    catalog: &Catalog,
+    superblock: Option<&Superblock>,
+) -> Result<()> {
+    let Some(superblock) = superblock else { return Ok(()) };
+    let overlap = |what: &str| {
+        damaged_catalog(&**device, superblock, format!("{what} lies where something else does"))
+    };
+    for run in &superblock.catalog.runs {
+        if !space.take_run(run.range())? {
+            return Err(overlap("the catalog"));
+        }
+    }
+    for table in &catalog.tables {
+        let bounds = table.bounds.iter().filter_map(|bounds| bounds.by_page.as_ref());
+        let directories = table.heaps.iter().map(|heap| &heap.directory);
+        let blobs = bounds.chain(directories).flat_map(|blob| &blob.runs);
+        for run in blobs.chain(table.heaps.iter().flat_map(|heap| &heap.extents)) {
+            if !space.take_run(run.range())? {
+                return Err(overlap(&format!("table {}", table.name)));
+            }
+        }
+        for extent in table.pages.iter().flat_map(|pages| &pages.extents) {
+            if !space.take_column_extent(extent)? {
+                return Err(overlap(&format!("table {}", table.name)));
+            }
+        }
+    }
+    Ok(())
+}
