@@ -1,1 +1,68 @@
-//! The library: opens devices, volumes and stores by their URI.
+//! Moirai: a storage manager that learns what each device is good at and shapes layout, I/O and
+//! placement to it.
+//!
+//! This crate is the door for programs: it opens devices, volumes and stores by their URI, and
+//! passes on what is needed to use them. SQL is in `moirai-sql`, so that programs that do not want
+//! it do not build it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use moirai::{open_device, runtime};
+//! use moirai::storage::Device;
+//! use moirai::units::{BlockCount, BlockRange, Lbn};
+//!
+//! // A disk of 1999, in virtual time.
+//! runtime::block_on_virtual(1, async {
+//!     let disk: Arc<dyn Device> = open_device("sim:quantum-atlas-10k")?;
+//!     let track = disk.ensemble(Lbn(1000))?.blocks;
+//!     disk.read(track).await?;
+//!     assert!(runtime::now().ns > 5_000_000, "a revolution takes 6 ms");
+//!     Ok::<(), moirai::storage::Error>(())
+//! })
+//! # .unwrap()
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use moirai_devices as devices;
+pub use moirai_runtime as runtime;
+pub use moirai_storage as storage;
+pub use moirai_store as store;
+pub use moirai_units as units;
+pub use moirai_volume as volume;
+
+use moirai_storage::{Device, DeviceUri};
+use moirai_store::Store;
+use moirai_volume::Description;
+
+/// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`. Inside a runtime only.
+pub fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    let uri: DeviceUri = uri.parse()?;
+    if uri.scheme == "volume" {
+        uri.finish()?;
+        let volume = moirai_volume::open(Path::new(&uri.target), moirai_devices::open)?;
+        return Ok(volume);
+    }
+    moirai_devices::open(uri)
+}
+
+/// Opens the store on the device or volume that `uri` names. Inside a runtime only.
+pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
+    Store::open(open_device(uri)?).await
+}
+
+/// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].
+pub fn is_simulated(uri: &str) -> storage::Result<bool> {
+    let uri: DeviceUri = uri.parse()?;
+    if uri.scheme != "volume" {
+        return Ok(moirai_devices::is_simulated(&uri));
+    }
+    let description = Description::read(Path::new(&uri.target))?;
+    for device in &description.devices {
+        if moirai_devices::is_simulated(&device.parse()?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

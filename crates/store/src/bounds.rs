@@ -8,7 +8,7 @@ use arrow_buffer::{MutableBuffer, NullBuffer};
 
 use crate::Result;
 use crate::catalog::AttributeBounds;
-use crate::schema::AttributeType;
+use crate::schema::{AttributeType, Ordering};
 use crate::values::{self, MinMax};
 
 const KNOWN: u8 = 1;
@@ -39,6 +39,12 @@ impl BoundsBuilder {
         }
     }
 
+    /// Bytes of a bound; `None` for types that keep none.
+    fn width_bytes(&self) -> Option<usize> {
+        let keeps_bounds = self.attribute_type.ordering() != Ordering::None;
+        self.attribute_type.width_bytes().filter(|_| keeps_bounds)
+    }
+
     /// Adds nulls of an attribute whose values have no bounds.
     pub(crate) fn add_nulls(&mut self, nulls: u64) {
         self.nulls += nulls;
@@ -46,7 +52,7 @@ impl BoundsBuilder {
 
     /// Adds a page of `rows` values, of which `values` are those that are not null.
     pub(crate) fn add_page<'a>(&mut self, rows: usize, values: impl Iterator<Item = &'a [u8]>) {
-        let Some(width) = self.attribute_type.width_bytes() else { return };
+        let Some(width) = self.width_bytes() else { return };
         let mut count = 0;
         let page = values::min_max(self.attribute_type, values.inspect(|_| count += 1));
         let nulls = rows - count.min(rows);
@@ -73,7 +79,7 @@ impl BoundsBuilder {
 
     /// What the catalog keeps, without the pages, and the pages' blob.
     pub(crate) fn finish(self) -> (AttributeBounds, Vec<u8>) {
-        let width = self.attribute_type.width_bytes().unwrap_or(0);
+        let width = self.width_bytes().unwrap_or(0);
         let all = self.all.filter(|_| self.all_known);
         let hex = |bytes: &[u8; 16]| {
             bytes.iter().take(width).map(|byte| format!("{byte:02x}")).collect::<String>()

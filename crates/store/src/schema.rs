@@ -33,9 +33,14 @@ pub enum AttributeType {
         /// Digits behind the point.
         scale: i8,
     },
+    /// Bytes, always this many: 1 to 256.
+    Bytes(u16),
     /// Text.
     Utf8,
 }
+
+/// The most bytes of a [`AttributeType::Bytes`]: a unit of 512 bytes holds at least one value.
+pub(crate) const BYTES_MAX: u16 = 256;
 
 /// How values of a fixed size compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +48,8 @@ pub(crate) enum Ordering {
     Signed,
     Unsigned,
     Float,
+    /// No bounds are kept.
+    None,
 }
 
 impl AttributeType {
@@ -66,6 +73,10 @@ impl AttributeType {
                 precision: *precision,
                 scale: *scale,
             },
+            DataType::FixedSizeBinary(bytes) => {
+                let bytes = u16::try_from(*bytes).ok()?;
+                (1..=BYTES_MAX).contains(&bytes).then_some(AttributeType::Bytes(bytes))?
+            }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => AttributeType::Utf8,
             _ => return None,
         })
@@ -88,6 +99,7 @@ impl AttributeType {
             AttributeType::Date32 => DataType::Date32,
             AttributeType::Timestamp(unit) => DataType::Timestamp(unit, None),
             AttributeType::Decimal128 { precision, scale } => DataType::Decimal128(precision, scale),
+            AttributeType::Bytes(bytes) => DataType::FixedSizeBinary(i32::from(bytes)),
             AttributeType::Utf8 => DataType::Utf8View,
         }
     }
@@ -102,6 +114,7 @@ impl AttributeType {
             AttributeType::Date32 => 4,
             AttributeType::Timestamp(_) => 8,
             AttributeType::Decimal128 { .. } => 16,
+            AttributeType::Bytes(bytes) => usize::from(bytes),
             AttributeType::Utf8 => return None,
         })
     }
@@ -110,6 +123,7 @@ impl AttributeType {
         match self {
             AttributeType::Uint(_) => Ordering::Unsigned,
             AttributeType::Float(_) => Ordering::Float,
+            AttributeType::Bytes(_) | AttributeType::Utf8 => Ordering::None,
             _ => Ordering::Signed,
         }
     }
@@ -134,6 +148,7 @@ impl fmt::Display for AttributeType {
             AttributeType::Decimal128 { precision, scale } => {
                 write!(f, "decimal128({precision},{scale})")
             }
+            AttributeType::Bytes(bytes) => write!(f, "bytes({bytes})"),
             AttributeType::Utf8 => f.write_str("utf8"),
         }
     }
@@ -152,6 +167,11 @@ impl FromStr for AttributeType {
                 return Err(unknown());
             }
             return Ok(AttributeType::Decimal128 { precision, scale });
+        }
+        if let Some(inner) = text.strip_prefix("bytes(").and_then(|t| t.strip_suffix(')')) {
+            let bytes: u16 = inner.parse().map_err(|_| unknown())?;
+            let fits = (1..=BYTES_MAX).contains(&bytes);
+            return fits.then_some(AttributeType::Bytes(bytes)).ok_or_else(unknown);
         }
         Ok(match text {
             "int8" => AttributeType::Int(1),
@@ -247,13 +267,13 @@ mod tests {
         for name in [
             "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
             "float64", "date32", "timestamp(s)", "timestamp(ms)", "timestamp(us)", "timestamp(ns)",
-            "decimal128(15,2)", "decimal128(38,-3)", "utf8",
+            "decimal128(15,2)", "decimal128(38,-3)", "bytes(15)", "utf8",
         ] {
             let parsed: AttributeType = name.parse().unwrap();
             assert_eq!(parsed.to_string(), name);
             assert_eq!(AttributeType::of(&parsed.arrow()), Some(parsed));
         }
-        for name in ["", "int7", "decimal128(0,0)", "decimal128(39,0)", "decimal128(2,3)"] {
+        for name in ["", "int7", "decimal128(0,0)", "decimal128(39,0)", "decimal128(2,3)", "bytes(0)", "bytes(999)"] {
             assert!(name.parse::<AttributeType>().is_err(), "{name}");
         }
     }

@@ -45,12 +45,16 @@ pub(crate) struct MinMax {
     pub(crate) max: [u8; 16],
 }
 
-/// The least and the greatest of `values`; `None` when there are none, or a NaN is among them.
+/// The least and the greatest of `values`; `None` when there are none, or a NaN is among them, or
+/// the type keeps no bounds.
 pub(crate) fn min_max<'a>(
     attribute_type: AttributeType,
     values: impl Iterator<Item = &'a [u8]>,
 ) -> Option<MinMax> {
     let ordering = attribute_type.ordering();
+    if ordering == Ordering::None {
+        return None;
+    }
     let mut found: Option<(&[u8], &[u8])> = None;
     for value in values {
         if ordering == Ordering::Float && to_f64(value).is_nan() {
@@ -96,6 +100,7 @@ fn compare(ordering: Ordering, a: &[u8], b: &[u8]) -> Cmp {
         Ordering::Signed => to_i128(a).cmp(&to_i128(b)),
         Ordering::Unsigned => to_u128(a).cmp(&to_u128(b)),
         Ordering::Float => to_f64(a).total_cmp(&to_f64(b)),
+        Ordering::None => Cmp::Equal,
     }
 }
 
