@@ -1,1 +1,19 @@
 //! SQL over the tables of a store, through DataFusion.
+//!
+//! A [`Database`] is a DataFusion session in which every table of a store is registered. A scan of
+//! such a table reads the wanted columns only, skips the pages whose bounds rule the filters out,
+//! and tells the planner row counts and bounds.
+
+mod database;
+mod error;
+mod import;
+mod output;
+mod prune;
+mod scan_exec;
+mod table;
+
+pub use database::{Database, memory_database};
+pub use datafusion::arrow;
+pub use error::{Error, Result};
+pub use import::{Import, read_csv, read_parquet};
+pub use output::{Format, write_batches};

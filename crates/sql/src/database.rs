@@ -1,0 +1,71 @@
+//! A DataFusion session over the tables of a store.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::datasource::MemTable;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt;
+use moirai_runtime::is_virtual;
+use moirai_store::Store;
+
+use crate::Result;
+use crate::table::StoreTable;
+
+/// A session in which statements are run.
+pub struct Database {
+    context: SessionContext,
+}
+
+/// A session whose plans are the same on every machine: one partition in virtual time, where the
+/// order of events must not depend on the number of cores.
+fn context() -> SessionContext {
+    let config = SessionConfig::new().with_information_schema(true);
+    SessionContext::new_with_config(if is_virtual() {
+        config.with_target_partitions(1)
+    } else {
+        config
+    })
+}
+
+impl Database {
+    /// A session over the tables that `store` has now. Inside a runtime only.
+    pub fn new(store: &Store) -> Result<Database> {
+        let context = context();
+        for name in store.table_names() {
+            let table = StoreTable::new(store.table(&name)?);
+            // A bare reference, so that names keep their case and their dots.
+            let reference = datafusion::common::TableReference::bare(name);
+            context.register_table(reference, Arc::new(table))?;
+        }
+        Ok(Database { context })
+    }
+
+    /// Plans `statement` and starts it: the answer's schema and batches.
+    pub async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        let plan = self.context.sql(statement).await?.create_physical_plan().await?;
+        Ok(execute_stream(plan, self.context.task_ctx())?)
+    }
+
+    /// Runs `statement`: the answer's schema and all of its batches.
+    pub async fn query(&self, statement: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let stream = self.stream(statement).await?;
+        let schema = stream.schema();
+        Ok((schema, stream.try_collect().await?))
+    }
+}
+
+/// A session over tables in memory, given as name, schema and batches: what answers are compared to.
+pub fn memory_database(
+    tables: impl IntoIterator<Item = (String, SchemaRef, Vec<RecordBatch>)>,
+) -> Result<Database> {
+    let context = context();
+    for (name, schema, batches) in tables {
+        let table = MemTable::try_new(schema, vec![batches])?;
+        context.register_table(datafusion::common::TableReference::bare(name), Arc::new(table))?;
+    }
+    Ok(Database { context })
+}

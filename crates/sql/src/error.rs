@@ -1,0 +1,52 @@
+//! What can go wrong with a statement.
+
+use std::path::PathBuf;
+
+use datafusion::error::DataFusionError;
+
+/// The result of a statement.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed statement, or a file that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// DataFusion refused or failed the statement.
+    #[error("{}", message_of(.0))]
+    Statement(#[from] DataFusionError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] moirai_store::Error),
+    /// A file that cannot be loaded.
+    #[error("{path}: {problem}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The answer could not be written.
+    #[error("writing the answer failed: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether the statement itself is wrong, and nothing was done.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Error::Statement(error) if matches!(
+                error.find_root(),
+                DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..)
+            )
+        )
+    }
+}
+
+/// The message without DataFusion's request to report a bug, when the cause is a store's error.
+fn message_of(error: &DataFusionError) -> String {
+    match error.find_root() {
+        DataFusionError::External(inner) => inner.to_string(),
+        root => root.strip_backtrace(),
+    }
+}
