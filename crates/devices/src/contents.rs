@@ -77,7 +77,9 @@ impl Contents {
         match self {
             Contents::Memory(chunks) => {
                 for (chunk, within, range) in chunk_pieces(first, buffer.len()) {
-                    let Some(target) = buffer.get_mut(range) else { continue };
+                    let Some(target) = buffer.get_mut(range) else {
+                        continue;
+                    };
                     match chunks.get(&chunk) {
                         None => target.fill(0),
                         Some(bytes) => {
@@ -101,7 +103,9 @@ impl Contents {
         match self {
             Contents::Memory(chunks) => {
                 for (chunk, within, range) in chunk_pieces(first, buffer.len()) {
-                    let Some(source) = buffer.get(range) else { continue };
+                    let Some(source) = buffer.get(range) else {
+                        continue;
+                    };
                     let bytes = chunks
                         .entry(chunk)
                         .or_insert_with(|| vec![0; CHUNK_BYTES as usize].into_boxed_slice());
@@ -133,11 +137,7 @@ impl Contents {
     }
 }
 
-fn io_error(
-    path: &Path,
-    action: &'static str,
-    first: Lbn,
-) -> impl FnOnce(std::io::Error) -> Error {
+fn io_error(path: &Path, action: &'static str, first: Lbn) -> impl FnOnce(std::io::Error) -> Error {
     let device = path.display().to_string();
     move |source| Error::Io {
         device,

@@ -79,7 +79,10 @@ impl FileDevice {
         if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
             return Err(uri.error("parameter `ensemble` is no multiple of 4 KiB"));
         }
-        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
+        let direct = options
+            .direct
+            .then(|| open_direct(&path, read_only))
+            .flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
                 "{}: the file system takes no direct I/O, so the page cache lies between",
@@ -159,7 +162,8 @@ fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result
                 .create_new(true)
                 .open(path)
                 .map_err(file_error(path, "making the file"))?;
-            file.set_len(size.0).map_err(file_error(path, "making the file"))?;
+            file.set_len(size.0)
+                .map_err(file_error(path, "making the file"))?;
             Ok((file, false))
         }
         Err(source) => Err(file_error(path, "opening")(source)),
@@ -307,7 +311,9 @@ impl Device for FileDevice {
                 results.push(Err(Error::Latched {
                     device: self.inquiry.name.clone(),
                 }));
-                let checked = self.check_latch().and_then(|()| request.check(&self.inquiry));
+                let checked = self
+                    .check_latch()
+                    .and_then(|()| request.check(&self.inquiry));
                 match (checked, shares.get_mut(index / share_size)) {
                     (Ok(()), Some(share)) => share.push((index, request)),
                     (Ok(()), None) => {}
@@ -318,13 +324,17 @@ impl Device for FileDevice {
                     }
                 }
             }
-            let jobs = shares.into_iter().filter(|share| !share.is_empty()).map(|share| {
-                let files = Arc::clone(&self.files);
-                blocking(move || {
-                    let carry_out = |(index, request)| (index, files.carry_out(request, issued));
-                    share.into_iter().map(carry_out).collect::<Vec<_>>()
-                })
-            });
+            let jobs = shares
+                .into_iter()
+                .filter(|share| !share.is_empty())
+                .map(|share| {
+                    let files = Arc::clone(&self.files);
+                    blocking(move || {
+                        let carry_out =
+                            |(index, request)| (index, files.carry_out(request, issued));
+                        share.into_iter().map(carry_out).collect::<Vec<_>>()
+                    })
+                });
             for (index, done) in join_all(jobs).await.into_iter().flatten() {
                 if let Some(result) = results.get_mut(index) {
                     *result = done;

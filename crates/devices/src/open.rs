@@ -47,7 +47,9 @@ pub fn open(mut uri: DeviceUri) -> Result<Arc<dyn Device>> {
                 None | Some("sptf") => Scheduler::Sptf,
                 Some("fcfs") => Scheduler::Fcfs,
                 Some(other) => {
-                    return Err(uri.error(format!("no scheduler `{other}`: there are sptf and fcfs")));
+                    return Err(
+                        uri.error(format!("no scheduler `{other}`: there are sptf and fcfs"))
+                    );
                 }
             };
             uri.finish()?;

@@ -91,11 +91,13 @@ impl SimulatedDisk {
     fn track(&self, lbn: Lbn) -> Result<Track> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        self.geometry.track(lbn).ok_or_else(|| moirai_storage::Error::PastEnd {
-            device: self.inquiry.name.clone(),
-            blocks: BlockRange::new(lbn, BlockCount(1)),
-            capacity: self.inquiry.capacity,
-        })
+        self.geometry
+            .track(lbn)
+            .ok_or_else(|| moirai_storage::Error::PastEnd {
+                device: self.inquiry.name.clone(),
+                blocks: BlockRange::new(lbn, BlockCount(1)),
+                capacity: self.inquiry.capacity,
+            })
     }
 
     /// Queues a request that was checked.
@@ -166,7 +168,9 @@ async fn step(mechanism: Weak<Mechanism>, bell: Arc<Notify>) {
     let mut completions = Vec::new();
     loop {
         let next = {
-            let Some(mechanism) = mechanism.upgrade() else { return };
+            let Some(mechanism) = mechanism.upgrade() else {
+                return;
+            };
             let mut state = mechanism.state.lock();
             state.disk.advance(now(), &mut completions);
             for done in completions.drain(..) {

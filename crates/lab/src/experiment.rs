@@ -26,6 +26,28 @@ pub enum Failure {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai::storage::Error),
+    /// A statement failed.
+    #[error(transparent)]
+    Sql(#[from] moirai_sql::Error),
+    /// Data could not be made.
+    #[error("making the data failed: {0}")]
+    Data(#[from] arrow_schema::ArrowError),
+    /// A folder or file could not be made.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// An answer is not what it must be.
+    #[error("{what} on {store} gives another answer than over tables in memory")]
+    Differs {
+        /// The query, scan or fetch.
+        what: String,
+        /// Where it ran.
+        store: String,
+    },
     /// The experiment's own setting is not possible.
     #[error("the experiment's setting is not possible: {0}")]
     Setting(String),

@@ -107,7 +107,8 @@ impl Geometry {
 
         let track_in_zone = lbn.since(zone_first).0 / track_sectors;
         let (cylinder_in_zone, head) = (track_in_zone / heads, track_in_zone % heads);
-        let cylinder_turn = (heads - 1) * u64::from(zone.track_skew) + u64::from(zone.cylinder_skew);
+        let cylinder_turn =
+            (heads - 1) * u64::from(zone.track_skew) + u64::from(zone.cylinder_skew);
         let turned = cylinder_in_zone * cylinder_turn + head * u64::from(zone.track_skew);
 
         let first = zone_first + BlockCount(track_in_zone * track_sectors);
@@ -158,10 +159,20 @@ mod tests {
         let disk = two_zones();
         let at = |lbn| disk.track(Lbn(lbn)).unwrap();
         assert_eq!((at(0).cylinder, at(0).head, at(0).origin_sector), (0, 0, 0));
-        assert_eq!((at(200).cylinder, at(200).head, at(200).origin_sector), (0, 1, 20));
-        assert_eq!((at(400).cylinder, at(400).head, at(400).origin_sector), (1, 0, 55));
+        assert_eq!(
+            (at(200).cylinder, at(200).head, at(200).origin_sector),
+            (0, 1, 20)
+        );
+        assert_eq!(
+            (at(400).cylinder, at(400).head, at(400).origin_sector),
+            (1, 0, 55)
+        );
         assert_eq!((at(0).next_skew, at(200).next_skew), (20, 35));
-        assert_eq!(at(1199 - 5).blocks.count, BlockCount(195), "spares hold no blocks");
+        assert_eq!(
+            at(1199 - 5).blocks.count,
+            BlockCount(195),
+            "spares hold no blocks"
+        );
         assert_eq!((at(1195).cylinder, at(1195).sectors), (3, 100));
         assert_eq!(disk.capacity(), BlockCount(1195 + 595));
         assert!(disk.track(Lbn(1790)).is_none());

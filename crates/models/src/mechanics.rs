@@ -25,7 +25,12 @@ impl SeekCurve {
             return Nanos::ZERO;
         }
         let above = self.points.partition_point(|(known, _)| *known < distance);
-        match (above.checked_sub(1).and_then(|below| self.points.get(below)), self.points.get(above)) {
+        match (
+            above
+                .checked_sub(1)
+                .and_then(|below| self.points.get(below)),
+            self.points.get(above),
+        ) {
             (_, Some((known, time))) if *known == distance => *time,
             (Some((d0, t0)), Some((d1, t1))) => {
                 let (t0, t1) = (t0.0 as i64, t1.0 as i64);

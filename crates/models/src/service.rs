@@ -160,7 +160,13 @@ pub(crate) fn serve(
     };
     let mut sectors_before = 0u64;
     for piece in pieces(geometry, blocks) {
-        let moved = move_arm(mechanics, service.arm, &piece.track, service.media_end, direction);
+        let moved = move_arm(
+            mechanics,
+            service.arm,
+            &piece.track,
+            service.media_end,
+            direction,
+        );
         let (wait_ps, skipped) = rotate(mechanics, &piece, moved.arrival);
         let span_ps = |sectors: u32| mechanics.sector_angle_ps(sectors, piece.track.sectors);
         let at = |ps: u64| moved.arrival + Nanos(ps / 1000);

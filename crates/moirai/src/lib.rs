@@ -55,10 +55,14 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
 /// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].
 pub fn is_simulated(uri: &str) -> storage::Result<bool> {
     let uri: DeviceUri = uri.parse()?;
-    if uri.scheme != "volume" {
-        return Ok(moirai_devices::is_simulated(&uri));
+    if uri.scheme == "volume" {
+        return is_simulated_volume(&Description::read(Path::new(&uri.target))?);
     }
-    let description = Description::read(Path::new(&uri.target))?;
+    Ok(moirai_devices::is_simulated(&uri))
+}
+
+/// Whether a device of the volume is simulated.
+pub fn is_simulated_volume(description: &Description) -> storage::Result<bool> {
     for device in &description.devices {
         if moirai_devices::is_simulated(&device.parse()?) {
             return Ok(true);

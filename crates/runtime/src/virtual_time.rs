@@ -36,9 +36,9 @@ pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
                 let waker = timers.lock().advance();
                 match waker {
                     Some(waker) => waker.wake(),
-                    None => panic!(
-                        "virtual time stands still: every task waits and no timer is set"
-                    ),
+                    None => {
+                        panic!("virtual time stands still: every task waits and no timer is set")
+                    }
                 }
             }
         })

@@ -46,7 +46,12 @@ impl Database {
 
     /// Plans `statement` and starts it: the answer's schema and batches.
     pub async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
-        let plan = self.context.sql(statement).await?.create_physical_plan().await?;
+        let plan = self
+            .context
+            .sql(statement)
+            .await?
+            .create_physical_plan()
+            .await?;
         Ok(execute_stream(plan, self.context.task_ctx())?)
     }
 
@@ -65,7 +70,10 @@ pub fn memory_database(
     let context = context();
     for (name, schema, batches) in tables {
         let table = MemTable::try_new(schema, vec![batches])?;
-        context.register_table(datafusion::common::TableReference::bare(name), Arc::new(table))?;
+        context.register_table(
+            datafusion::common::TableReference::bare(name),
+            Arc::new(table),
+        )?;
     }
     Ok(Database { context })
 }

@@ -43,7 +43,10 @@ pub fn read_parquet(path: &Path) -> Result<Import> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| bad(&error))?;
     let schema = Arc::clone(builder.schema());
     let rows = builder.metadata().file_metadata().num_rows();
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| bad(&error))?;
+    let reader = builder
+        .with_batch_size(BATCH_ROWS)
+        .build()
+        .map_err(|error| bad(&error))?;
     Ok(Import {
         schema,
         rows: u64::try_from(rows).ok(),

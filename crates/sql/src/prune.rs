@@ -59,11 +59,15 @@ struct Bounds<'a> {
 
 impl PruningStatistics for Bounds<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds.get(column.name()).map(|bounds| Arc::clone(&bounds.min))
+        self.bounds
+            .get(column.name())
+            .map(|bounds| Arc::clone(&bounds.min))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds.get(column.name()).map(|bounds| Arc::clone(&bounds.max))
+        self.bounds
+            .get(column.name())
+            .map(|bounds| Arc::clone(&bounds.max))
     }
 
     fn num_containers(&self) -> usize {

@@ -91,9 +91,10 @@ impl TableProvider for StoreTable {
             limit: limit.map(|limit| limit as u64),
             ..ScanOptions::default()
         };
-        let pages = options.pages.as_ref().map(|pages| {
-            (pages.iter().filter(|wanted| **wanted).count(), pages.len())
-        });
+        let pages = options
+            .pages
+            .as_ref()
+            .map(|pages| (pages.iter().filter(|wanted| **wanted).count(), pages.len()));
         let whole = options.pages.is_none() && limit.is_none();
         let scan = self.table.scan(options).await.map_err(external)?;
         let statistics = if whole {
@@ -104,6 +105,8 @@ impl TableProvider for StoreTable {
         };
         let partitions = state.config().target_partitions();
         let name = self.table.name().to_owned();
-        Ok(Arc::new(ScanExec::new(name, scan, partitions, statistics, pages)))
+        Ok(Arc::new(ScanExec::new(
+            name, scan, partitions, statistics, pages,
+        )))
     }
 }

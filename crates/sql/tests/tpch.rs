@@ -12,7 +12,10 @@ async fn load(store: &Arc<Store>, layout: PageLayout, scale_factor: f64) {
     for table in Table::ALL {
         let schema = table.schema();
         let options = LoadOptions::default();
-        let mut load = store.load(table.name(), &schema, layout, options).await.unwrap();
+        let mut load = store
+            .load(table.name(), &schema, layout, options)
+            .await
+            .unwrap();
         for batch in table.batches(scale_factor, 8192) {
             load.append(&batch.unwrap()).await.unwrap();
         }
@@ -33,7 +36,11 @@ async fn answer(database: &Database, statement: &str) -> Vec<String> {
     let (schema, batches) = database.query(statement).await.unwrap();
     let mut text = Vec::new();
     write_batches(&mut text, Format::Csv, &schema, &batches).unwrap();
-    let mut lines: Vec<String> = String::from_utf8(text).unwrap().lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = String::from_utf8(text)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     lines.sort_unstable();
     lines
 }
@@ -45,7 +52,11 @@ async fn check_queries(store: &Arc<Store>, scale_factor: f64, what: &str) {
         let statement = query(number, scale_factor).unwrap();
         let expected = answer(&memory, &statement).await;
         assert!(!expected.is_empty());
-        assert_eq!(answer(&database, &statement).await, expected, "Q{number} on {what}");
+        assert_eq!(
+            answer(&database, &statement).await,
+            expected,
+            "Q{number} on {what}"
+        );
     }
 }
 
@@ -53,9 +64,15 @@ fn check_simulated(layout: PageLayout, scale_factor: f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vol.toml");
     let devices = vec!["\"sim:seagate-cheetah-36es\""; 4].join(", ");
-    std::fs::write(&path, format!("devices = [{devices}]\n[quadrangle]\ndepth = 4\n")).unwrap();
+    std::fs::write(
+        &path,
+        format!("devices = [{devices}]\n[quadrangle]\ndepth = 4\n"),
+    )
+    .unwrap();
     block_on_virtual(1, async {
-        let store = moirai::open_store(&format!("volume:{}", path.display())).await.unwrap();
+        let store = moirai::open_store(&format!("volume:{}", path.display()))
+            .await
+            .unwrap();
         load(&store, layout, scale_factor).await;
         check_queries(&store, scale_factor, &format!("the volume, {layout}")).await;
     });

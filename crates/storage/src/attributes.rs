@@ -68,12 +68,7 @@ impl EquivalenceClass {
     /// The members column by column: first the d blocks of the first column.
     pub fn by_column(&self) -> impl Iterator<Item = Lbn> + '_ {
         let parallelism = self.parallelism as usize;
-        (0..parallelism).flat_map(move |column| {
-            self.lbns
-                .iter()
-                .skip(column)
-                .step_by(parallelism)
-                .copied()
-        })
+        (0..parallelism)
+            .flat_map(move |column| self.lbns.iter().skip(column).step_by(parallelism).copied())
     }
 }

@@ -49,7 +49,12 @@ impl Request {
 
     /// Checks the request against the device it is meant for. Every device calls this first.
     pub fn check(&self, inquiry: &Inquiry) -> Result<()> {
-        let past_end = self.blocks.first.0.checked_add(self.blocks.count.0).is_none()
+        let past_end = self
+            .blocks
+            .first
+            .0
+            .checked_add(self.blocks.count.0)
+            .is_none()
             || self.blocks.end() > inquiry.all_blocks().end();
         if past_end {
             return Err(Error::PastEnd {

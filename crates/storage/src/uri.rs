@@ -38,9 +38,11 @@ impl FromStr for DeviceUri {
         }
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| bad(&format!("parameter `{pair}` has no value: write {pair}=...")))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                bad(&format!(
+                    "parameter `{pair}` has no value: write {pair}=..."
+                ))
+            })?;
             if parameters.iter().any(|(known, _)| known == key) {
                 return Err(bad(&format!("parameter `{key}` is given twice")));
             }
@@ -113,8 +115,14 @@ mod tests {
     #[test]
     fn a_uri_has_a_scheme_a_target_and_parameters() {
         let mut uri: DeviceUri = "file:/srv/vol.img?size=8GiB".parse().unwrap();
-        assert_eq!((uri.scheme.as_str(), uri.target.as_str()), ("file", "/srv/vol.img"));
-        assert_eq!(uri.take::<ByteCount>("size").unwrap(), Some(ByteCount(8 << 30)));
+        assert_eq!(
+            (uri.scheme.as_str(), uri.target.as_str()),
+            ("file", "/srv/vol.img")
+        );
+        assert_eq!(
+            uri.take::<ByteCount>("size").unwrap(),
+            Some(ByteCount(8 << 30))
+        );
         assert_eq!(uri.take::<u64>("other").unwrap(), None);
         uri.finish().unwrap();
     }
@@ -137,7 +145,10 @@ mod tests {
         check("file:x?size", "parameter `size` has no value");
         check("file:x?size=big", "parameter `size`: `big` is no size");
         check("file:x?size=1&size=2", "given twice");
-        check("file:x?sise=1MiB", "takes no parameter `sise`; it takes size");
+        check(
+            "file:x?sise=1MiB",
+            "takes no parameter `sise`; it takes size",
+        );
     }
 
     proptest::proptest! {

@@ -20,7 +20,11 @@ pub(crate) struct BlobRef {
 }
 
 /// Writes `content` into newly allocated runs.
-pub(crate) async fn write(device: &dyn Device, space: &mut Space, content: &[u8]) -> Result<BlobRef> {
+pub(crate) async fn write(
+    device: &dyn Device,
+    space: &mut Space,
+    content: &[u8],
+) -> Result<BlobRef> {
     let unit = device.inquiry().volume_block;
     let mut runs = Vec::new();
     let mut writes = Vec::new();
@@ -53,11 +57,18 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     let damaged = |problem: &str| Error::Damaged {
         device: device.inquiry().name.clone(),
         what: what.to_owned(),
-        blocks: runs.first().copied().unwrap_or(device.inquiry().all_blocks()),
+        blocks: runs
+            .first()
+            .copied()
+            .unwrap_or(device.inquiry().all_blocks()),
         offset: runs.first().map_or(0, |run| run.first.byte_offset()),
         problem: problem.to_owned(),
     };
-    let held: u128 = blob.runs.iter().map(|run| u128::from(run.blocks) * 512).sum();
+    let held: u128 = blob
+        .runs
+        .iter()
+        .map(|run| u128::from(run.blocks) * 512)
+        .sum();
     if held < u128::from(blob.bytes) {
         return Err(damaged("its runs are shorter than it is"));
     }
@@ -67,7 +78,9 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     }
     content.truncate(usize::try_from(blob.bytes).unwrap_or(usize::MAX));
     if crc32c::crc32c(&content) != blob.crc {
-        return Err(damaged("its checksum is not that of what was written there"));
+        return Err(damaged(
+            "its checksum is not that of what was written there",
+        ));
     }
     Ok(content)
 }

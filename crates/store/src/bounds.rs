@@ -52,7 +52,9 @@ impl BoundsBuilder {
 
     /// Adds a page of `rows` values, of which `values` are those that are not null.
     pub(crate) fn add_page<'a>(&mut self, rows: usize, values: impl Iterator<Item = &'a [u8]>) {
-        let Some(width) = self.width_bytes() else { return };
+        let Some(width) = self.width_bytes() else {
+            return;
+        };
         let mut count = 0;
         let page = values::min_max(self.attribute_type, values.inspect(|_| count += 1));
         let nulls = rows - count.min(rows);
@@ -82,7 +84,11 @@ impl BoundsBuilder {
         let width = self.width_bytes().unwrap_or(0);
         let all = self.all.filter(|_| self.all_known);
         let hex = |bytes: &[u8; 16]| {
-            bytes.iter().take(width).map(|byte| format!("{byte:02x}")).collect::<String>()
+            bytes
+                .iter()
+                .take(width)
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
         };
         let bounds = AttributeBounds {
             nulls: self.nulls,
@@ -116,7 +122,9 @@ impl PageBounds {
         let mut max = MutableBuffer::with_capacity(blob.len() / 2);
         let (mut known, mut has_nulls, mut has_values) = (Vec::new(), Vec::new(), Vec::new());
         for page in pages {
-            let (flags, bounds) = page.split_first().map_or((0, page), |(flags, rest)| (*flags, rest));
+            let (flags, bounds) = page
+                .split_first()
+                .map_or((0, page), |(flags, rest)| (*flags, rest));
             let (low, high) = bounds.split_at_checked(width).unwrap_or((bounds, bounds));
             min.extend_from_slice(low);
             max.extend_from_slice(high);
@@ -170,7 +178,10 @@ mod tests {
         assert_eq!(pages.min.as_primitive::<Int32Type>().value(0), -3);
         assert_eq!(pages.max.as_primitive::<Int32Type>().value(0), 8);
         assert!(pages.min.is_null(1) && pages.max.is_null(1));
-        assert_eq!((pages.has_nulls, pages.has_values), (vec![true, true], vec![true, false]));
+        assert_eq!(
+            (pages.has_nulls, pages.has_values),
+            (vec![true, true], vec![true, false])
+        );
         assert_eq!(all.nulls, 3);
         let max = bound_array(int, all.max.as_ref()).unwrap();
         assert_eq!(max.as_primitive::<Int32Type>().value(0), 8);

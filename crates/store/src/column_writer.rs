@@ -40,7 +40,9 @@ impl PendingColumn {
     fn push(&mut self, value: Option<&[u8]>) {
         match value {
             Some(value) => self.bytes.extend_from_slice(value),
-            None => self.bytes.resize(self.bytes.len() + self.format.width_bytes, 0),
+            None => self
+                .bytes
+                .resize(self.bytes.len() + self.format.width_bytes, 0),
         }
         self.valid.push(value.is_some());
     }
@@ -149,8 +151,14 @@ impl ColumnWriter {
         Ok((columns / unit.0) as usize * shape.rows as usize)
     }
 
-    async fn write_extent(&mut self, device: &dyn Device, bounds: &mut [BoundsBuilder]) -> Result<()> {
-        let Some(extent) = self.extent.take() else { return Ok(()) };
+    async fn write_extent(
+        &mut self,
+        device: &dyn Device,
+        bounds: &mut [BoundsBuilder],
+    ) -> Result<()> {
+        let Some(extent) = self.extent.take() else {
+            return Ok(());
+        };
         let shape = &self.pages.shape;
         let page_rows = shape.rows as usize;
         let pages = self.pending_rows.div_ceil(page_rows) as u64;
@@ -217,7 +225,8 @@ impl PendingColumn {
                     unit: number as u16,
                     ..place
                 };
-                let is_valid = |index: usize| self.valid.get(first + index).copied().unwrap_or(false);
+                let is_valid =
+                    |index: usize| self.valid.get(first + index).copied().unwrap_or(false);
                 minipage::encode(target, place, self.format, values, is_valid);
             }
             first = end;

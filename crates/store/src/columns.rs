@@ -73,18 +73,22 @@ pub(crate) fn inputs(
     };
     let batch_schema = batch.schema();
     let fits = batch_schema.fields().len() == attributes.len()
-        && batch_schema.fields().iter().zip(attributes).all(|(field, attribute)| {
-            AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
-        });
+        && batch_schema
+            .fields()
+            .iter()
+            .zip(attributes)
+            .all(|(field, attribute)| {
+                AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
+            });
     if !fits {
         let found = batch_schema.fields().iter();
         return Err(Error::SchemaMismatch {
             expected: types(
-                &mut attributes.iter().map(|a| (a.name.clone(), Some(a.attribute_type))),
+                &mut attributes
+                    .iter()
+                    .map(|a| (a.name.clone(), Some(a.attribute_type))),
             ),
-            found: types(
-                &mut found.map(|f| (f.name().clone(), AttributeType::of(f.data_type()))),
-            ),
+            found: types(&mut found.map(|f| (f.name().clone(), AttributeType::of(f.data_type())))),
         });
     }
     attributes
@@ -94,7 +98,9 @@ pub(crate) fn inputs(
             if !attribute.nullable
                 && let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0)
             {
-                let row = (0..nulls.len()).find(|row| nulls.is_null(*row)).unwrap_or(0);
+                let row = (0..nulls.len())
+                    .find(|row| nulls.is_null(*row))
+                    .unwrap_or(0);
                 return Err(Error::UnexpectedNull {
                     column: attribute.name.clone(),
                     row: first_row + row as u64,
@@ -201,7 +207,9 @@ impl Output {
             if page.is_valid(index) {
                 let span = page.span(index);
                 let (start, length) = ((offset + span.start) as u32, span.len() as u32);
-                builder.try_append_view(block, start, length).map_err(|_| NOT_UTF8)?;
+                builder
+                    .try_append_view(block, start, length)
+                    .map_err(|_| NOT_UTF8)?;
             } else {
                 builder.append_null();
             }

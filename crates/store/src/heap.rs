@@ -95,7 +95,11 @@ impl PageBuilder {
             self.place.nullable,
         );
         let fits = bytes <= UNIT.bytes().0 as usize && self.ends.len() < RECORDS_MAX;
-        let full = if fits || self.ends.is_empty() { None } else { self.finish() };
+        let full = if fits || self.ends.is_empty() {
+            None
+        } else {
+            self.finish()
+        };
         self.records.extend_from_slice(record.unwrap_or(&[]));
         self.ends.push(self.records.len() as u32);
         self.validity.push(record.is_some());
@@ -125,7 +129,12 @@ impl PageBuilder {
         }
         if self.place.nullable {
             let mut bits = vec![0; rows.div_ceil(8)];
-            for (index, _) in self.validity.iter().enumerate().filter(|(_, valid)| **valid) {
+            for (index, _) in self
+                .validity
+                .iter()
+                .enumerate()
+                .filter(|(_, valid)| **valid)
+            {
                 bit_util::set_bit(&mut bits, index);
             }
             page.extend_from_slice(&bits);
@@ -230,7 +239,8 @@ impl<'a> Page<'a> {
 
     /// Whether record `index` is not null.
     pub(crate) fn is_valid(&self, index: usize) -> bool {
-        self.validity.is_none_or(|bits| index < bits.len() * 8 && bit_util::get_bit(bits, index))
+        self.validity
+            .is_none_or(|bits| index < bits.len() * 8 && bit_util::get_bit(bits, index))
     }
 }
 

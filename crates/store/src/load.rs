@@ -104,7 +104,10 @@ impl Load {
             }
         };
         Load {
-            bounds: attributes.iter().map(|a| BoundsBuilder::new(a.attribute_type)).collect(),
+            bounds: attributes
+                .iter()
+                .map(|a| BoundsBuilder::new(a.attribute_type))
+                .collect(),
             store,
             writer,
             space,
@@ -140,17 +143,26 @@ impl Load {
                     if full.is_some() {
                         add_page_bounds(&mut self.bounds, page);
                     }
-                    page.push(columns.iter().map(|c| c.value(row).map(<[u8]>::to_vec)).collect());
+                    page.push(
+                        columns
+                            .iter()
+                            .map(|c| c.value(row).map(<[u8]>::to_vec))
+                            .collect(),
+                    );
                 }
             }
             Writers::Csm { pages, texts } => {
                 if let Some(pages) = pages {
                     let rows = batch.num_rows();
                     let bounds = &mut self.bounds;
-                    pages.append(&*device, &mut self.space, &columns, rows, bounds).await?;
+                    pages
+                        .append(&*device, &mut self.space, &columns, rows, bounds)
+                        .await?;
                 }
                 for (attribute, heap) in texts {
-                    let Some(column) = columns.get(*attribute) else { continue };
+                    let Some(column) = columns.get(*attribute) else {
+                        continue;
+                    };
                     let mut nulls = 0;
                     for row in 0..batch.num_rows() {
                         let value = column.value(row);
@@ -185,7 +197,11 @@ impl Load {
                 texts,
             } => {
                 if let Some(columns) = columns {
-                    pages = Some(columns.finish(&*device, &mut self.space, &mut self.bounds).await?);
+                    pages = Some(
+                        columns
+                            .finish(&*device, &mut self.space, &mut self.bounds)
+                            .await?,
+                    );
                 }
                 for (_, heap) in texts {
                     heaps.push(heap.finish(&*device, &mut self.space).await?.0);
@@ -235,7 +251,9 @@ impl Load {
                 directories.push(directory);
             }
             Writers::Csm { pages: columns, .. } => {
-                pages = columns.map(|c| c.reserve(&mut self.space, rows)).transpose()?;
+                pages = columns
+                    .map(|c| c.reserve(&mut self.space, rows))
+                    .transpose()?;
             }
         }
         let entry = TableEntry {
@@ -243,7 +261,11 @@ impl Load {
             name: self.name,
             layout: self.layout,
             rows,
-            bounds: self.attributes.iter().map(|_| AttributeBounds::default()).collect(),
+            bounds: self
+                .attributes
+                .iter()
+                .map(|_| AttributeBounds::default())
+                .collect(),
             attributes: self.attributes,
             pages,
             heaps,

@@ -61,7 +61,11 @@ pub(crate) struct UnitFormat {
 
 impl UnitFormat {
     fn validity_bytes(&self) -> usize {
-        if self.nullable { (self.unit_values as usize).div_ceil(8) } else { 0 }
+        if self.nullable {
+            (self.unit_values as usize).div_ceil(8)
+        } else {
+            0
+        }
     }
 
     fn values_offset(&self) -> usize {
@@ -146,7 +150,9 @@ pub(crate) fn decode(
         return Err("it counts more values than fit");
     }
     let offset = format.values_offset();
-    let bytes = unit.get(offset..offset + count * format.width_bytes).ok_or(too_short)?;
+    let bytes = unit
+        .get(offset..offset + count * format.width_bytes)
+        .ok_or(too_short)?;
     let validity = match format.nullable {
         true => Some(unit.get(HEADER_BYTES..offset).ok_or(too_short)?),
         false => None,
@@ -187,7 +193,10 @@ mod tests {
         assert_eq!(unit_values(BlockCount(1), 8, true), 61);
         for width in 1..=32 {
             let values = unit_values(BlockCount(1), width, true) as usize;
-            assert!(HEADER_BYTES + values.div_ceil(8) + values * width <= 512, "{width}");
+            assert!(
+                HEADER_BYTES + values.div_ceil(8) + values * width <= 512,
+                "{width}"
+            );
         }
     }
 
@@ -229,7 +238,10 @@ mod tests {
         for place in [
             UnitPlace { table: 8, ..PLACE },
             UnitPlace { page: 0, ..PLACE },
-            UnitPlace { attribute: 2, ..PLACE },
+            UnitPlace {
+                attribute: 2,
+                ..PLACE
+            },
             UnitPlace { unit: 0, ..PLACE },
         ] {
             assert!(decode(&unit, place, format(4, false)).is_err(), "{place:?}");

@@ -40,10 +40,7 @@ enum Source<'a> {
         units: Vec<Vec<PageRun>>,
     },
     /// One text column, from pages of its own.
-    Text {
-        column: usize,
-        pages: Vec<HeapPage>,
-    },
+    Text { column: usize, pages: Vec<HeapPage> },
     /// All columns, from pages of rows.
     Rows {
         columns: Vec<usize>,
@@ -111,7 +108,9 @@ impl<'a> ReadPlan<'a> {
     fn minipage(&mut self, pages: &'a ColumnPages, minipage: &'a MinipageShape) -> Source<'a> {
         let attribute = self.table.entry.attributes.get(minipage.attribute);
         let format = UnitFormat {
-            width_bytes: attribute.and_then(|a| a.attribute_type.width_bytes()).unwrap_or(1),
+            width_bytes: attribute
+                .and_then(|a| a.attribute_type.width_bytes())
+                .unwrap_or(1),
             nullable: attribute.is_some_and(|attribute| attribute.nullable),
             unit_values: minipage.unit_values,
         };
@@ -148,13 +147,18 @@ impl<'a> ReadPlan<'a> {
         let unit = pages.shape.unit_blocks;
         let first_pages = &self.table.extent_first_pages;
         while !wanted.is_empty() {
-            let index = first_pages.partition_point(|first| *first <= wanted.start).wrapping_sub(1);
-            let (Some(extent), Some(first_page)) = (pages.extents.get(index), first_pages.get(index))
+            let index = first_pages
+                .partition_point(|first| *first <= wanted.start)
+                .wrapping_sub(1);
+            let (Some(extent), Some(first_page)) =
+                (pages.extents.get(index), first_pages.get(index))
             else {
                 return;
             };
             let end_page = (first_page + extent.columns / unit).min(wanted.end);
-            let Some(blocks) = extent.slot(slot) else { return };
+            let Some(blocks) = extent.slot(slot) else {
+                return;
+            };
             if end_page <= wanted.start {
                 return;
             }
@@ -198,7 +202,9 @@ impl<'a> ReadPlan<'a> {
 
     /// Accesses the blocks without wanting their data.
     pub(crate) async fn access(&self) -> Result<()> {
-        read_runs(&*self.table.device, &self.runs, Mode::Access).await.map(drop)
+        read_runs(&*self.table.device, &self.runs, Mode::Access)
+            .await
+            .map(drop)
     }
 
     /// Reads the blocks and gives the columns, in their order.
@@ -213,7 +219,8 @@ impl<'a> ReadPlan<'a> {
                     format,
                     page_rows,
                     units,
-                } => arrays.push(self.decode_minipage(minipage, *format, *page_rows, units, &buffers)?),
+                } => arrays
+                    .push(self.decode_minipage(minipage, *format, *page_rows, units, &buffers)?),
                 Source::Text { column, pages } => {
                     arrays.push(self.decode_text(*column, pages, &buffers)?);
                 }
@@ -241,7 +248,8 @@ impl<'a> ReadPlan<'a> {
     ) -> Result<ArrayRef> {
         let mut output = self.output(minipage.attribute)?;
         let unit_rows = u64::from(minipage.unit_values);
-        let mut cursors: Vec<UnitCursor<'_>> = units.iter().map(|runs| UnitCursor::new(runs)).collect();
+        let mut cursors: Vec<UnitCursor<'_>> =
+            units.iter().map(|runs| UnitCursor::new(runs)).collect();
         for rows in self.rows {
             for page in rows.start / page_rows..rows.end.div_ceil(page_rows) {
                 let page_first = page * page_rows;
@@ -261,12 +269,15 @@ impl<'a> ReadPlan<'a> {
                         unit: unit as u16,
                     };
                     let found = cursor.seek(page);
-                    let damaged = |problem| self.damaged_page(Some(minipage.attribute), page, found, problem);
+                    let damaged =
+                        |problem| self.damaged_page(Some(minipage.attribute), page, found, problem);
                     let unit_blocks = self.table.column_pages().map_or(0, |p| p.shape.unit_blocks);
                     let bytes = found
                         .and_then(|(run, index)| {
                             let unit_bytes = BlockCount(unit_blocks).bytes().0 as usize;
-                            buffers.get(run)?.get(index * unit_bytes..(index + 1) * unit_bytes)
+                            buffers
+                                .get(run)?
+                                .get(index * unit_bytes..(index + 1) * unit_bytes)
                         })
                         .ok_or_else(|| damaged("it was not read"))?;
                     let values = minipage::decode(bytes, place, format).map_err(&damaged)?;
@@ -289,17 +300,22 @@ impl<'a> ReadPlan<'a> {
     ) -> Result<ArrayRef> {
         let mut output = self.output(column)?;
         let mut block = None;
-        self.each_heap_page(Some(column), pages, buffers, |page, range, run, bytes, offset| {
-            let block = match block {
-                Some((of_run, block)) if of_run == run => block,
-                _ => {
-                    let added = output.add_block(bytes);
-                    block = Some((run, added));
-                    added
-                }
-            };
-            output.extend_text(page, block, offset, range)
-        })?;
+        self.each_heap_page(
+            Some(column),
+            pages,
+            buffers,
+            |page, range, run, bytes, offset| {
+                let block = match block {
+                    Some((of_run, block)) if of_run == run => block,
+                    _ => {
+                        let added = output.add_block(bytes);
+                        block = Some((run, added));
+                        added
+                    }
+                };
+                output.extend_text(page, block, offset, range)
+            },
+        )?;
         output.finish()
     }
 
@@ -309,13 +325,18 @@ impl<'a> ReadPlan<'a> {
         pages: &[HeapPage],
         buffers: &[Bytes],
     ) -> Result<Vec<ArrayRef>> {
-        let outputs: Result<Vec<Output>> = columns.iter().map(|column| self.output(*column)).collect();
+        let outputs: Result<Vec<Output>> =
+            columns.iter().map(|column| self.output(*column)).collect();
         let mut outputs = outputs?;
         self.each_heap_page(None, pages, buffers, |page, range, _, _, _| {
             for index in range {
-                self.table.row_format.decode(page.record(index), columns, |column, value| {
-                    outputs.get_mut(column).map_or(Ok(()), |output| output.push(value))
-                })?;
+                self.table
+                    .row_format
+                    .decode(page.record(index), columns, |column, value| {
+                        outputs
+                            .get_mut(column)
+                            .map_or(Ok(()), |output| output.push(value))
+                    })?;
             }
             Ok(())
         })?;
@@ -329,22 +350,38 @@ impl<'a> ReadPlan<'a> {
         attribute: Option<usize>,
         pages: &[HeapPage],
         buffers: &[Bytes],
-        mut each: impl FnMut(&Page<'_>, Range<usize>, usize, &Bytes, usize) -> std::result::Result<(), &'static str>,
+        mut each: impl FnMut(
+            &Page<'_>,
+            Range<usize>,
+            usize,
+            &Bytes,
+            usize,
+        ) -> std::result::Result<(), &'static str>,
     ) -> Result<()> {
         let place: HeapPlace = self.table.heap_place(attribute);
         let mut first = 0;
         for rows in self.rows {
-            while pages.get(first).is_some_and(|p| p.page.first_row + u64::from(p.page.rows) <= rows.start) {
+            while pages
+                .get(first)
+                .is_some_and(|p| p.page.first_row + u64::from(p.page.rows) <= rows.start)
+            {
                 first += 1;
             }
-            for heap_page in pages.iter().skip(first).take_while(|p| p.page.first_row < rows.end) {
+            for heap_page in pages
+                .iter()
+                .skip(first)
+                .take_while(|p| p.page.first_row < rows.end)
+            {
                 let DirectoryPage {
                     first_row,
                     rows: page_rows,
                     blocks,
                 } = heap_page.page;
                 let damaged = |problem| {
-                    let what = format!("the page of {} from row {first_row} on", self.table.attribute_name(attribute));
+                    let what = format!(
+                        "the page of {} from row {first_row} on",
+                        self.table.attribute_name(attribute)
+                    );
                     self.table.damaged(what, Some(blocks), problem)
                 };
                 let (Some(run), Some(bytes)) =
@@ -430,7 +467,9 @@ mod tests {
     fn only_the_units_that_hold_wanted_rows_are_read() {
         // Pages of 10 rows, units of 4: rows 0-3, 4-7, 8-9 of each page.
         let pages = |rows: Range<u64>| {
-            (0..3).map(|unit| pages_with_unit(&rows, 10, unit, 4)).collect::<Vec<_>>()
+            (0..3)
+                .map(|unit| pages_with_unit(&rows, 10, unit, 4))
+                .collect::<Vec<_>>()
         };
         assert_eq!(pages(0..20), [0..2, 0..2, 0..2]);
         assert_eq!(pages(5..6), [1..1, 0..1, 0..0]);

@@ -41,7 +41,10 @@ pub(crate) fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
     let offset = last.since(first);
 
     let moved_along = class.len() == last_class.len()
-        && class.iter().zip(&last_class).all(|(a, b)| *a + offset == *b);
+        && class
+            .iter()
+            .zip(&last_class)
+            .all(|(a, b)| *a + offset == *b);
     // The slots must fill the run's class without a gap, or a region would not be consecutive.
     let consecutive = class
         .iter()
@@ -70,8 +73,10 @@ mod tests {
 
     fn regions(uris: &[&str], layout: Option<LayoutDescription>) -> Vec<Region> {
         block_on_virtual(0, async {
-            let devices: Vec<_> =
-                uris.iter().map(|uri| open(uri.parse().unwrap()).unwrap()).collect();
+            let devices: Vec<_> = uris
+                .iter()
+                .map(|uri| open(uri.parse().unwrap()).unwrap())
+                .collect();
             let device: std::sync::Arc<dyn Device> = match layout {
                 None => devices[0].clone(),
                 Some(layout) => Volume::new("v".into(), devices, layout).unwrap(),

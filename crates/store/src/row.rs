@@ -90,7 +90,10 @@ impl RowFormat {
 
     /// The size of a row without texts; `None` when the table has texts.
     pub(crate) fn fixed_size(&self) -> Option<usize> {
-        let has_texts = self.fields.iter().any(|field| matches!(field.place, Place::Text(_)));
+        let has_texts = self
+            .fields
+            .iter()
+            .any(|field| matches!(field.place, Place::Text(_)));
         (!has_texts).then_some(self.fixed_bytes)
     }
 
@@ -121,7 +124,9 @@ impl RowFormat {
                 },
             };
             let is_valid = field.validity_bit.is_none_or(|bit| {
-                validity.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+                validity
+                    .get(bit / 8)
+                    .is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
             });
             each(index, is_valid.then_some(value))?;
         }

@@ -74,7 +74,10 @@ impl Columns {
     }
 
     fn batch(&self, rows: usize, read: &[ArrayRef]) -> Result<RecordBatch> {
-        let arrays = self.wanted.iter().filter_map(|place| read.get(*place).cloned());
+        let arrays = self
+            .wanted
+            .iter()
+            .filter_map(|place| read.get(*place).cloned());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(
             Arc::clone(&self.schema),
@@ -115,7 +118,10 @@ impl Table {
     pub async fn access_rows(&self, rows: &[u64], columns: Option<&[usize]>) -> Result<()> {
         let columns = Columns::new(self, columns)?;
         let (ranges, _) = self.ranges_of(rows)?;
-        ReadPlan::new(self, &columns.read, &ranges).await?.access().await
+        ReadPlan::new(self, &columns.read, &ranges)
+            .await?
+            .access()
+            .await
     }
 
     /// Rows as ascending ranges that do not touch, and where each of `rows` is among those.
@@ -130,7 +136,9 @@ impl Table {
                 rows: self.rows(),
             });
         }
-        let order = rows.iter().map(|row| sorted.partition_point(|known| known < row) as u64);
+        let order = rows
+            .iter()
+            .map(|row| sorted.partition_point(|known| known < row) as u64);
         let order = UInt64Array::from_iter_values(order);
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for row in sorted {
@@ -209,7 +217,10 @@ impl Scan {
             .map(|group| {
                 let (table, columns) = (Arc::clone(&table), columns.clone());
                 spawn(async move {
-                    ReadPlan::new(&table, &columns.read, &group).await?.access().await
+                    ReadPlan::new(&table, &columns.read, &group)
+                        .await?
+                        .access()
+                        .await
                 })
             })
             .buffered(READ_AHEAD);

@@ -75,7 +75,9 @@ impl AttributeType {
             },
             DataType::FixedSizeBinary(bytes) => {
                 let bytes = u16::try_from(*bytes).ok()?;
-                (1..=BYTES_MAX).contains(&bytes).then_some(AttributeType::Bytes(bytes))?
+                (1..=BYTES_MAX)
+                    .contains(&bytes)
+                    .then_some(AttributeType::Bytes(bytes))?
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => AttributeType::Utf8,
             _ => return None,
@@ -98,7 +100,9 @@ impl AttributeType {
             AttributeType::Float(_) => DataType::Float64,
             AttributeType::Date32 => DataType::Date32,
             AttributeType::Timestamp(unit) => DataType::Timestamp(unit, None),
-            AttributeType::Decimal128 { precision, scale } => DataType::Decimal128(precision, scale),
+            AttributeType::Decimal128 { precision, scale } => {
+                DataType::Decimal128(precision, scale)
+            }
             AttributeType::Bytes(bytes) => DataType::FixedSizeBinary(i32::from(bytes)),
             AttributeType::Utf8 => DataType::Utf8View,
         }
@@ -108,9 +112,9 @@ impl AttributeType {
     #[must_use]
     pub fn width_bytes(self) -> Option<usize> {
         Some(match self {
-            AttributeType::Int(bytes) | AttributeType::Uint(bytes) | AttributeType::Float(bytes) => {
-                usize::from(bytes)
-            }
+            AttributeType::Int(bytes)
+            | AttributeType::Uint(bytes)
+            | AttributeType::Float(bytes) => usize::from(bytes),
             AttributeType::Date32 => 4,
             AttributeType::Timestamp(_) => 8,
             AttributeType::Decimal128 { .. } => 16,
@@ -159,7 +163,10 @@ impl FromStr for AttributeType {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let unknown = || format!("`{text}` is no attribute type");
-        if let Some(inner) = text.strip_prefix("decimal128(").and_then(|t| t.strip_suffix(')')) {
+        if let Some(inner) = text
+            .strip_prefix("decimal128(")
+            .and_then(|t| t.strip_suffix(')'))
+        {
             let (precision, scale) = inner.split_once(',').ok_or_else(unknown)?;
             let precision: u8 = precision.parse().map_err(|_| unknown())?;
             let scale: i8 = scale.parse().map_err(|_| unknown())?;
@@ -168,10 +175,15 @@ impl FromStr for AttributeType {
             }
             return Ok(AttributeType::Decimal128 { precision, scale });
         }
-        if let Some(inner) = text.strip_prefix("bytes(").and_then(|t| t.strip_suffix(')')) {
+        if let Some(inner) = text
+            .strip_prefix("bytes(")
+            .and_then(|t| t.strip_suffix(')'))
+        {
             let bytes: u16 = inner.parse().map_err(|_| unknown())?;
             let fits = (1..=BYTES_MAX).contains(&bytes);
-            return fits.then_some(AttributeType::Bytes(bytes)).ok_or_else(unknown);
+            return fits
+                .then_some(AttributeType::Bytes(bytes))
+                .ok_or_else(unknown);
         }
         Ok(match text {
             "int8" => AttributeType::Int(1),
@@ -234,12 +246,11 @@ pub(crate) fn attributes_of(schema: &Schema) -> Result<Vec<Attribute>> {
         .fields()
         .iter()
         .map(|field| {
-            let attribute_type = AttributeType::of(field.data_type()).ok_or_else(|| {
-                Error::UnsupportedType {
+            let attribute_type =
+                AttributeType::of(field.data_type()).ok_or_else(|| Error::UnsupportedType {
                     column: field.name().clone(),
                     data_type: field.data_type().to_string(),
-                }
-            })?;
+                })?;
             Ok(Attribute {
                 name: field.name().clone(),
                 attribute_type,
@@ -255,7 +266,9 @@ pub(crate) fn schema_of(attributes: &[Attribute]) -> SchemaRef {
         let data_type = attribute.attribute_type.arrow();
         Field::new(&attribute.name, data_type, attribute.nullable)
     };
-    Arc::new(Schema::new(attributes.iter().map(field).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        attributes.iter().map(field).collect::<Vec<_>>(),
+    ))
 }
 
 #[cfg(test)]
@@ -265,15 +278,39 @@ mod tests {
     #[test]
     fn types_round_trip_through_their_names_and_through_arrow() {
         for name in [
-            "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
-            "float64", "date32", "timestamp(s)", "timestamp(ms)", "timestamp(us)", "timestamp(ns)",
-            "decimal128(15,2)", "decimal128(38,-3)", "bytes(15)", "utf8",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "float32",
+            "float64",
+            "date32",
+            "timestamp(s)",
+            "timestamp(ms)",
+            "timestamp(us)",
+            "timestamp(ns)",
+            "decimal128(15,2)",
+            "decimal128(38,-3)",
+            "bytes(15)",
+            "utf8",
         ] {
             let parsed: AttributeType = name.parse().unwrap();
             assert_eq!(parsed.to_string(), name);
             assert_eq!(AttributeType::of(&parsed.arrow()), Some(parsed));
         }
-        for name in ["", "int7", "decimal128(0,0)", "decimal128(39,0)", "decimal128(2,3)", "bytes(0)", "bytes(999)"] {
+        for name in [
+            "",
+            "int7",
+            "decimal128(0,0)",
+            "decimal128(39,0)",
+            "decimal128(2,3)",
+            "bytes(0)",
+            "bytes(999)",
+        ] {
             assert!(name.parse::<AttributeType>().is_err(), "{name}");
         }
     }

@@ -92,11 +92,15 @@ impl Space {
     fn see(&mut self, index: usize) -> Result<bool> {
         let end = self.device.inquiry().all_blocks().end();
         while self.regions.len() <= index {
-            let first = self.regions.last().map_or(Lbn(0), |(region, _)| region.blocks.end());
+            let first = self
+                .regions
+                .last()
+                .map_or(Lbn(0), |(region, _)| region.blocks.end());
             if first >= end {
                 return Ok(false);
             }
-            self.regions.push((region_at(&*self.device, first)?, Use::Free));
+            self.regions
+                .push((region_at(&*self.device, first)?, Use::Free));
         }
         Ok(true)
     }
@@ -113,12 +117,16 @@ impl Space {
             }
             next += 1;
         }
-        Ok(self.regions.partition_point(|(region, _)| region.blocks.end() <= lbn))
+        Ok(self
+            .regions
+            .partition_point(|(region, _)| region.blocks.end() <= lbn))
     }
 
     /// Slots of the device's first region: how many blocks an equivalence class has.
     pub(crate) fn class_slots(&self) -> usize {
-        self.regions.first().map_or(1, |(region, _)| region.slot_firsts.len())
+        self.regions
+            .first()
+            .map_or(1, |(region, _)| region.slot_firsts.len())
     }
 
     /// The longest run of blocks without a boundary, as far as seen.
@@ -224,7 +232,11 @@ impl Space {
     }
 
     /// Takes a run of at least `least` blocks, of up to `wanted`, in whole multiples of `least`.
-    pub(crate) fn allocate_run(&mut self, least: BlockCount, wanted: BlockCount) -> Result<RunExtent> {
+    pub(crate) fn allocate_run(
+        &mut self,
+        least: BlockCount,
+        wanted: BlockCount,
+    ) -> Result<RunExtent> {
         let mut index = self.first_open;
         loop {
             if !self.see(index)? {
@@ -254,7 +266,12 @@ impl Space {
             let mut runs = Vec::new();
             let mut at = region.blocks.first;
             while at < region.blocks.end() {
-                let end = self.device.ensemble(at)?.blocks.end().min(region.blocks.end());
+                let end = self
+                    .device
+                    .ensemble(at)?
+                    .blocks
+                    .end()
+                    .min(region.blocks.end());
                 runs.push(BlockRange::between(at, end));
                 at = end;
             }
@@ -269,7 +286,11 @@ impl Space {
             Use::Columns(free) => free.is_empty(),
             Use::Runs(free) => free.is_empty(),
         };
-        while self.regions.get(self.first_open).is_some_and(|(_, used)| full(used)) {
+        while self
+            .regions
+            .get(self.first_open)
+            .is_some_and(|(_, used)| full(used))
+        {
             self.first_open += 1;
         }
     }
@@ -328,11 +349,17 @@ impl Space {
     }
 
     /// Gives back the columns of `extent` from its column `kept` on.
-    pub(crate) fn shrink_columns(&mut self, extent: &mut ColumnExtent, kept: BlockCount) -> Result<()> {
+    pub(crate) fn shrink_columns(
+        &mut self,
+        extent: &mut ColumnExtent,
+        kept: BlockCount,
+    ) -> Result<()> {
         let freed = extent.columns.saturating_sub(kept.0);
         for first in &extent.slot_firsts {
             let index = self.index_of(Lbn(*first))?;
-            let Some((region, Use::Columns(free))) = self.regions.get_mut(index) else { continue };
+            let Some((region, Use::Columns(free))) = self.regions.get_mut(index) else {
+                continue;
+            };
             // The region's first slot stands for all of them.
             let in_first_slot = Lbn(*first) < region.blocks.first + region.columns;
             if freed > 0 && in_first_slot {
@@ -368,8 +395,14 @@ fn cut(free: &mut Vec<(u64, u64)>, first: u64, count: u64) {
     let holds = |interval: &(u64, u64)| interval.0 <= first && first < interval.0 + interval.1;
     if let Some(place) = free.iter().position(holds) {
         let (low, length) = free.remove(place);
-        let rest = [(low, first - low), (first + count, low + length - first - count)];
-        free.splice(place..place, rest.into_iter().filter(|interval| interval.1 > 0));
+        let rest = [
+            (low, first - low),
+            (first + count, low + length - first - count),
+        ];
+        free.splice(
+            place..place,
+            rest.into_iter().filter(|interval| interval.1 > 0),
+        );
     }
 }
 
@@ -471,7 +504,12 @@ mod tests {
             };
             assert!(error.contains("is full: no room for 16 blocks"), "{error}");
             space.free_run(last.unwrap().range()).unwrap();
-            assert_eq!(space.allocate_run(BlockCount(16), BlockCount(1 << 20)).unwrap(), last.unwrap());
+            assert_eq!(
+                space
+                    .allocate_run(BlockCount(16), BlockCount(1 << 20))
+                    .unwrap(),
+                last.unwrap()
+            );
         });
     }
 }

@@ -94,19 +94,30 @@ impl Store {
     /// The names of the tables, in the order they were loaded.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        self.tables.lock().iter().map(|table| table.name.clone()).collect()
+        self.tables
+            .lock()
+            .iter()
+            .map(|table| table.name.clone())
+            .collect()
     }
 
     /// Opens a table.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         let tables = self.tables.lock();
         match tables.iter().find(|table| table.name == name) {
-            Some(entry) => Ok(Arc::new(Table::new(Arc::clone(&self.device), entry.clone()))),
+            Some(entry) => Ok(Arc::new(Table::new(
+                Arc::clone(&self.device),
+                entry.clone(),
+            ))),
             None => Err(Error::NoTable {
                 name: name.to_owned(),
                 known: match tables.as_slice() {
                     [] => "none".to_owned(),
-                    some => some.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", "),
+                    some => some
+                        .iter()
+                        .map(|t| t.name.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", "),
                 },
             }),
         }
@@ -133,7 +144,14 @@ impl Store {
             });
         }
         let store = Arc::clone(self);
-        Ok(Load::new(store, writer, name.to_owned(), attributes, layout, options))
+        Ok(Load::new(
+            store,
+            writer,
+            name.to_owned(),
+            attributes,
+            layout,
+            options,
+        ))
     }
 
     /// Takes a table out of the store. Open [`Table`]s of it must not be read any more.
@@ -146,7 +164,12 @@ impl Store {
         let committed = writer.commit(&*self.device).await;
         self.committed(&writer, committed)?;
         let mut space = Space::new(Arc::clone(&self.device), reserved)?;
-        occupy(&self.device, &mut space, &writer.catalog, writer.superblock.as_ref())?;
+        occupy(
+            &self.device,
+            &mut space,
+            &writer.catalog,
+            writer.superblock.as_ref(),
+        )?;
         writer.space = space;
         Ok(())
     }
@@ -187,7 +210,10 @@ impl WriterState {
         if catalog.runs.len() > RUNS_MAX {
             return Err(Error::TooLarge {
                 table: "catalog".into(),
-                problem: format!("it lies in {} runs, and {RUNS_MAX} can be named", catalog.runs.len()),
+                problem: format!(
+                    "it lies in {} runs, and {RUNS_MAX} can be named",
+                    catalog.runs.len()
+                ),
             });
         }
         device.flush().await?;
@@ -198,7 +224,11 @@ impl WriterState {
         };
         // The one that counts is in the other place.
         let places = superblock_places(device);
-        let place = if generation.is_multiple_of(2) { places[0] } else { places[1] };
+        let place = if generation.is_multiple_of(2) {
+            places[0]
+        } else {
+            places[1]
+        };
         let mut block = IoBuf::zeroed(device.inquiry().volume_block);
         if let Some(head) = block.get_mut(..superblock.encode().len()) {
             head.copy_from_slice(&superblock.encode());
@@ -226,7 +256,10 @@ async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
         match Superblock::decode(&block) {
             Found::Blank => blank += 1,
             Found::Valid(superblock) => {
-                if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
+                if newest
+                    .as_ref()
+                    .is_none_or(|newest| newest.generation < superblock.generation)
+                {
                     newest = Some(superblock);
                 }
             }
@@ -276,7 +309,11 @@ async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Ca
 }
 
 fn damaged_catalog(device: &dyn Device, superblock: &Superblock, problem: String) -> Error {
-    let first = superblock.catalog.runs.first().map_or(Lbn(0), |run| run.range().first);
+    let first = superblock
+        .catalog
+        .runs
+        .first()
+        .map_or(Lbn(0), |run| run.range().first);
     Error::Damaged {
         device: device.inquiry().name.clone(),
         what: "the catalog".into(),
@@ -293,9 +330,15 @@ fn occupy(
     catalog: &Catalog,
     superblock: Option<&Superblock>,
 ) -> Result<()> {
-    let Some(superblock) = superblock else { return Ok(()) };
+    let Some(superblock) = superblock else {
+        return Ok(());
+    };
     let overlap = |what: &str| {
-        damaged_catalog(&**device, superblock, format!("{what} lies where something else does"))
+        damaged_catalog(
+            &**device,
+            superblock,
+            format!("{what} lies where something else does"),
+        )
     };
     for run in &superblock.catalog.runs {
         if !space.take_run(run.range())? {
@@ -303,7 +346,10 @@ fn occupy(
         }
     }
     for table in &catalog.tables {
-        let bounds = table.bounds.iter().filter_map(|bounds| bounds.by_page.as_ref());
+        let bounds = table
+            .bounds
+            .iter()
+            .filter_map(|bounds| bounds.by_page.as_ref());
         let directories = table.heaps.iter().map(|heap| &heap.directory);
         let blobs = bounds.chain(directories).flat_map(|blob| &blob.runs);
         for run in blobs.chain(table.heaps.iter().flat_map(|heap| &heap.extents)) {

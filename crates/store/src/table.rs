@@ -55,7 +55,10 @@ impl Table {
         let mut next_page = 0;
         let extent_first_pages = entry.pages.iter().flat_map(|pages| {
             let unit_blocks = pages.shape.unit_blocks.max(1);
-            pages.extents.iter().map(move |extent| extent.columns / unit_blocks)
+            pages
+                .extents
+                .iter()
+                .map(move |extent| extent.columns / unit_blocks)
         });
         let extent_first_pages = extent_first_pages
             .map(|pages| {
@@ -157,8 +160,13 @@ impl Table {
             return Err(self.no_column(column));
         };
         let load = || async {
-            let Some(by_page) = &bounds.by_page else { return Ok(None) };
-            let what = format!("bounds of column {} of table {}", attribute.name, self.entry.name);
+            let Some(by_page) = &bounds.by_page else {
+                return Ok(None);
+            };
+            let what = format!(
+                "bounds of column {} of table {}",
+                attribute.name, self.entry.name
+            );
             let content = blob::read(&*self.device, by_page, &what).await?;
             PageBounds::decode(attribute.attribute_type, &content).map(Some)
         };
@@ -224,12 +232,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn damaged(
-        &self,
-        what: String,
-        blocks: Option<BlockRange>,
-        problem: &str,
-    ) -> Error {
+    pub(crate) fn damaged(&self, what: String, blocks: Option<BlockRange>, problem: &str) -> Error {
         let blocks = blocks.unwrap_or(self.device.inquiry().all_blocks());
         Error::Damaged {
             device: self.device.inquiry().name.clone(),

@@ -10,7 +10,9 @@ use arrow_schema::ArrowError;
 use crate::schema::{AttributeType, Ordering};
 
 #[cfg(target_endian = "big")]
-compile_error!("stores are little-endian, and so are Arrow's buffers on the machines Moirai runs on");
+compile_error!(
+    "stores are little-endian, and so are Arrow's buffers on the machines Moirai runs on"
+);
 
 /// The value bytes of an array of a fixed-size type; the bytes of nulls are whatever lies there.
 pub(crate) fn value_bytes(array: &dyn Array, width_bytes: usize) -> Buffer {
@@ -63,8 +65,16 @@ pub(crate) fn min_max<'a>(
         found = Some(match found {
             None => (value, value),
             Some((min, max)) => (
-                if compare(ordering, value, min) == Cmp::Less { value } else { min },
-                if compare(ordering, value, max) == Cmp::Greater { value } else { max },
+                if compare(ordering, value, min) == Cmp::Less {
+                    value
+                } else {
+                    min
+                },
+                if compare(ordering, value, max) == Cmp::Greater {
+                    value
+                } else {
+                    max
+                },
             ),
         });
     }
@@ -79,7 +89,11 @@ pub(crate) fn merge(attribute_type: AttributeType, a: MinMax, b: MinMax) -> MinM
     let width = attribute_type.width_bytes().unwrap_or(0);
     let ordering = attribute_type.ordering();
     let less = |x: &[u8; 16], y: &[u8; 16]| {
-        compare(ordering, x.get(..width).unwrap_or(x), y.get(..width).unwrap_or(y)) == Cmp::Less
+        compare(
+            ordering,
+            x.get(..width).unwrap_or(x),
+            y.get(..width).unwrap_or(y),
+        ) == Cmp::Less
     };
     MinMax {
         min: if less(&b.min, &a.min) { b.min } else { a.min },

@@ -101,13 +101,13 @@ impl fmt::Debug for Lbn {
 
 impl fmt::Display for BlockCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} blocks", self.0)
+        write!(f, "{} block{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
 }
 
 impl fmt::Debug for BlockCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} blocks", self.0)
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -9,7 +9,9 @@ pub struct ByteCount(pub u64);
 
 /// A text that is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no size: write a number of bytes, or one with KiB, MiB, GiB or TiB, like 8GiB")]
+#[error(
+    "`{text}` is no size: write a number of bytes, or one with KiB, MiB, GiB or TiB, like 8GiB"
+)]
 pub struct ParseSizeError {
     text: String,
 }
@@ -77,7 +79,11 @@ mod tests {
     #[test]
     fn sizes_parse_as_people_write_them() {
         let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(text.parse::<ByteCount>().ok().map(|s| s.0), expected, "{text}");
+            assert_eq!(
+                text.parse::<ByteCount>().ok().map(|s| s.0),
+                expected,
+                "{text}"
+            );
         };
         check("512", Some(512));
         check("512B", Some(512));

@@ -14,5 +14,5 @@ pub use description::{Description, LayoutDescription, StripeUnit};
 pub use layout::{DiskIndex, Layout, Location};
 pub use quadrangle::{Quadrangle, QuadrangleDimensions};
 pub use stripe::Stripe;
-pub use volume::{Volume, open};
+pub use volume::{Volume, open, open_described};
 pub use zones::{ZoneRun, zone_runs};

@@ -224,9 +224,8 @@ impl Quadrangle {
         // p stripes, in each of which the class has one column of a quadrangle.
         let region = self.stripe_blocks() * self.disks;
         let first = vlbn.0 / region * region + vlbn.0 % self.parallel_blocks();
-        let member = |stripe, row| {
-            Lbn(first + stripe * self.stripe_blocks() + row * self.parallel_blocks())
-        };
+        let member =
+            |stripe, row| Lbn(first + stripe * self.stripe_blocks() + row * self.parallel_blocks());
         EquivalenceClass {
             lbns: (0..self.depth())
                 .flat_map(|row| (0..self.disks).map(move |stripe| member(stripe, row)))
@@ -276,7 +275,8 @@ mod tests {
         check(738, 139, 6, 7, 3); // Seagate Cheetah 36ES
         check(686, 139, 5, 26, 10); // Maxtor Atlas 10K III
         // "With H = 136, D_max = 6" (thesis 6.3.6).
-        let deepest = QuadrangleDimensions::depth_max(BlockCount(686), BlockCount(136), BlockCount(1));
+        let deepest =
+            QuadrangleDimensions::depth_max(BlockCount(686), BlockCount(136), BlockCount(1));
         assert_eq!(deepest, 6);
     }
 
@@ -296,12 +296,19 @@ mod tests {
             for (column, vlbn) in line.iter().enumerate() {
                 let location = layout.locate(Lbn(*vlbn));
                 assert_eq!(location.disk, DiskIndex(column / 2), "{vlbn}");
-                assert_eq!(location.dlbn.0, 1000 + track as u64 * 2 + column as u64 % 2, "{vlbn}");
+                assert_eq!(
+                    location.dlbn.0,
+                    1000 + track as u64 * 2 + column as u64 % 2,
+                    "{vlbn}"
+                );
             }
         }
         let class = layout.equivalent(Lbn(18));
         assert_eq!(class.lbns, [0, 12, 24, 6, 18, 30].map(Lbn));
-        assert_eq!(class.by_column().collect::<Vec<_>>(), [0, 6, 12, 18, 24, 30].map(Lbn));
+        assert_eq!(
+            class.by_column().collect::<Vec<_>>(),
+            [0, 6, 12, 18, 24, 30].map(Lbn)
+        );
     }
 
     /// Thesis 6.3.7: b = 2, p = 1: VLBNs 0, 10, 20, 30 lie at DLBNs 0, 24, 48, 72.

@@ -48,7 +48,10 @@ impl Stripe {
     }
 
     pub(crate) fn volume_block(&self) -> BlockCount {
-        let of_device = self.devices.first().map(|device| device.inquiry().volume_block);
+        let of_device = self
+            .devices
+            .first()
+            .map(|device| device.inquiry().volume_block);
         of_device.unwrap_or(BlockCount(1))
     }
 

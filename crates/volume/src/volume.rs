@@ -26,9 +26,17 @@ pub struct Volume {
 /// Opens the volume that the file at `path` describes; `open_device` opens each of its devices.
 pub fn open(
     path: &Path,
+    open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
+) -> Result<Arc<Volume>> {
+    open_described(path, &Description::read(path)?, open_device)
+}
+
+/// Opens the volume of `description`, which is or will be in the file at `path`.
+pub fn open_described(
+    path: &Path,
+    description: &Description,
     mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<Volume>> {
-    let description = Description::read(path)?;
     let layout = description.layout(path)?;
     let devices = description
         .devices
@@ -63,7 +71,10 @@ impl Volume {
                 // The last track of a zone may be short, and is then a run of its own.
                 let zones: Vec<_> = runs.iter().filter(|run| run.ensembles > 1).collect();
                 let run = zones.get(zone).ok_or_else(|| {
-                    format!("key `zone`: there is no zone {zone}, the devices have {}", zones.len())
+                    format!(
+                        "key `zone`: there is no zone {zone}, the devices have {}",
+                        zones.len()
+                    )
                 })?;
                 Quadrangle::new(devices.len(), run, depth, block).map(Layout::Quadrangle)?
             }
@@ -75,7 +86,10 @@ impl Volume {
             parallelism: devices.len() as u32,
             depth: layout.depth(),
             volume_block: layout.volume_block(),
-            atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
+            atomic_write: inquiries()
+                .map(|i| i.atomic_write)
+                .min()
+                .unwrap_or(BlockCount(1)),
             volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
@@ -116,7 +130,11 @@ impl Volume {
         while at < request.blocks.end() {
             let Location { disk, dlbn, run } = self.layout.locate(at)?;
             let count = run.min(request.blocks.end().since(at));
-            let buffers = if with_data { take_blocks(&mut data, count) } else { Vec::new() };
+            let buffers = if with_data {
+                take_blocks(&mut data, count)
+            } else {
+                Vec::new()
+            };
             pieces.push(Piece {
                 disk,
                 blocks: BlockRange::new(dlbn, count),
@@ -185,7 +203,9 @@ struct Served {
 fn take_blocks(data: &mut VecDeque<IoBuf>, mut count: BlockCount) -> Vec<IoBuf> {
     let mut taken = Vec::new();
     while count > BlockCount::ZERO {
-        let Some(mut front) = data.pop_front() else { break };
+        let Some(mut front) = data.pop_front() else {
+            break;
+        };
         if front.blocks() > count {
             data.push_front(front.split_off(count));
         }
@@ -200,7 +220,9 @@ fn put_together(pieces: Vec<IoBuf>, buffer_blocks: &[BlockCount]) -> Vec<IoBuf> 
     let mut pieces = pieces.into_iter();
     let mut whole = Vec::with_capacity(buffer_blocks.len());
     for blocks in buffer_blocks {
-        let Some(mut buffer) = pieces.next() else { break };
+        let Some(mut buffer) = pieces.next() else {
+            break;
+        };
         while buffer.blocks() < *blocks {
             let Some(piece) = pieces.next() else { break };
             buffer.join(piece);
@@ -225,7 +247,10 @@ impl DiskBatch {
             (self.requests.last_mut(), self.serves.last_mut())
             && *last_index == index
             && request.blocks.end() == piece.blocks.first
-            && device.ensemble(request.blocks.first)?.blocks.contains(piece.blocks.first)
+            && device
+                .ensemble(request.blocks.first)?
+                .blocks
+                .contains(piece.blocks.first)
         {
             request.blocks.count += piece.blocks.count;
             request.data.extend(piece.buffers);
@@ -292,7 +317,10 @@ impl Gathering {
         match self.error {
             Some(error) => Err(error),
             None => Ok(Completion {
-                data: put_together(self.buffers.into_iter().flatten().collect(), &self.buffer_blocks),
+                data: put_together(
+                    self.buffers.into_iter().flatten().collect(),
+                    &self.buffer_blocks,
+                ),
                 timing: self.timing.unwrap_or_default(),
             }),
         }

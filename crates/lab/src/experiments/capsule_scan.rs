@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
-use moirai::devices::{Contents, HostBus, SimulatedDisk, SimulatedOptions};
+use moirai::devices::{Contents, HostBus};
 use moirai::runtime::{block_on_virtual, now, random, sleep};
-use moirai::storage::Device;
 use moirai::store::{LoadOptions, PageLayout, ScanOptions, Store, Table};
-use moirai::units::{BlockCount, Nanos};
-use moirai::volume::{LayoutDescription, Volume};
-use moirai_models::{Profile, Scheduler};
+use moirai::units::Nanos;
 use rand::Rng;
 
+use crate::setting::four_cheetahs;
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,7 +32,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const ROWS: u64 = 10_000_000;
 const CAPSULE_ROWS: u32 = 60;
-const DISKS: usize = 4;
 /// What the published machine delivered: 714 MB in 5.19 s.
 const HOST_BUS_MB_PER_S: f64 = 714.0 / 5.19;
 const ACCESSES: u64 = 2000;
@@ -43,8 +40,11 @@ const RATIO_TOLERANCE: f64 = 0.20;
 const LATENCY_TOLERANCE: f64 = 0.15;
 
 /// The columns of the three scans of the table.
-const SCANS: [(&str, Option<&[usize]>); 3] =
-    [("entire table scan", None), ("a1 scan", Some(&[0])), ("a1 + a2 scan", Some(&[0, 1]))];
+const SCANS: [(&str, Option<&[usize]>); 3] = [
+    ("entire table scan", None),
+    ("a1 scan", Some(&[0])),
+    ("a1 + a2 scan", Some(&[0, 1])),
+];
 /// Seconds, normal and capsule.
 const PUBLISHED_SCANS_S: [(f64, f64); 3] = [(5.19, 5.34), (5.19, 1.06), (5.19, 3.20)];
 
@@ -55,31 +55,40 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
     let latencies = [PageLayout::Nsm, PageLayout::Csm].map(|layout| latencies(seed, layout));
     let ([normal, capsule], [normal_bus, capsule_bus]) = (without_bus, with_bus);
     let [normal_ms, capsule_ms] = latencies;
-    let (normal, capsule, normal_bus, capsule_bus) =
-        (normal?, capsule?, normal_bus?, capsule_bus?);
+    let (normal, capsule, normal_bus, capsule_bus) = (normal?, capsule?, normal_bus?, capsule_bus?);
     let (normal_ms, capsule_ms) = (normal_ms?, capsule_ms?);
 
     let mut rows = Vec::new();
     for (index, (name, _)) in SCANS.iter().enumerate() {
         let at = |figures: &[f64]| figures.get(index).copied().unwrap_or(f64::NAN);
-        let (published_normal, published_capsule) =
-            PUBLISHED_SCANS_S.get(index).copied().unwrap_or((f64::NAN, f64::NAN));
+        let (published_normal, published_capsule) = PUBLISHED_SCANS_S
+            .get(index)
+            .copied()
+            .unwrap_or((f64::NAN, f64::NAN));
         let row = |layout: &str, seconds| Row::new(format!("{name}, {layout}"), "s", seconds);
         rows.push(row("normal, host bus", at(&normal_bus)).beside(published_normal));
         rows.push(row("capsule, host bus", at(&capsule_bus)).beside(published_capsule));
         rows.push(row("normal, disks alone", at(&normal)));
         rows.push(row("capsule, disks alone", at(&capsule)));
         rows.push(
-            Row::new(format!("{name}, ratio capsule to normal"), "", at(&capsule) / at(&normal))
-                .beside(published_capsule / published_normal)
-                .within(RATIO_TOLERANCE),
+            Row::new(
+                format!("{name}, ratio capsule to normal"),
+                "",
+                at(&capsule) / at(&normal),
+            )
+            .beside(published_capsule / published_normal)
+            .within(RATIO_TOLERANCE),
         );
     }
     let latency = |name: &str, ms: f64, published: f64| {
-        Row::new(name, "ms", ms).beside(published).within(LATENCY_TOLERANCE)
+        Row::new(name, "ms", ms)
+            .beside(published)
+            .within(LATENCY_TOLERANCE)
     };
     let ratio = |name: &str, ours: f64, published: f64| {
-        Row::new(name, "", ours).beside(published).within(RATIO_TOLERANCE)
+        Row::new(name, "", ours)
+            .beside(published)
+            .within(RATIO_TOLERANCE)
     };
     rows.extend([
         latency("100 records of a1, normal", normal_ms.hundred, 5.56),
@@ -96,31 +105,13 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
             capsule_ms.record / normal_ms.record,
             8.32 / 5.56,
         ),
-        Row::new("a random complete record, capsule, only its blocks", "ms", capsule_ms.record_blocks),
+        Row::new(
+            "a random complete record, capsule, only its blocks",
+            "ms",
+            capsule_ms.record_blocks,
+        ),
     ]);
     Ok(rows)
-}
-
-fn disks(bus_mb_per_s: Option<f64>) -> Result<Arc<dyn Device>, Failure> {
-    let bus = bus_mb_per_s.map(|rate| Arc::new(HostBus::new(rate)));
-    let profile = Profile::built_in("seagate-cheetah-36es")
-        .ok_or_else(|| Failure::Setting("there is no profile of the drive".into()))?;
-    let disk = |index| {
-        let options = SimulatedOptions {
-            name: format!("disk {index}"),
-            scheduler: Scheduler::Sptf,
-            contents: Contents::Nothing,
-            host_bus: bus.clone(),
-        };
-        SimulatedDisk::start(profile.clone(), options) as Arc<dyn Device>
-    };
-    let layout = LayoutDescription::Quadrangle {
-        depth: Some(4),
-        block: BlockCount(1),
-        zone: 0,
-    };
-    let volume = Volume::new("four disks".into(), (0..DISKS).map(disk).collect(), layout);
-    Ok(volume.map_err(Failure::Setting)?)
 }
 
 /// The table of thesis 6.4.7, laid out on the disks and not written.
@@ -131,11 +122,15 @@ async fn table(layout: PageLayout, bus_mb_per_s: Option<f64>) -> Result<Arc<Tabl
             .map(|(bytes, n)| Field::new(format!("a{n}"), DataType::FixedSizeBinary(bytes), false))
             .collect::<Vec<_>>(),
     );
-    let store = Store::open(disks(bus_mb_per_s)?).await?;
+    let bus = bus_mb_per_s.map(|rate| Arc::new(HostBus::new(rate)));
+    let store = Store::open(four_cheetahs(|| Contents::Nothing, bus)?).await?;
     let options = LoadOptions {
         page_rows: Some(CAPSULE_ROWS),
     };
-    Ok(store.load("records", &schema, layout, options).await?.reserve(ROWS)?)
+    Ok(store
+        .load("records", &schema, layout, options)
+        .await?
+        .reserve(ROWS)?)
 }
 
 /// Seconds of each of [`SCANS`].
@@ -173,7 +168,11 @@ fn latencies(seed: u64, layout: PageLayout) -> Result<Latencies, Failure> {
         let [mut hundred, mut record, mut record_blocks] = [Nanos::ZERO; 3];
         for _ in 0..ACCESSES {
             let row = random.random_range(0..ROWS - 100);
-            hundred += timed(&mut random, scan_rows(&table, Some(vec![0]), row..row + 100)).await?;
+            hundred += timed(
+                &mut random,
+                scan_rows(&table, Some(vec![0]), row..row + 100),
+            )
+            .await?;
             let row = random.random_range(0..ROWS);
             let unit = match table.page_rows().map(u64::from) {
                 Some(rows) => row / rows * rows..((row / rows + 1) * rows).min(ROWS),
@@ -229,7 +228,10 @@ mod tests {
         for row in &first.rows {
             assert_ne!(row.within, Some(false), "{row:?}");
         }
-        assert_eq!(first.rows.iter().filter(|row| row.within.is_some()).count(), 9);
+        assert_eq!(
+            first.rows.iter().filter(|row| row.within.is_some()).count(),
+            9
+        );
         assert_eq!(EXPERIMENT.outcome(1).unwrap(), first);
         for row in EXPERIMENT.outcome(2).unwrap().rows {
             assert_ne!(row.within, Some(false), "{row:?}");

@@ -1,0 +1,160 @@
+//! Scans into Arrow batches, on one core, the file in the page cache and direct I/O off.
+//!
+//! The floor is what one core copies: bytes go from the page cache to a buffer, are checksummed, and
+//! go to the batch, so that about three passes over memory are needed.
+
+use std::error::Error;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use futures::{StreamExt, TryStreamExt};
+use moirai::runtime::{Stopwatch, block_on_real, random};
+use moirai::store::{LoadOptions, PageLayout, ScanOptions, Store};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use rand::Rng;
+
+const COLUMNS: usize = 4;
+const BATCH_ROWS: usize = 8192;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+pub(crate) fn run(rows: u64, runs: usize) -> Outcome<()> {
+    pin_to_one_core()?;
+    let folder = tempfile::tempdir()?;
+    let parquet = folder.path().join("table.parquet");
+    let store_uri = |layout: PageLayout| {
+        let size_mib = rows * 40 / (1 << 20) * 2 + 64;
+        let path = folder.path().join(layout.to_string());
+        format!("file:{}?size={size_mib}MiB&direct=false", path.display())
+    };
+    block_on_real(1, async {
+        let mut peers: Vec<(String, Vec<f64>)> = Vec::new();
+        for layout in [PageLayout::Csm, PageLayout::Nsm] {
+            let store = moirai::open_store(&store_uri(layout)).await?;
+            load(&store, layout, rows).await?;
+            let mut seconds = Vec::new();
+            for _ in 0..=runs {
+                let watch = Stopwatch::start();
+                assert_eq!(scan_store(&store).await?, rows);
+                seconds.push(watch.elapsed().as_s());
+            }
+            peers.push((layout.to_string(), seconds));
+        }
+        write_parquet(&parquet, rows)?;
+        let mut seconds = Vec::new();
+        for _ in 0..=runs {
+            let watch = Stopwatch::start();
+            assert_eq!(scan_parquet(&parquet).await?, rows);
+            seconds.push(watch.elapsed().as_s());
+        }
+        peers.push(("parquet, plain, uncompressed".into(), seconds));
+        report(rows, &mut peers);
+        Ok(())
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "what a benchmark is for")]
+fn report(rows: u64, peers: &mut [(String, Vec<f64>)]) {
+    let bytes = rows as f64 * 8.0 * COLUMNS as f64;
+    println!(
+        "{rows} rows of four int64, {:.0} MB of attribute bytes, one core, cached file",
+        bytes / 1e6
+    );
+    println!(
+        "{:30} {:>10} {:>10} {:>12}",
+        "", "median s", "GB/s", "of csm"
+    );
+    let mut csm = None;
+    for (name, seconds) in peers {
+        // The first run warms the cache.
+        seconds.remove(0);
+        seconds.sort_by(f64::total_cmp);
+        let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+        let rate = bytes / median / 1e9;
+        let of_csm = rate / *csm.get_or_insert(rate);
+        println!("{name:30} {median:>10.3} {rate:>10.2} {of_csm:>12.2}");
+    }
+}
+
+fn pin_to_one_core() -> Outcome<()> {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(0);
+    rustix::thread::sched_setaffinity(None, &cores)?;
+    Ok(())
+}
+
+fn schema() -> SchemaRef {
+    let field = |column| Field::new(format!("a{column}"), DataType::Int64, false);
+    Arc::new(Schema::new((1..=COLUMNS).map(field).collect::<Vec<_>>()))
+}
+
+fn batches(rows: u64) -> impl Iterator<Item = RecordBatch> {
+    let mut random = random("scan benchmark");
+    (0..rows.div_ceil(BATCH_ROWS as u64)).filter_map(move |batch| {
+        let count = BATCH_ROWS.min((rows - batch * BATCH_ROWS as u64) as usize);
+        let column = |_| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(
+                (0..count).map(|_| random.random::<i64>()),
+            ))
+        };
+        RecordBatch::try_new(schema(), (0..COLUMNS).map(column).collect()).ok()
+    })
+}
+
+async fn load(store: &Arc<Store>, layout: PageLayout, rows: u64) -> Outcome<()> {
+    let mut load = store
+        .load("t", &schema(), layout, LoadOptions::default())
+        .await?;
+    for batch in batches(rows) {
+        load.append(&batch).await?;
+    }
+    load.finish().await?;
+    Ok(())
+}
+
+async fn scan_store(store: &Arc<Store>) -> Outcome<u64> {
+    let mut stream = store
+        .table("t")?
+        .scan(ScanOptions::default())
+        .await?
+        .stream();
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        rows += batch?.num_rows() as u64;
+    }
+    Ok(rows)
+}
+
+fn write_parquet(path: &Path, rows: u64) -> Outcome<()> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer = ArrowWriter::try_new(File::create(path)?, schema(), Some(properties))?;
+    for batch in batches(rows) {
+        writer.write(&batch)?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+async fn scan_parquet(path: &Path) -> Outcome<u64> {
+    let config = SessionConfig::new().with_target_partitions(1);
+    let context = SessionContext::new_with_config(config);
+    let path = path.to_string_lossy();
+    let frame = context
+        .read_parquet(&*path, ParquetReadOptions::default())
+        .await?;
+    let mut stream = frame.execute_stream().await?;
+    let mut rows = 0;
+    while let Some(batch) = stream.try_next().await? {
+        rows += batch.num_rows() as u64;
+    }
+    Ok(rows)
+}

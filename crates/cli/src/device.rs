@@ -1,0 +1,250 @@
+//! `moirai device`: which devices there are, and what they say of themselves.
+
+use clap::Subcommand;
+use moirai::devices::SCHEMES;
+use moirai::storage::{Device, DeviceUri};
+use moirai::units::{BlockCount, Lbn, Nanos};
+use moirai::volume::zone_runs;
+use moirai_models::{Profile, built_in_names};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{print, run};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the schemes of device URIs and the built-in drive profiles
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a device says of itself: capacity, attributes, zones; of a profile, each source
+    Show {
+        /// The device's URI
+        uri: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List { json } => list(json),
+        Command::Show { uri, json } => run::on_device(&uri, async { show(&uri, json) }),
+    }
+}
+
+#[derive(Serialize)]
+struct ListedProfile {
+    name: String,
+    description: String,
+    capacity_bytes: u64,
+    rotation_rpm: f64,
+    average_seek_ms: f64,
+    zero_latency: bool,
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let profiles: Vec<ListedProfile> = built_in_names()
+        .filter_map(Profile::built_in)
+        .map(|profile| ListedProfile {
+            capacity_bytes: profile.geometry.capacity().bytes().0,
+            rotation_rpm: rotation_rpm(&profile),
+            average_seek_ms: average_seek(&profile).as_ms(),
+            zero_latency: profile.mechanics.zero_latency,
+            name: profile.name,
+            description: profile.description,
+        })
+        .collect();
+    if json {
+        return print::json(&profiles);
+    }
+    print::line("Devices are named by URI:\n")?;
+    for (pattern, meaning) in SCHEMES {
+        print::line(format!("  {pattern}\n      {meaning}"))?;
+    }
+    print::line(
+        "  volume:PATH\n      several devices as one, described in TOML; see `moirai volume create`",
+    )?;
+    print::line("\nBuilt-in profiles:\n")?;
+    print::table(
+        &[
+            ("sim:", false),
+            ("drive", false),
+            ("GB", true),
+            ("rpm", true),
+            ("seek ms", true),
+            ("zero-latency", false),
+        ],
+        profiles
+            .into_iter()
+            .map(|profile| {
+                vec![
+                    profile.name,
+                    profile.description,
+                    format!("{:.1}", profile.capacity_bytes as f64 / 1e9),
+                    format!("{:.0}", profile.rotation_rpm),
+                    format!("{:.1}", profile.average_seek_ms),
+                    if profile.zero_latency { "yes" } else { "no" }.into(),
+                ]
+            })
+            .collect(),
+    )
+}
+
+fn rotation_rpm(profile: &Profile) -> f64 {
+    60e12 / profile.mechanics.revolution_ps as f64
+}
+
+/// The average seek, which is the one over a third of the cylinders (thesis 3.2.3).
+fn average_seek(profile: &Profile) -> Nanos {
+    profile
+        .mechanics
+        .seek
+        .time(profile.geometry.cylinders() / 3)
+}
+
+#[derive(Serialize)]
+struct Shown {
+    device: String,
+    capacity_bytes: u64,
+    parallelism: u32,
+    depth: u32,
+    volume_block_bytes: u64,
+    atomic_write_bytes: u64,
+    volatile_cache: bool,
+    read_only: bool,
+    keeps_data: bool,
+    first_ensemble_blocks: u64,
+    first_parallel_ensemble_blocks: u64,
+    zones: Vec<ShownZone>,
+    profile: Option<ShownProfile>,
+}
+
+#[derive(Serialize)]
+struct ShownZone {
+    first_lbn: u64,
+    ensembles: u64,
+    ensemble_blocks: u64,
+    switch_blocks: u64,
+}
+
+#[derive(Serialize)]
+struct ShownProfile {
+    description: String,
+    rotation_rpm: f64,
+    average_seek_ms: f64,
+    sources: std::collections::BTreeMap<String, String>,
+}
+
+/// Runs of ensembles shown of a device; a file or a long volume has one, a disk a few dozen.
+const ZONES_SHOWN: usize = 64;
+
+fn show(uri: &str, json: bool) -> Result<(), Failure> {
+    let device = moirai::open_device(uri)?;
+    let device: &dyn Device = &*device;
+    let parsed: DeviceUri = uri.parse()?;
+    let profile = match moirai::devices::is_simulated(&parsed) {
+        true => Some(moirai::devices::profile(&parsed)?),
+        false => None,
+    };
+    let inquiry = device.inquiry();
+    let zones = zone_runs(device)?.into_iter().map(|run| ShownZone {
+        first_lbn: run.first.0,
+        ensembles: run.ensembles,
+        ensemble_blocks: run.ensemble.0,
+        switch_blocks: run.switch.0,
+    });
+    let shown = Shown {
+        device: inquiry.name.clone(),
+        capacity_bytes: inquiry.capacity.bytes().0,
+        parallelism: inquiry.parallelism,
+        depth: inquiry.depth,
+        volume_block_bytes: inquiry.volume_block.bytes().0,
+        atomic_write_bytes: inquiry.atomic_write.bytes().0,
+        volatile_cache: inquiry.volatile_cache,
+        read_only: inquiry.read_only,
+        keeps_data: inquiry.keeps_data,
+        first_ensemble_blocks: device.ensemble(Lbn(0))?.blocks.count.0,
+        first_parallel_ensemble_blocks: device.parallel_ensemble(Lbn(0))?.count.0,
+        zones: zones.collect(),
+        profile: profile.map(|profile| ShownProfile {
+            rotation_rpm: rotation_rpm(&profile),
+            average_seek_ms: average_seek(&profile).as_ms(),
+            description: profile.description,
+            sources: profile.sources,
+        }),
+    };
+    if json {
+        print::json(&shown)
+    } else {
+        print_shown(&shown)
+    }
+}
+
+fn print_shown(shown: &Shown) -> Result<(), Failure> {
+    let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
+    let blocks = |count: u64| {
+        format!(
+            "{} blocks, {}",
+            print::grouped(count),
+            BlockCount(count).bytes()
+        )
+    };
+    let mut facts = vec![
+        ("capacity", blocks(shown.capacity_bytes / 512)),
+        ("parallelism p", shown.parallelism.to_string()),
+        ("depth d", shown.depth.to_string()),
+        ("volume block", blocks(shown.volume_block_bytes / 512)),
+        ("ensemble at 0", blocks(shown.first_ensemble_blocks)),
+        (
+            "parallel ensemble at 0",
+            blocks(shown.first_parallel_ensemble_blocks),
+        ),
+        ("atomic write", blocks(shown.atomic_write_bytes / 512)),
+        ("volatile cache", yes(shown.volatile_cache)),
+        ("read-only", yes(shown.read_only)),
+        ("keeps data", yes(shown.keeps_data)),
+    ];
+    if let Some(profile) = &shown.profile {
+        facts.insert(0, ("drive", profile.description.clone()));
+        facts.push(("rotation", format!("{:.0} rpm", profile.rotation_rpm)));
+        facts.push(("average seek", format!("{:.2} ms", profile.average_seek_ms)));
+    }
+    print::line(&shown.device)?;
+    print::table(
+        &[("attribute", false), ("value", false)],
+        facts
+            .into_iter()
+            .map(|(name, value)| vec![name.to_owned(), value])
+            .collect(),
+    )?;
+    print::line("\nRuns of equal ensembles (the zones of a disk):")?;
+    let rows = shown.zones.iter().take(ZONES_SHOWN).map(|zone| {
+        vec![
+            print::grouped(zone.first_lbn),
+            print::grouped(zone.ensembles),
+            zone.ensemble_blocks.to_string(),
+            zone.switch_blocks.to_string(),
+        ]
+    });
+    let columns = [
+        ("first LBN", true),
+        ("ensembles", true),
+        ("blocks each", true),
+        ("switch", true),
+    ];
+    print::table(&columns, rows.collect())?;
+    if shown.zones.len() > ZONES_SHOWN {
+        print::line(format!("... and {} more", shown.zones.len() - ZONES_SHOWN))?;
+    }
+    if let Some(profile) = &shown.profile {
+        print::line("\nWhere the profile's numbers come from:")?;
+        for (key, source) in &profile.sources {
+            print::line(format!("  {key:20} {source}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! How a command fails: what it says, and its exit status.
+
+/// A failed command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Device(#[from] moirai::storage::Error),
+    #[error(transparent)]
+    Store(#[from] moirai::store::Error),
+    #[error(transparent)]
+    Sql(#[from] moirai_sql::Error),
+    #[error(transparent)]
+    Lab(#[from] moirai_lab::Failure),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Failed(String),
+    /// Whoever read the output went away.
+    #[error("the output is closed")]
+    BrokenPipe,
+}
+
+impl Failure {
+    /// 2 when the command was not understood and nothing was done, 1 when it failed.
+    pub(crate) fn status(&self) -> u8 {
+        let is_usage = match self {
+            Failure::Usage(_) | Failure::Device(moirai::storage::Error::Uri { .. }) => true,
+            Failure::Store(moirai::store::Error::Device(error)) => {
+                matches!(error, moirai::storage::Error::Uri { .. })
+            }
+            Failure::Sql(error) => error.is_usage(),
+            _ => false,
+        };
+        if is_usage { 2 } else { 1 }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Failure::BrokenPipe;
+        }
+        Failure::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,70 @@
+//! Output: tables that line up, and JSON.
+
+use std::io::Write;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table, TableComponent};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Writes a line to standard output.
+pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(())
+}
+
+/// Writes a value as indented JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
+    line(text)
+}
+
+/// A column of a table: its title, and whether it holds numbers, which stand to the right.
+pub(crate) type Column<'a> = (&'a str, bool);
+
+/// Writes a table.
+pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    for line in [
+        TableComponent::HorizontalLines,
+        TableComponent::MiddleIntersections,
+    ] {
+        table.remove_style(line);
+    }
+    table.set_header(columns.iter().map(|(title, _)| *title));
+    for (index, (_, is_number)) in columns.iter().enumerate() {
+        if let (true, Some(column)) = (*is_number, table.column_mut(index)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.add_rows(rows);
+    line(table.trim_fmt())
+}
+
+/// A whole number with a comma every three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

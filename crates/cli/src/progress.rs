@@ -1,0 +1,20 @@
+//! Progress on standard error: nothing when that is no terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over a known number of steps, or a count when it is not known.
+pub(crate) fn bar(what: &str, steps: Option<u64>) -> ProgressBar {
+    let bar = match steps {
+        Some(steps) => ProgressBar::new(steps),
+        None => ProgressBar::no_length(),
+    };
+    let template = match steps {
+        Some(_) => "{msg:32} [{bar:30}] {percent:>3} %  {eta} left",
+        None => "{msg:32} {human_pos} rows  {elapsed}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what.to_owned());
+    bar
+}

@@ -1,0 +1,253 @@
+//! `moirai volume`: describe volumes, and see where their blocks lie.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use moirai::storage::Device;
+use moirai::units::{BlockCount, Lbn};
+use moirai::volume::{Description, Layout, LayoutDescription, StripeUnit, Volume};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{print, run};
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutKind {
+    /// Stripe units in turn
+    Stripe,
+    /// Quadrangles: efficient by rows and by columns (thesis 6.3)
+    Quadrangle,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Describe a volume in a TOML file, after checking that its devices fit together
+    Create {
+        /// The file to write; it must not be there
+        path: PathBuf,
+        /// A device's URI; give one for each device, in their order
+        #[arg(long = "device", value_name = "URI", required = true)]
+        devices: Vec<String>,
+        /// How blocks are spread
+        #[arg(long, value_enum, default_value = "quadrangle")]
+        layout: LayoutKind,
+        /// Stripe: `track`, or a size like 64KiB
+        #[arg(long, default_value = "track")]
+        unit: StripeUnit,
+        /// Quadrangle: tracks, d; the deepest that keeps one revolution when not given
+        #[arg(long)]
+        depth: Option<u32>,
+        /// Quadrangle: blocks of 512 bytes in a volume block, b
+        #[arg(long, default_value_t = 1)]
+        block: u64,
+        /// Quadrangle: zone of the disks, counted from the rim
+        #[arg(long, default_value_t = 0)]
+        zone: usize,
+    },
+    /// Show a volume's layout and attributes
+    Show {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show where a block lies, and which blocks go with it
+    Map {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// The block's number on the volume
+        lbn: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Create {
+            path,
+            devices,
+            layout,
+            unit,
+            depth,
+            block,
+            zone,
+        } => {
+            let layout = match layout {
+                LayoutKind::Stripe => LayoutDescription::Stripe { unit },
+                LayoutKind::Quadrangle => LayoutDescription::Quadrangle {
+                    depth,
+                    block: BlockCount(block),
+                    zone,
+                },
+            };
+            create(&path, &Description::new(devices, layout))
+        }
+        Command::Show { path, json } => with_volume(&path, |volume| show(volume, json)),
+        Command::Map { path, lbn, json } => {
+            with_volume(&path, |volume| map(volume, Lbn(lbn), json))
+        }
+    }
+}
+
+fn with_volume(path: &Path, f: impl FnOnce(&Volume) -> Result<(), Failure>) -> Result<(), Failure> {
+    let uri = format!("volume:{}", path.display());
+    run::on_device(&uri, async {
+        f(&*moirai::volume::open(path, moirai::devices::open)?)
+    })
+}
+
+fn create(path: &Path, description: &Description) -> Result<(), Failure> {
+    if path.exists() {
+        return Err(Failure::Failed(format!(
+            "{}: the file is there already: choose another name, or remove it",
+            path.display()
+        )));
+    }
+    // A description that does not fit its devices is never written.
+    run::in_time(moirai::is_simulated_volume(description)?, async {
+        let open_device = moirai::devices::open;
+        let volume = moirai::volume::open_described(path, description, open_device)?;
+        show(&volume, false)
+    })?;
+    std::fs::write(path, description.to_toml())
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    layout: &'static str,
+    capacity_bytes: u64,
+    parallelism: u32,
+    depth: u32,
+    volume_block_blocks: u64,
+    track_blocks: Option<u64>,
+    switch_blocks: Option<u64>,
+    width_blocks: Option<u64>,
+    residual_blocks: Option<u64>,
+    devices: Vec<&'a str>,
+}
+
+fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
+    let inquiry = volume.inquiry();
+    let dimensions = match volume.layout() {
+        Layout::Quadrangle(quadrangle) => Some(*quadrangle.dimensions()),
+        Layout::Stripe(_) => None,
+    };
+    let shown = Shown {
+        layout: if dimensions.is_some() {
+            "quadrangle"
+        } else {
+            "stripe"
+        },
+        capacity_bytes: inquiry.capacity.bytes().0,
+        parallelism: inquiry.parallelism,
+        depth: inquiry.depth,
+        volume_block_blocks: inquiry.volume_block.0,
+        track_blocks: dimensions.map(|dimensions| dimensions.track.0),
+        switch_blocks: dimensions.map(|dimensions| dimensions.switch.0),
+        width_blocks: dimensions.map(|dimensions| dimensions.width()),
+        residual_blocks: dimensions.map(|dimensions| dimensions.residual().0),
+        devices: volume
+            .devices()
+            .iter()
+            .map(|device| device.inquiry().name.as_str())
+            .collect(),
+    };
+    if json {
+        return print::json(&shown);
+    }
+    let mut facts = vec![
+        ("layout", shown.layout.to_owned()),
+        ("capacity", inquiry.capacity.bytes().to_string()),
+        ("parallelism p", shown.parallelism.to_string()),
+        ("depth d", shown.depth.to_string()),
+        ("volume block b", inquiry.volume_block.to_string()),
+    ];
+    if let Some(dimensions) = dimensions {
+        facts.extend([
+            ("track N", dimensions.track.to_string()),
+            ("head switch H", dimensions.switch.to_string()),
+            ("width w", format!("{} volume blocks", dimensions.width())),
+            ("residual R", dimensions.residual().to_string()),
+        ]);
+    }
+    print::table(
+        &[("volume", false), (inquiry.name.as_str(), false)],
+        facts
+            .into_iter()
+            .map(|(name, value)| vec![name.to_owned(), value])
+            .collect(),
+    )?;
+    for (index, device) in shown.devices.iter().enumerate() {
+        print::line(format!("  disk {index}: {device}"))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Mapped {
+    lbn: u64,
+    disk: usize,
+    disk_lbn: u64,
+    ensemble: [u64; 2],
+    parallel_ensemble: [u64; 2],
+    equivalent: Vec<MappedBlock>,
+}
+
+#[derive(Serialize)]
+struct MappedBlock {
+    lbn: u64,
+    disk: usize,
+    disk_lbn: u64,
+}
+
+fn map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
+    let location = volume.locate(lbn)?;
+    let ensemble = volume.ensemble(lbn)?.blocks;
+    let parallel = volume.parallel_ensemble(lbn)?;
+    let class = volume.equivalent(lbn)?;
+    let mut equivalent = Vec::new();
+    for member in &class.lbns {
+        let location = volume.locate(*member)?;
+        equivalent.push(MappedBlock {
+            lbn: member.0,
+            disk: location.disk.0,
+            disk_lbn: location.dlbn.0,
+        });
+    }
+    let mapped = Mapped {
+        lbn: lbn.0,
+        disk: location.disk.0,
+        disk_lbn: location.dlbn.0,
+        ensemble: [ensemble.first.0, ensemble.end().0],
+        parallel_ensemble: [parallel.first.0, parallel.end().0],
+        equivalent,
+    };
+    if json {
+        return print::json(&mapped);
+    }
+    print::line(format!(
+        "{lbn} is {} of disk {}",
+        location.dlbn, location.disk.0
+    ))?;
+    print::line(format!("ensemble           {ensemble}"))?;
+    print::line(format!("parallel ensemble  {parallel}"))?;
+    print::line(
+        "equivalence class: rows are accessed in parallel, columns semi-sequentially\n\
+         (disk: its LBN, for each LBN of the volume)",
+    )?;
+    let parallelism = class.parallelism as usize;
+    let cell = |block: &MappedBlock| format!("{}  ({}: {})", block.lbn, block.disk, block.disk_lbn);
+    let rows = mapped
+        .equivalent
+        .chunks(parallelism)
+        .map(|row| row.iter().map(cell).collect());
+    let titles: Vec<String> = (0..parallelism)
+        .map(|column| format!("column {column}"))
+        .collect();
+    let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), true)).collect();
+    print::table(&columns, rows.collect())
+}
