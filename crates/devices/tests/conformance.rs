@@ -1,5 +1,7 @@
 //! Every device passes the conformance suite of the storage interface.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use moirai_devices::open;
 use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::conformance;

@@ -1,5 +1,7 @@
 //! What cannot be opened says why and what to do.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use moirai_devices::open;
 use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, Error, IoBuf};

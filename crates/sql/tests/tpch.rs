@@ -1,5 +1,7 @@
 //! All 22 TPC-H queries give the answers that they give over tables in memory.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use std::sync::Arc;
 
 use moirai::runtime::{block_on_real, block_on_virtual};
@@ -63,7 +65,7 @@ async fn check_queries(store: &Arc<Store>, scale_factor: f64, what: &str) {
 fn check_simulated(layout: PageLayout, scale_factor: f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vol.toml");
-    let devices = vec!["\"sim:seagate-cheetah-36es\""; 4].join(", ");
+    let devices = ["\"sim:seagate-cheetah-36es\""; 4].join(", ");
     std::fs::write(
         &path,
         format!("devices = [{devices}]\n[quadrangle]\ndepth = 4\n"),

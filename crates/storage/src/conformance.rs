@@ -2,6 +2,11 @@
 //!
 //! A test opens its device inside a runtime and calls [`check`]. It panics with what was violated.
 
+#![expect(
+    clippy::expect_used,
+    reason = "a suite for tests: what goes wrong is to stop the test, with its name"
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

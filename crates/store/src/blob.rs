@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::space::{RunExtent, Space};
 use crate::{Error, Result};
 
+/// The shortest run that part of a blob is put in, as long as there are such.
+const RUN_LEAST: BlockCount = BlockCount(128);
+
 /// Where a blob lies, and what it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +35,12 @@ pub(crate) async fn write(
     while !rest.is_empty() {
         let needed = BlockCount::holding(ByteCount(rest.len() as u64));
         let needed = BlockCount(needed.0.div_ceil(unit.0) * unit.0);
-        let run = space.allocate_run(unit, needed)?;
+        // Small fragments, like what pages leave over of a track, are for when there is nothing else.
+        let least = BlockCount(RUN_LEAST.0.next_multiple_of(unit.0)).min(needed);
+        let run = match space.allocate_run(least, needed) {
+            Err(Error::Full { .. }) => space.allocate_run(unit, needed)?,
+            run => run?,
+        };
         let held = (run.range().bytes().0 as usize).min(rest.len());
         let (part, tail) = rest.split_at(held);
         let mut buffer = IoBuf::zeroed(BlockCount(run.blocks));

@@ -448,7 +448,7 @@ mod tests {
                         let extent = space
                             .allocate_columns(slots, BlockCount(wanted), BlockCount(8))
                             .unwrap();
-                        assert!(extent.slot_firsts.len() >= slots && extent.columns % 8 == 0);
+                        assert!(extent.slot_firsts.len() >= slots && extent.columns.is_multiple_of(8));
                         assert!(extent.columns > 0);
                         for slot in 0..extent.slot_firsts.len() {
                             let range = extent.slot(slot).unwrap();

@@ -1,5 +1,11 @@
 //! Tables give back what was loaded, whole, by column, by page, by range and by row.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Volumes over real and simulated devices: conformance, refusals, and what the layouts promise.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use std::path::Path;
 use std::sync::Arc;
 
