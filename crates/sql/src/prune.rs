@@ -1,6 +1,6 @@
 //! Which pages of a table a scan must read: those that its filters do not rule out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, UInt64Array};
@@ -27,7 +27,11 @@ pub(crate) async fn wanted_pages(
     };
     let schema = DFSchema::try_from(Arc::clone(table.schema()))?;
     let filter = state.create_physical_expr(filter, &schema)?;
-    let columns = collect_columns(&filter);
+    // In column order: the set's own order differs from run to run, and the bounds are read in it.
+    let columns: BTreeSet<usize> = collect_columns(&filter)
+        .iter()
+        .map(|column| column.index())
+        .collect();
     let Ok(predicate) = PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(table.schema()))
         .try_build(filter)
@@ -40,9 +44,12 @@ pub(crate) async fn wanted_pages(
     }
     let mut bounds = BTreeMap::new();
     for column in columns {
-        if let Some(pages) = table.page_bounds(column.index()).await.map_err(external)? {
-            bounds.insert(column.name().to_owned(), pages);
-        }
+        let name = table
+            .attributes()
+            .get(column)
+            .map(|attribute| attribute.name.clone());
+        let pages = table.page_bounds(column).await.map_err(external)?;
+        bounds.extend(name.zip(pages));
     }
     let Some(pages) = bounds.values().next().map(|bounds| bounds.pages()) else {
         return Ok(None);

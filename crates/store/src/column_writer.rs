@@ -165,7 +165,7 @@ impl ColumnWriter {
         let first_page = u32::try_from(self.next_page + pages)
             .map(|end| end - pages as u32)
             .map_err(|_| Error::TooLarge {
-                table: format!("number {}", self.table),
+                what: format!("table number {}", self.table),
                 problem: "it has more than 2^32 pages".into(),
             })?;
         let mut writes = Vec::with_capacity(shape.slots());

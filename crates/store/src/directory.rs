@@ -64,10 +64,15 @@ impl Directory {
 
     /// The pages that hold any of `rows`.
     pub(crate) fn pages_of(&self, rows: std::ops::Range<u64>) -> &[DirectoryPage] {
+        self.pages.get(self.page_range(&rows)).unwrap_or(&[])
+    }
+
+    /// The numbers of the pages that hold any of `rows`.
+    pub(crate) fn page_range(&self, rows: &std::ops::Range<u64>) -> std::ops::Range<usize> {
         let start = self
             .pages
             .partition_point(|page| page.first_row + u64::from(page.rows) <= rows.start);
         let end = self.pages.partition_point(|page| page.first_row < rows.end);
-        self.pages.get(start..end).unwrap_or(&[])
+        start..end.max(start)
     }
 }

@@ -168,10 +168,10 @@ pub enum Error {
     },
 
     /// A limit of the format.
-    #[error("table `{table}` is too large: {problem}")]
+    #[error("{what} is too large: {problem}")]
     TooLarge {
-        /// The table.
-        table: String,
+        /// What has grown too large.
+        what: String,
         /// Which limit.
         problem: String,
     },

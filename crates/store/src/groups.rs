@@ -32,14 +32,14 @@ pub(crate) async fn row_groups(
     rows: Range<u64>,
 ) -> Result<Vec<RowGroup>> {
     let mut groups = match table.column_pages() {
-        Some(pages) => column_groups(table, pages, mask),
+        Some(pages) => column_groups(table, pages, mask, &rows),
         None => {
             // Rows, or the first wanted text; without either there is nothing to read.
             let heap = table
                 .heap(None)
                 .or_else(|| columns.iter().find_map(|column| table.heap(Some(*column))));
             match heap {
-                Some((index, _)) => heap_groups(table, table.directory(index).await?, mask)?,
+                Some((index, _)) => heap_groups(table, table.directory(index).await?, mask, &rows)?,
                 None => vec![std::iter::once(0..table.rows()).collect()],
             }
         }
@@ -72,11 +72,22 @@ fn clip(group: &mut RowGroup, rows: &Range<u64>) {
     });
 }
 
-fn column_groups(table: &Table, pages: &ColumnPages, mask: Option<&PageMask>) -> Vec<RowGroup> {
+fn column_groups(
+    table: &Table,
+    pages: &ColumnPages,
+    mask: Option<&PageMask>,
+    rows: &Range<u64>,
+) -> Vec<RowGroup> {
     let page_rows = u64::from(pages.shape.rows);
     let all_pages = table.rows().div_ceil(page_rows);
     let extents = pages.extents.iter().zip(&table.extent_first_pages);
+    let first_wanted = table
+        .extent_first_pages
+        .partition_point(|first_page| first_page * page_rows <= rows.start)
+        .saturating_sub(1);
     extents
+        .skip(first_wanted)
+        .take_while(|(_, first_page)| *first_page * page_rows < rows.end)
         .map(|(extent, first_page)| {
             let end_page = (first_page + extent.columns / pages.shape.unit_blocks).min(all_pages);
             let wanted = wanted_runs(*first_page..end_page, mask).into_iter();
@@ -91,10 +102,12 @@ fn heap_groups(
     table: &Table,
     directory: &Directory,
     mask: Option<&PageMask>,
+    rows: &Range<u64>,
 ) -> Result<Vec<RowGroup>> {
     let mut groups = Vec::new();
-    let pages = directory.pages();
-    let mut start = 0;
+    let wanted = directory.page_range(rows);
+    let pages = directory.pages().get(..wanted.end).unwrap_or(&[]);
+    let mut start = wanted.start;
     while let Some(first) = pages.get(start) {
         let parallel = table.device.parallel_ensemble(first.blocks.first)?;
         let mut blocks = BlockCount::ZERO;

@@ -226,11 +226,11 @@ impl Load {
             pages,
             heaps,
         };
-        self.writer.space = self.space;
-        self.writer.catalog.next_table += 1;
-        self.writer.catalog.tables.push(entry.clone());
-        let committed = self.writer.commit(&*device).await;
-        self.store.committed(&self.writer, committed)?;
+        let mut catalog = self.writer.catalog.clone();
+        catalog.next_table += 1;
+        catalog.tables.push(entry.clone());
+        self.writer.commit(&*device, catalog, self.space).await?;
+        self.store.show(&self.writer);
         Ok(Arc::new(Table::new(device, entry)))
     }
 

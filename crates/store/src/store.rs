@@ -158,11 +158,13 @@ impl Store {
     pub async fn drop_table(&self, name: &str) -> Result<()> {
         self.table(name)?;
         let mut writer = self.begin_write().await?;
-        writer.catalog.tables.retain(|table| table.name != name);
-        // The dropped table's blocks become free once no superblock names them.
+        let mut catalog = writer.catalog.clone();
+        catalog.tables.retain(|table| table.name != name);
+        let space = writer.space.clone();
+        writer.commit(&*self.device, catalog, space).await?;
+        self.show(&writer);
+        // The dropped table's blocks are free now that no superblock names them.
         let reserved = BlockCount(2 * self.device.inquiry().volume_block.0);
-        let committed = writer.commit(&*self.device).await;
-        self.committed(&writer, committed)?;
         let mut space = Space::new(Arc::clone(&self.device), reserved)?;
         occupy(
             &self.device,
@@ -192,53 +194,59 @@ impl Store {
         Ok(writer)
     }
 
-    /// Shows readers what a commit made so, if it did.
-    pub(crate) fn committed(&self, writer: &WriterState, committed: Result<()>) -> Result<()> {
-        committed?;
+    /// Shows readers what was committed.
+    pub(crate) fn show(&self, writer: &WriterState) {
         self.tables.lock().clone_from(&writer.catalog.tables);
-        Ok(())
     }
 }
 
 impl WriterState {
-    /// Replaces the catalog on the device by this one.
-    pub(crate) async fn commit(&mut self, device: &dyn Device) -> Result<()> {
-        // Until the end it is not known which catalog a reopened store would find.
-        self.failed = true;
-        let content = serde_json::to_vec(&self.catalog).unwrap_or_default();
-        let catalog = blob::write(device, &mut self.space, &content).await?;
-        if catalog.runs.len() > RUNS_MAX {
+    /// Replaces the catalog by `catalog`, on the device and here; `space` is what it leaves over.
+    /// When it fails before the superblock is written, nothing has changed.
+    pub(crate) async fn commit(
+        &mut self,
+        device: &dyn Device,
+        catalog: Catalog,
+        mut space: Space,
+    ) -> Result<()> {
+        let content = serde_json::to_vec(&catalog).unwrap_or_default();
+        let blob = blob::write(device, &mut space, &content).await?;
+        if blob.runs.len() > RUNS_MAX {
             return Err(Error::TooLarge {
-                table: "catalog".into(),
+                what: "the catalog".into(),
                 problem: format!(
                     "it lies in {} runs, and {RUNS_MAX} can be named",
-                    catalog.runs.len()
+                    blob.runs.len()
                 ),
             });
         }
+        // From here on it is not known which catalog a reopened store would find.
+        self.failed = true;
         device.flush().await?;
         let generation = self.superblock.as_ref().map_or(1, |old| old.generation + 1);
         let superblock = Superblock {
             generation,
-            catalog,
+            catalog: blob,
         };
         // The one that counts is in the other place.
-        let places = superblock_places(device);
+        let [first, second] = superblock_places(device);
         let place = if generation.is_multiple_of(2) {
-            places[0]
+            first
         } else {
-            places[1]
+            second
         };
         let mut block = IoBuf::zeroed(device.inquiry().volume_block);
-        if let Some(head) = block.get_mut(..superblock.encode().len()) {
-            head.copy_from_slice(&superblock.encode());
+        for (to, from) in block.iter_mut().zip(superblock.encode()) {
+            *to = from;
         }
         device.write(place, block).await?;
         device.flush().await?;
         let old = self.superblock.replace(superblock);
         for run in old.iter().flat_map(|old| &old.catalog.runs) {
-            self.space.free_run(run.range())?;
+            space.free_run(run.range())?;
         }
+        self.catalog = catalog;
+        self.space = space;
         self.failed = false;
         Ok(())
     }
