@@ -105,17 +105,20 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                 LayoutArgument::Nsm => PageLayout::Nsm,
                 LayoutArgument::Csm => PageLayout::Csm,
             };
+            // A source that cannot be read leaves no store behind.
+            let file = match (&parquet, &csv) {
+                (Some(path), _) => Some((read_parquet(path)?, path)),
+                (_, Some(path)) => Some((read_csv(path)?, path)),
+                (None, None) => None,
+            };
             run::on_device(&store, async {
                 let store = moirai::open_store(&store).await?;
-                match (tpch, parquet, csv) {
-                    (Some(scale), _, _) => load_tpch(&store, scale, layout).await,
-                    (_, Some(path), _) => {
-                        load_file(&store, read_parquet(&path)?, &path, table, layout).await
+                match (tpch, file) {
+                    (Some(scale), _) => load_tpch(&store, scale, layout).await,
+                    (_, Some((import, path))) => {
+                        load_file(&store, import, path, table, layout).await
                     }
-                    (_, _, Some(path)) => {
-                        load_file(&store, read_csv(&path)?, &path, table, layout).await
-                    }
-                    (None, None, None) => Err(Failure::Usage("name a source".into())),
+                    (None, None) => Err(Failure::Usage("name a source".into())),
                 }
             })
         }
@@ -144,13 +147,21 @@ async fn load_tpch(store: &Arc<Store>, scale: f64, layout: PageLayout) -> Result
         let name = table.name().to_owned();
         return Err(moirai::store::Error::TableExists { name }.into());
     }
+    let mut loaded = Vec::new();
     for table in tpch::Table::ALL {
         let import = Import {
             schema: table.schema(),
             rows: Some(table.expected_rows(scale)),
             batches: Box::new(table.batches(scale, moirai::store::BATCH_ROWS)),
         };
-        load(store, import, table.name(), layout).await?;
+        if let Err(failure) = load(store, import, table.name(), layout).await {
+            // All eight or none.
+            for name in loaded {
+                store.drop_table(name).await?;
+            }
+            return Err(failure);
+        }
+        loaded.push(table.name());
     }
     warn_of_memory(store)
 }

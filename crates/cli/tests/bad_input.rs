@@ -144,27 +144,30 @@ fn stores_that_are_none_or_full() {
     std::fs::set_permissions(folder.join("sealed"), permissions).unwrap();
     check(folder, &load("file:sealed"), 1, &["sealed is read-only"]);
 
-    // Fills up in the middle: what was loaded before stays, the table is not there.
+    // Fills up in the middle: the load is undone, what was there before stays.
     std::fs::write(folder.join("full"), vec![0; 4 << 20]).unwrap();
-    let (status, _, error) = run(
-        folder,
-        &["table", "load", "--store", "file:full", "--tpch", "0.01"],
-    );
-    assert_eq!(status, Some(1));
-    assert!(error.contains("full is full: no room"), "{error}");
-    let listed = succeed(folder, &["table", "list", "--store", "file:full"]);
-    assert!(
-        listed.contains("region") && !listed.contains("lineitem"),
-        "{listed}"
-    );
-    let count = [
+    std::fs::write(folder.join("one.csv"), "a\n7\n").unwrap();
+    let one = ["table", "load", "--store", "file:full", "--csv", "one.csv"];
+    succeed(folder, &one);
+    let big = ["table", "load", "--store", "file:full", "--tpch", "0.01"];
+    for _ in 0..2 {
+        let (status, _, error) = run(folder, &big);
+        assert_eq!(status, Some(1));
+        assert!(error.contains("full is full: no room"), "{error}");
+        let listed = succeed(folder, &["table", "list", "--store", "file:full"]);
+        assert!(
+            listed.contains("one") && !listed.contains("region"),
+            "{listed}"
+        );
+    }
+    let sum = [
         "sql",
         "--store",
         "file:full",
         "--format=csv",
-        "select count(*) as n from nation",
+        "select sum(a) as s from one",
     ];
-    assert_eq!(succeed(folder, &count), "n\n25\n");
+    assert_eq!(succeed(folder, &sum), "s\n7\n");
 
     check(
         folder,
@@ -172,11 +175,43 @@ fn stores_that_are_none_or_full() {
         1,
         &["no table `nothing`"],
     );
+    check(folder, &one, 1, &["there is a table `one` already"]);
+    // A source that cannot be read leaves no store behind.
+    let missing = [
+        "table",
+        "load",
+        "--store",
+        "file:new?size=64MiB",
+        "--csv",
+        "no.csv",
+    ];
+    check(folder, &missing, 1, &["no.csv"]);
+}
+
+/// A store is used by one at a time, and a volume does not take a device twice.
+#[test]
+fn what_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let twice = "devices = [\"file:x\", \"file:x\"]\n[stripe]\nunit = \"64KiB\"\n";
+    std::fs::write(folder.join("twice.toml"), twice).unwrap();
+    std::fs::write(folder.join("x"), vec![0; 1 << 20]).unwrap();
     check(
         folder,
-        &load("file:full"),
+        &["volume", "show", "twice.toml"],
         1,
-        &["there is a table `region` already"],
+        &["x is in use"],
+    );
+    let held = std::fs::File::options()
+        .write(true)
+        .open(folder.join("x"))
+        .unwrap();
+    held.lock().unwrap();
+    check(
+        folder,
+        &["table", "list", "--store", "file:x"],
+        1,
+        &["x is in use"],
     );
 }
 
@@ -201,6 +236,8 @@ fn statements_that_are_none() {
     sql("selekt 1", &["selekt"]);
     sql("select * from nothing", &["nothing"]);
     sql("select nothing from nation", &["nothing"]);
+    sql("drop table nation", &["DDL"]);
+    sql("copy (select 1) to 'out.csv'", &["DML"]);
     let scan = [
         "table",
         "scan",

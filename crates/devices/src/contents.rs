@@ -51,6 +51,7 @@ impl Contents {
             .truncate(false)
             .open(path)
             .map_err(failed("opening"))?;
+        crate::file::lock(&file, path, false)?;
         let length = file.metadata().map_err(failed("opening"))?.len();
         match length {
             0 => file.set_len(capacity.bytes().0).map_err(failed("making"))?,

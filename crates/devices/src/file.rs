@@ -15,7 +15,8 @@ use moirai_storage::{
     Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
+use rustix::io::Errno;
 
 /// What a file's size and its volume block are multiples of: the page of common file systems.
 const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
@@ -61,6 +62,7 @@ impl FileDevice {
     pub fn open(uri: &DeviceUri, options: FileOptions) -> Result<Arc<FileDevice>> {
         let path = PathBuf::from(&uri.target);
         let (buffered, read_only) = open_or_make(uri, &path, options.size)?;
+        lock(&buffered, &path, read_only)?;
         let length = ByteCount(
             buffered
                 .metadata()
@@ -162,8 +164,12 @@ fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result
                 .create_new(true)
                 .open(path)
                 .map_err(file_error(path, "making the file"))?;
-            file.set_len(size.0)
-                .map_err(file_error(path, "making the file"))?;
+            if let Err(error) = file.set_len(size.0) {
+                // Nothing was in it yet.
+                let _ = std::fs::remove_file(path);
+                return Err(file_error(path, "making the file")(error));
+            }
+            sync_folder_of(path)?;
             Ok((file, false))
         }
         Err(source) => Err(file_error(path, "opening")(source)),
@@ -184,6 +190,34 @@ fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result
                 .map_err(file_error(path, "opening"))?;
             Ok((file, read_only))
         }
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new("."));
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(file_error(folder, "flushing the folder"))
+}
+
+/// Holds other users of the file off, for as long as it is open: another process, or the same file
+/// named twice in one volume.
+pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<()> {
+    let operation = if shared {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::InUse {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(file_error(path, "locking")(error.into())),
     }
 }
 

@@ -9,5 +9,5 @@ mod simulated;
 pub use contents::Contents;
 pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
-pub use open::{SCHEMES, is_simulated, open, profile};
+pub use open::{SCHEMES, is_simulated, open, open_without_data, profile};
 pub use simulated::{SimulatedDisk, SimulatedOptions};

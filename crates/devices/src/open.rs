@@ -29,7 +29,16 @@ pub fn is_simulated(uri: &DeviceUri) -> bool {
 }
 
 /// Opens the device that `uri` names. Inside a runtime only.
-pub fn open(mut uri: DeviceUri) -> Result<Arc<dyn Device>> {
+pub fn open(uri: DeviceUri) -> Result<Arc<dyn Device>> {
+    open_with(uri, true)
+}
+
+/// Opens the device that `uri` names for its attributes: a simulated one without its contents.
+pub fn open_without_data(uri: DeviceUri) -> Result<Arc<dyn Device>> {
+    open_with(uri, false)
+}
+
+fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
     match uri.scheme.as_str() {
         "file" => {
             let options = FileOptions {
@@ -53,7 +62,8 @@ pub fn open(mut uri: DeviceUri) -> Result<Arc<dyn Device>> {
                 }
             };
             uri.finish()?;
-            let contents = match data.as_deref() {
+            let contents = match data.as_deref().filter(|_| with_data) {
+                None if !with_data => Contents::Nothing,
                 None => Contents::memory(),
                 Some("none") => Contents::Nothing,
                 Some(path) => Contents::file(Path::new(path), profile.geometry.capacity())?,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::future::{BoxFuture, join_all};
@@ -10,8 +11,8 @@ use moirai_models::{
 };
 use moirai_runtime::{now, sleep_until, spawn};
 use moirai_storage::{
-    Completion, Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Op, Request,
-    Result, Timing,
+    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Op,
+    Request, Result, Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
@@ -39,6 +40,8 @@ pub struct SimulatedDisk {
     contents: Mutex<Contents>,
     host_bus: Option<Arc<HostBus>>,
     mechanism: Arc<Mechanism>,
+    /// Set by a failed flush and never cleared.
+    latched: AtomicBool,
 }
 
 /// What the device shares with the task that steps the model.
@@ -85,19 +88,27 @@ impl SimulatedDisk {
             contents: Mutex::new(options.contents),
             host_bus: options.host_bus,
             mechanism,
+            latched: AtomicBool::new(false),
         })
+    }
+
+    fn check_latch(&self) -> Result<()> {
+        if self.latched.load(Ordering::Acquire) {
+            return Err(Error::Latched {
+                device: self.inquiry.name.clone(),
+            });
+        }
+        Ok(())
     }
 
     fn track(&self, lbn: Lbn) -> Result<Track> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        self.geometry
-            .track(lbn)
-            .ok_or_else(|| moirai_storage::Error::PastEnd {
-                device: self.inquiry.name.clone(),
-                blocks: BlockRange::new(lbn, BlockCount(1)),
-                capacity: self.inquiry.capacity,
-            })
+        self.geometry.track(lbn).ok_or_else(|| Error::PastEnd {
+            device: self.inquiry.name.clone(),
+            blocks: BlockRange::new(lbn, BlockCount(1)),
+            capacity: self.inquiry.capacity,
+        })
     }
 
     /// Queues a request that was checked.
@@ -232,6 +243,7 @@ impl Device for SimulatedDisk {
             let queued: Vec<_> = batch
                 .into_iter()
                 .map(|request| {
+                    self.check_latch()?;
                     request.check(&self.inquiry)?;
                     let receiver = self.enqueue(&request);
                     Ok((request, receiver))
@@ -247,6 +259,11 @@ impl Device for SimulatedDisk {
     }
 
     fn flush(&self) -> Flushed<'_> {
-        Box::pin(async { self.contents.lock().flush() })
+        Box::pin(async {
+            self.check_latch()?;
+            let flushed = self.contents.lock().flush();
+            self.latched.store(flushed.is_err(), Ordering::Release);
+            flushed
+        })
     }
 }

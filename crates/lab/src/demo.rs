@@ -242,8 +242,10 @@ async fn in_a_file(
     uri: &str,
 ) -> Result<Runs, Failure> {
     let store = moirai::open_store(uri).await?;
-    for name in store.table_names() {
-        store.drop_table(&name).await?;
+    for table in tpch::Table::ALL {
+        if store.table(table.name()).is_ok() {
+            store.drop_table(table.name()).await?;
+        }
     }
     let watch = Stopwatch::start();
     data.load(&store, layout).await?;
@@ -334,12 +336,26 @@ fn file_uri(folder: &Path, layout: PageLayout, data_bytes: ByteCount) -> Result<
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
     let path = folder.join(format!("{layout}.moirai"));
-    if path.exists() {
-        return Ok(format!("file:{}", path.display()));
-    }
     // Sparse: only what is written takes room.
-    let size_mib = (data_bytes.0 * 3).div_ceil(1 << 20) + 256;
-    Ok(format!("file:{}?size={size_mib}MiB", path.display()))
+    let size = ByteCount::mib((data_bytes.0 * 3).div_ceil(1 << 20) + 256);
+    match path.metadata() {
+        Ok(metadata) if metadata.len() >= size.0 => return Ok(format!("file:{}", path.display())),
+        // One that an earlier demo made for less data.
+        Ok(_) => {
+            let uri = format!("file:{}", path.display());
+            let names = block_on_real(0, moirai::open_store(&uri))?.table_names();
+            let is_demo = |name: &String| tpch::Table::ALL.iter().any(|t| t.name() == name);
+            if !names.iter().all(is_demo) {
+                return Err(Failure::Setting(format!(
+                    "{} is no file of the demo: give another --dir",
+                    path.display()
+                )));
+            }
+            std::fs::remove_file(&path).map_err(failed)?;
+        }
+        Err(_) => {}
+    }
+    Ok(format!("file:{}?size={}", path.display(), size.0))
 }
 
 #[cfg(test)]

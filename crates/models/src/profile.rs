@@ -218,6 +218,8 @@ fn check(file: &File) -> Result<(), ProfileError> {
             track - 1.0,
         )?;
     }
+    let cylinders: u64 = file.zones.iter().map(|row| u64::from(row.cylinders)).sum();
+    within("zones, all cylinders", cylinders as f64, 1.0, 10_000_000.0)?;
     for key in SOURCED {
         let source = file.sources.get(key).ok_or_else(|| {
             bad(
@@ -286,6 +288,26 @@ mod tests {
         };
         check("seagate-cheetah-36es", 105_208, 738, 574, 36.0, 5.2);
         check("maxtor-atlas-10k-iii", 124_088, 686, 396, 36.0, 4.5);
+    }
+
+    /// A write that goes on to the next track is there in time: the skew covers seek and settle.
+    #[test]
+    fn the_skew_of_built_in_profiles_covers_a_switch_and_a_seek() {
+        for name in built_in_names() {
+            let Profile {
+                geometry,
+                mechanics,
+                ..
+            } = Profile::built_in(name).unwrap();
+            for zone in geometry.zones() {
+                let time_of =
+                    |skew| Nanos(mechanics.sector_angle_ps(skew, zone.track_sectors) / 1000);
+                let switch = mechanics.head_switch + mechanics.write_settle;
+                let seek = mechanics.seek.time(1) + mechanics.write_settle;
+                assert!(switch <= time_of(zone.track_skew), "{name}: {zone:?}");
+                assert!(seek <= time_of(zone.cylinder_skew), "{name}: {zone:?}");
+            }
+        }
     }
 
     /// The extracted profile agrees with the drive it was extracted from, whose innermost zone has

@@ -6,6 +6,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SQLOptions;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
@@ -46,9 +47,14 @@ impl Database {
 
     /// Plans `statement` and starts it: the answer's schema and batches.
     pub async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        // What changes tables, or reads and writes files by itself, would not reach the store.
+        let options = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
         let plan = self
             .context
-            .sql(statement)
+            .sql_with_options(statement, options)
             .await?
             .create_physical_plan()
             .await?;

@@ -58,6 +58,13 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// A file that is open already, here or in another process.
+    #[error("{path} is in use: by another process, or because it is named twice")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// A write to a device that takes none.
     #[error("{device} is read-only: make it writable, or name another")]
     ReadOnly {

@@ -4,8 +4,14 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::checksum;
 use crate::space::{RunExtent, Space};
 use crate::{Error, Result};
+
+/// Begins the checksum of every blob.
+pub(crate) const BLOB_MAGIC: &[u8; 8] = b"MOIRAIBL";
+/// The version of what is common to blobs.
+pub(crate) const BLOB_VERSION: u32 = 1;
 
 /// The shortest run that part of a blob is put in, as long as there are such.
 const RUN_LEAST: BlockCount = BlockCount(128);
@@ -16,10 +22,14 @@ const RUN_LEAST: BlockCount = BlockCount(128);
 pub(crate) struct BlobRef {
     /// Bytes of the content.
     pub(crate) bytes: u64,
-    /// CRC-32C of the content.
+    /// CRC-32C of the content, begun with the magic and the version of blobs.
     pub(crate) crc: u32,
     /// The runs that hold it, in order.
     pub(crate) runs: Vec<RunExtent>,
+}
+
+fn checksum_of(content: &[u8]) -> u32 {
+    checksum(BLOB_MAGIC, BLOB_VERSION, 0, content)
 }
 
 /// Writes `content` into newly allocated runs.
@@ -54,7 +64,7 @@ pub(crate) async fn write(
     device.batch_write(writes).await?;
     Ok(BlobRef {
         bytes: content.len() as u64,
-        crc: crc32c::crc32c(content),
+        crc: checksum_of(content),
         runs,
     })
 }
@@ -72,20 +82,36 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
         offset: runs.first().map_or(0, |run| run.first.byte_offset()),
         problem: problem.to_owned(),
     };
-    let held: u128 = blob
-        .runs
-        .iter()
-        .map(|run| u128::from(run.blocks) * 512)
-        .sum();
-    if held < u128::from(blob.bytes) {
-        return Err(damaged("its runs are shorter than it is"));
+    // Nothing is allocated for runs that cannot be: the reference may be damaged too.
+    let all = device.inquiry().all_blocks();
+    let unit = device.inquiry().volume_block.0;
+    let mut held = 0u64;
+    for run in &blob.runs {
+        let fits = run.blocks > 0
+            && run
+                .first
+                .checked_add(run.blocks)
+                .is_some_and(|end| end <= all.end().0);
+        if !fits {
+            return Err(damaged("it is said to lie where the device has no blocks"));
+        }
+        held += run.blocks;
+    }
+    if held
+        != blob
+            .bytes
+            .div_ceil(moirai_units::BLOCK_BYTES)
+            .div_ceil(unit)
+            * unit
+    {
+        return Err(damaged("its runs are not as long as it is"));
     }
     let mut content = Vec::new();
     for buffer in device.batch_read(&runs).await? {
         content.extend_from_slice(&buffer);
     }
     content.truncate(usize::try_from(blob.bytes).unwrap_or(usize::MAX));
-    if crc32c::crc32c(&content) != blob.crc {
+    if checksum_of(&content) != blob.crc {
         return Err(damaged(
             "its checksum is not that of what was written there",
         ));

@@ -20,7 +20,6 @@ const HAS_VALUES: u8 = 4;
 pub(crate) struct BoundsBuilder {
     attribute_type: AttributeType,
     nulls: u64,
-    rows: u64,
     /// Of the whole table; `None` once a page's are unknown.
     all: Option<MinMax>,
     all_known: bool,
@@ -32,7 +31,6 @@ impl BoundsBuilder {
         BoundsBuilder {
             attribute_type,
             nulls: 0,
-            rows: 0,
             all: None,
             all_known: true,
             pages: Vec::new(),
@@ -45,24 +43,26 @@ impl BoundsBuilder {
         self.attribute_type.width_bytes().filter(|_| keeps_bounds)
     }
 
-    /// Adds nulls of an attribute whose values have no bounds.
-    pub(crate) fn add_nulls(&mut self, nulls: u64) {
-        self.nulls += nulls;
+    /// Counts nulls of the table.
+    pub(crate) fn add_nulls(&mut self, nulls: usize) {
+        self.nulls += nulls as u64;
     }
 
-    /// Adds a page of `rows` values, of which `values` are those that are not null.
-    pub(crate) fn add_page<'a>(&mut self, rows: usize, values: impl Iterator<Item = &'a [u8]>) {
+    /// Adds a page of `rows` rows, `nulls` of them null, with the others' `values`.
+    pub(crate) fn add_page<'a>(
+        &mut self,
+        rows: usize,
+        nulls: usize,
+        values: impl Iterator<Item = &'a [u8]>,
+    ) {
         let Some(width) = self.width_bytes() else {
             return;
         };
-        let mut count = 0;
-        let page = values::min_max(self.attribute_type, values.inspect(|_| count += 1));
-        let nulls = rows - count.min(rows);
-        self.rows += rows as u64;
-        self.nulls += nulls as u64;
+        let page = values::min_max(self.attribute_type, values);
+        let has_values = rows > nulls;
         let flag = |condition: bool, flag: u8| if condition { flag } else { 0 };
         self.pages.push(
-            flag(page.is_some(), KNOWN) | flag(nulls > 0, HAS_NULLS) | flag(count > 0, HAS_VALUES),
+            flag(page.is_some(), KNOWN) | flag(nulls > 0, HAS_NULLS) | flag(has_values, HAS_VALUES),
         );
         let bounds = page.unwrap_or(MinMax {
             min: [0; 16],
@@ -75,7 +75,7 @@ impl BoundsBuilder {
                 self.all = Some(values::merge(self.attribute_type, all, page));
             }
             (Some(page), None) => self.all = Some(page),
-            (None, _) => self.all_known &= count == 0,
+            (None, _) => self.all_known &= !has_values,
         }
     }
 
@@ -171,8 +171,9 @@ mod tests {
         let int: AttributeType = "int32".parse().unwrap();
         let mut builder = BoundsBuilder::new(int);
         let values = [5i32, -3, 8].map(i32::to_le_bytes);
-        builder.add_page(4, values.iter().map(|v| &v[..]));
-        builder.add_page(2, std::iter::empty());
+        builder.add_nulls(3);
+        builder.add_page(4, 1, values.iter().map(|v| &v[..]));
+        builder.add_page(2, 2, std::iter::empty());
         let (all, blob) = builder.finish();
         let pages = PageBounds::decode(int, &blob).unwrap();
         assert_eq!(pages.min.as_primitive::<Int32Type>().value(0), -3);

@@ -184,7 +184,8 @@ impl ColumnWriter {
                 };
                 column.encode_page(rows.clone(), place, shape.unit(), page, &mut units);
                 if let Some(bounds) = bounds.get_mut(column.minipage.attribute) {
-                    bounds.add_page(rows.len(), column.valid_values(rows));
+                    let valid = column.valid_values(rows.clone()).count();
+                    bounds.add_page(rows.len(), rows.len() - valid, column.valid_values(rows));
                 }
             }
             for (unit, buffer) in units.into_iter().enumerate() {

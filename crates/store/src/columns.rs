@@ -39,6 +39,14 @@ impl Input {
         })
     }
 
+    /// How many rows are null.
+    pub(crate) fn null_count(&self) -> usize {
+        match self {
+            Input::Fixed { nulls, .. } => nulls.as_ref().map_or(0, NullBuffer::null_count),
+            Input::Text(text) => text.null_count(),
+        }
+    }
+
     /// The bytes of a row's value; `None` when it is null.
     pub(crate) fn value(&self, row: usize) -> Option<&[u8]> {
         match self {
@@ -78,7 +86,8 @@ pub(crate) fn inputs(
             .iter()
             .zip(attributes)
             .all(|(field, attribute)| {
-                AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
+                *field.name() == attribute.name
+                    && AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
             });
     if !fits {
         let found = batch_schema.fields().iter();

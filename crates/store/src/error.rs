@@ -120,6 +120,13 @@ pub enum Error {
         found: String,
     },
 
+    /// A load that failed in the middle of a batch.
+    #[error("the load of table `{table}` failed in the middle of a batch: drop it and begin anew")]
+    BrokenLoad {
+        /// The table.
+        table: String,
+    },
+
     /// A null where there must be none.
     #[error("column `{column}` is declared without nulls and has one in row {row}")]
     UnexpectedNull {
@@ -165,6 +172,13 @@ pub enum Error {
         column: usize,
         /// Columns of the table.
         columns: usize,
+    },
+
+    /// A catalog that could not be read back, and so is not written.
+    #[error("the catalog cannot be written: {problem}")]
+    Unwritable {
+        /// What is wrong with it.
+        problem: String,
     },
 
     /// A limit of the format.

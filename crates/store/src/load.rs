@@ -44,6 +44,8 @@ pub struct Load {
     bounds: Vec<BoundsBuilder>,
     writers: Writers,
     rows: u64,
+    /// Set while a batch is being added, and left set when that fails.
+    broken: bool,
 }
 
 /// Where the rows go.
@@ -117,6 +119,7 @@ impl Load {
             attributes,
             writers,
             rows: 0,
+            broken: false,
         }
     }
 
@@ -126,9 +129,15 @@ impl Load {
         self.rows
     }
 
-    /// Adds the rows of `batch`, whose columns are those of the table.
+    /// Adds the rows of `batch`, whose columns are those of the table. After an error that is not
+    /// about the batch itself the load cannot be finished: part of the batch may be in it.
     pub async fn append(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.check_whole()?;
         let columns = inputs(&self.attributes, batch, self.rows)?;
+        self.broken = true;
+        for (bounds, column) in self.bounds.iter_mut().zip(&columns) {
+            bounds.add_nulls(column.null_count());
+        }
         let device: Arc<dyn Device> = Arc::clone(self.store.device());
         match &mut self.writers {
             Writers::Nsm {
@@ -163,24 +172,30 @@ impl Load {
                     let Some(column) = columns.get(*attribute) else {
                         continue;
                     };
-                    let mut nulls = 0;
                     for row in 0..batch.num_rows() {
                         let value = column.value(row);
-                        nulls += u64::from(value.is_none());
                         heap.push(&*device, &mut self.space, value).await?;
-                    }
-                    if let Some(bounds) = self.bounds.get_mut(*attribute) {
-                        bounds.add_nulls(nulls);
                     }
                 }
             }
         }
         self.rows += batch.num_rows() as u64;
+        self.broken = false;
+        Ok(())
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        if self.broken {
+            return Err(Error::BrokenLoad {
+                table: self.name.clone(),
+            });
+        }
         Ok(())
     }
 
     /// Writes what is left and makes the table part of the store, durably.
     pub async fn finish(mut self) -> Result<Arc<Table>> {
+        self.check_whole()?;
         let device: Arc<dyn Device> = Arc::clone(self.store.device());
         let mut pages = None;
         let mut heaps = Vec::new();
@@ -281,8 +296,8 @@ impl Load {
 /// Adds the bounds of a page of rows, which is emptied.
 fn add_page_bounds(bounds: &mut [BoundsBuilder], page: &mut Vec<Vec<Option<Vec<u8>>>>) {
     for (column, bounds) in bounds.iter_mut().enumerate() {
-        let values = page.iter().filter_map(|row| row.get(column)?.as_deref());
-        bounds.add_page(page.len(), values);
+        let values = || page.iter().filter_map(|row| row.get(column)?.as_deref());
+        bounds.add_page(page.len(), page.len() - values().count(), values());
     }
     page.clear();
 }

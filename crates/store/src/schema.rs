@@ -69,10 +69,13 @@ impl AttributeType {
             DataType::Float64 => AttributeType::Float(8),
             DataType::Date32 => AttributeType::Date32,
             DataType::Timestamp(unit, None) => AttributeType::Timestamp(*unit),
-            DataType::Decimal128(precision, scale) => AttributeType::Decimal128 {
-                precision: *precision,
-                scale: *scale,
-            },
+            DataType::Decimal128(precision, scale) => {
+                let fits = (1..=38).contains(precision) && *scale <= *precision as i8;
+                fits.then_some(AttributeType::Decimal128 {
+                    precision: *precision,
+                    scale: *scale,
+                })?
+            }
             DataType::FixedSizeBinary(bytes) => {
                 let bytes = u16::try_from(*bytes).ok()?;
                 (1..=BYTES_MAX)

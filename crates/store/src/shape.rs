@@ -12,7 +12,7 @@ use crate::minipage;
 use crate::schema::Attribute;
 
 /// Rows of a page at most, so that a page of narrow attributes stays a page.
-const ROWS_MAX: u32 = 8192;
+pub(crate) const ROWS_MAX: u32 = 8192;
 
 /// Units of a page at most on devices without equivalents, where nothing else bounds them.
 const UNITS_MAX: usize = 64;

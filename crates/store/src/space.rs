@@ -242,7 +242,9 @@ impl Space {
             if !self.see(index)? {
                 return Err(self.full(least));
             }
-            self.open_for_runs(index)?;
+            if self.has_ensembles_of(index, least)? {
+                self.open_for_runs(index)?;
+            }
             if let Some((_, Use::Runs(free))) = self.regions.get_mut(index)
                 && let Some(run) = free.iter_mut().find(|run| run.count >= least)
             {
@@ -257,6 +259,17 @@ impl Space {
                 });
             }
             index += 1;
+        }
+    }
+
+    /// Whether the ensembles of a region are at least as long as `least`.
+    fn has_ensembles_of(&self, index: usize, least: BlockCount) -> Result<bool> {
+        match self.regions.get(index) {
+            Some((region, _)) => {
+                let first = self.device.ensemble(region.blocks.first)?.blocks;
+                Ok(first.count >= least)
+            }
+            None => Ok(false),
         }
     }
 

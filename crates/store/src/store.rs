@@ -209,7 +209,7 @@ impl WriterState {
         catalog: Catalog,
         mut space: Space,
     ) -> Result<()> {
-        let content = serde_json::to_vec(&catalog).unwrap_or_default();
+        let content = encode_catalog(&catalog)?;
         let blob = blob::write(device, &mut space, &content).await?;
         if blob.runs.len() > RUNS_MAX {
             return Err(Error::TooLarge {
@@ -228,19 +228,22 @@ impl WriterState {
             generation,
             catalog: blob,
         };
-        // The one that counts is in the other place.
-        let [first, second] = superblock_places(device);
-        let place = if generation.is_multiple_of(2) {
-            first
+        // First over the one that does not count, then over the one that no longer does, so that
+        // either alone is enough, and no valid superblock names what is freed below.
+        let [even, odd] = superblock_places(device);
+        let places = if generation.is_multiple_of(2) {
+            [even, odd]
         } else {
-            second
+            [odd, even]
         };
-        let mut block = IoBuf::zeroed(device.inquiry().volume_block);
-        for (to, from) in block.iter_mut().zip(superblock.encode()) {
-            *to = from;
+        for place in places {
+            let mut block = IoBuf::zeroed(device.inquiry().volume_block);
+            for (to, from) in block.iter_mut().zip(superblock.encode()) {
+                *to = from;
+            }
+            device.write(place, block).await?;
+            device.flush().await?;
         }
-        device.write(place, block).await?;
-        device.flush().await?;
         let old = self.superblock.replace(superblock);
         for run in old.iter().flat_map(|old| &old.catalog.runs) {
             space.free_run(run.range())?;
@@ -255,14 +258,19 @@ impl WriterState {
 /// The valid superblock of the highest generation; `None` on a blank device.
 async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
     let unit = device.inquiry().volume_block;
-    let places = superblock_places(device);
-    let runs = places.map(|place| BlockRange::new(place, unit));
     let mut newest: Option<Superblock> = None;
-    let mut blank = 0;
     let mut problem = None;
-    for (place, block) in places.into_iter().zip(device.batch_read(&runs).await?) {
-        match Superblock::decode(&block) {
-            Found::Blank => blank += 1,
+    for place in superblock_places(device) {
+        // One by one: either alone is enough.
+        let found = match device.read(BlockRange::new(place, unit)).await {
+            Ok(block) => Superblock::decode(&block),
+            Err(error) => {
+                problem.get_or_insert(error.into());
+                continue;
+            }
+        };
+        let found_problem = match found {
+            Found::Blank => continue,
             Found::Valid(superblock) => {
                 if newest
                     .as_ref()
@@ -270,6 +278,7 @@ async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
                 {
                     newest = Some(superblock);
                 }
+                continue;
             }
             Found::Version(found) => {
                 return Err(Error::Version {
@@ -278,38 +287,48 @@ async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
                     known: SUPERBLOCK_VERSION,
                 });
             }
-            Found::Foreign => {
-                problem.get_or_insert(Error::NotAStore {
-                    device: device.inquiry().name.clone(),
-                    at: place,
-                    clear_bytes: 2 * unit.bytes().0,
-                });
-            }
-            Found::Damaged => {
-                problem.get_or_insert(Error::Damaged {
-                    device: device.inquiry().name.clone(),
-                    what: "the superblock".into(),
-                    blocks: BlockRange::new(place, BlockCount(1)),
-                    offset: place.byte_offset(),
-                    problem: "its checksum is not that of what was written there".into(),
-                });
-            }
-        }
+            Found::Foreign => Error::NotAStore {
+                device: device.inquiry().name.clone(),
+                at: place,
+                clear_bytes: 2 * unit.bytes().0,
+            },
+            Found::Damaged => Error::Damaged {
+                device: device.inquiry().name.clone(),
+                what: "the superblock".into(),
+                blocks: BlockRange::new(place, BlockCount(1)),
+                offset: place.byte_offset(),
+                problem: "its checksum is not that of what was written there".into(),
+            },
+        };
+        problem.get_or_insert(found_problem);
     }
     match (newest, problem) {
         (Some(newest), _) => Ok(Some(newest)),
-        // The first commit was torn: before it there was nothing.
-        (None, Some(Error::Damaged { .. }) | None) if blank > 0 => Ok(None),
         (None, Some(problem)) => Err(problem),
         (None, None) => Ok(None),
     }
+}
+
+/// The catalog as it is written: only what can be read back.
+fn encode_catalog(catalog: &Catalog) -> Result<Vec<u8>> {
+    let content = serde_json::to_vec(catalog);
+    content
+        .and_then(|content| serde_json::from_slice::<Catalog>(&content).map(|_| content))
+        .map_err(|error| Error::Unwritable {
+            problem: error.to_string(),
+        })
 }
 
 async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog> {
     let content = blob::read(device, &superblock.catalog, "the catalog").await?;
     let parsed = serde_json::from_slice::<Catalog>(&content).map_err(|error| error.to_string());
     let problem = match parsed {
-        Ok(catalog) if catalog.version == CATALOG_VERSION => return Ok(catalog),
+        Ok(catalog) if catalog.version == CATALOG_VERSION => {
+            match catalog.check(device.inquiry()) {
+                Ok(()) => return Ok(catalog),
+                Err(problem) => problem,
+            }
+        }
         Ok(catalog) => format!("it has version {}", catalog.version),
         Err(problem) => problem,
     };

@@ -7,13 +7,13 @@
 //! | 12 | 4 | CRC-32C of all that follows, begun with magic and version |
 //! | 16 | 8 | generation: one more each time the catalog is replaced |
 //! | 24 | 8 | bytes of the catalog |
-//! | 32 | 4 | CRC-32C of the catalog |
+//! | 32 | 4 | checksum of the catalog |
 //! | 36 | 4 | runs of blocks that hold it, in order |
 //! | 40 | 16 n | first block and number of blocks of each |
 //!
 //! There are two, in the first two volume blocks. A new catalog is written beside the old one and
-//! flushed; then the superblock that does not name the old one is replaced, which the device does
-//! wholly or not at all, and flushed. At open the valid superblock of the highest generation counts.
+//! flushed; then the superblock that does not count is replaced, which the device does wholly or not
+//! at all, and flushed; then the other. At open the valid one of the highest generation counts.
 
 use moirai_units::BLOCK_BYTES;
 

@@ -20,7 +20,7 @@ impl Lbn {
     /// Byte offset of the block from the start of its device.
     #[must_use]
     pub fn byte_offset(self) -> u64 {
-        self.0 * BLOCK_BYTES
+        self.0.saturating_mul(BLOCK_BYTES)
     }
 
     /// Blocks from `origin` up to this address. `origin` must not lie behind it.
@@ -136,10 +136,10 @@ impl BlockRange {
         }
     }
 
-    /// One past the last address.
+    /// One past the last address; the last there is, for ranges that a damaged reference makes up.
     #[must_use]
     pub fn end(self) -> Lbn {
-        self.first + self.count
+        Lbn(self.first.0.saturating_add(self.count.0))
     }
 
     /// The bytes in the range.

@@ -27,10 +27,17 @@ struct Place {
 }
 
 impl Stripe {
-    /// Stripes over `devices`, which have the same geometry; `None` when they have no whole stripe.
+    /// Stripes over `devices`, which have the same geometry; `None` when they have no whole
+    /// stripe, or the unit is no multiple of their volume block.
     #[must_use]
     pub fn new(devices: Vec<Arc<dyn Device>>, unit: StripeUnit) -> Option<Stripe> {
-        let each = devices.first()?.inquiry().capacity;
+        let inquiry = devices.first()?.inquiry();
+        let each = inquiry.capacity;
+        if let StripeUnit::Blocks(blocks) = unit
+            && !blocks.0.is_multiple_of(inquiry.volume_block.0)
+        {
+            return None;
+        }
         let used = match unit {
             StripeUnit::Track => each.0,
             StripeUnit::Blocks(blocks) => each.0.checked_div(blocks.0)? * blocks.0,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, join_all};
 use moirai_storage::{
@@ -21,6 +22,8 @@ pub struct Volume {
     inquiry: Inquiry,
     devices: Vec<Arc<dyn Device>>,
     layout: Layout,
+    /// Set by a failed flush of any device and never cleared.
+    latched: AtomicBool,
 }
 
 /// Opens the volume that the file at `path` describes; `open_device` opens each of its devices.
@@ -62,7 +65,7 @@ impl Volume {
         let layout = match layout {
             LayoutDescription::Stripe { unit } => Stripe::new(devices.clone(), unit)
                 .map(Layout::Stripe)
-                .ok_or("key `unit`: the devices are smaller than one stripe unit")?,
+                .ok_or("key `unit`: the devices are smaller than it, or it is no multiple of their block")?,
             LayoutDescription::Quadrangle { depth, block, zone } => {
                 let Some(device) = devices.first() else {
                     return Err("key `devices`: a volume has at least one".into());
@@ -98,6 +101,7 @@ impl Volume {
             inquiry,
             devices,
             layout,
+            latched: AtomicBool::new(false),
         }))
     }
 
@@ -120,7 +124,17 @@ impl Volume {
         self.layout.locate(vlbn)
     }
 
+    fn check_latch(&self) -> Result<()> {
+        if self.latched.load(Ordering::Acquire) {
+            return Err(Error::Latched {
+                device: self.inquiry.name.clone(),
+            });
+        }
+        Ok(())
+    }
+
     fn cut(&self, request: Request, index: usize) -> Result<CutRequest> {
+        self.check_latch()?;
         request.check(&self.inquiry)?;
         let with_data = !request.data.is_empty();
         let buffer_blocks = request.data.iter().map(IoBuf::blocks).collect();
@@ -397,7 +411,11 @@ impl Device for Volume {
 
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async {
+            self.check_latch()?;
             for flushed in join_all(self.devices.iter().map(|device| device.flush())).await {
+                if flushed.is_err() {
+                    self.latched.store(true, Ordering::Release);
+                }
                 flushed?;
             }
             Ok(())

@@ -17,15 +17,24 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "thesis table 6.4",
     summary: "scans and fetches of a table in rows (normal) and in capsules, on four disks",
     assumptions: &[
-        "Drive: seagate-cheetah-36es; `moirai device show` tells which of its numbers are published.",
-        "Volume: quadrangles, d = 4, b = 1, outermost zone, for both layouts, as thesis 6.4.6.",
+        "Drive: seagate-cheetah-36es; `moirai device show` tells which of its numbers are published. \
+         That it reads no track from the middle (no zero-latency access) and has no cache are \
+         assumptions that matter: they make a scan that skips tracks pay two revolutions a track.",
+        "Volume: quadrangles, d = 4, b = 1, outermost zone, for both layouts, as thesis 6.4.6. The \
+         text gives the record latency of 8.32 ms with d = 6; ours is with d = 4 for all.",
         "Normal layout: our 8 KiB pages hold 111 records of 71 bytes, the thesis's 115.",
-        "Capsules: 60 records in 9 blocks, as the thesis's.",
+        "Capsules: 60 records in 9 blocks, as the thesis's. Ours leave the other 7 of the 16 blocks of \
+         an equivalence class empty; the thesis lets capsules spill into the next class. Left to \
+         itself the store would put more records in a capsule and fill the class.",
         "Host bus: the published 714 MB in 5.19 s are 137.6 MB/s, less than four such disks deliver. \
-         So the machine's bus was the limit; its rate is assumed to be that figure, and shared by all.",
-        "The ratios that count are those of the disks alone: behind the bus, scans are in proportion \
-         to their bytes, and the published a1 scan, with a ninth of the bytes, is not.",
-        "Latencies: means of 2,000 accesses at random times, without the bus, which is idle then.",
+         So the machine's bus was the limit; its rate is assumed to be that figure, and shared by all. \
+         The first row with the bus is thus fitted, not reproduced.",
+        "The ratios that count are those of the disks alone. Behind such a bus scans are in proportion \
+         to their bytes, and the published a1 scan, a ninth of the bytes in a fifth of the time, is \
+         not: with the bus that ratio is missed, and its row says so.",
+        "100 records begin at any record, not at a page's first.",
+        "Latencies: means of 2,000 accesses at random times, without the bus, which is idle then. The \
+         record latencies are from the text of 6.4.7.",
     ],
     run,
 };
@@ -78,6 +87,15 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
             )
             .beside(published_capsule / published_normal)
             .within(RATIO_TOLERANCE),
+        );
+        let behind_bus = at(&capsule_bus) / at(&normal_bus);
+        rows.push(
+            Row::new(
+                format!("{name}, capsule to normal behind the host bus"),
+                "",
+                behind_bus,
+            )
+            .beside(published_capsule / published_normal),
         );
     }
     let latency = |name: &str, ms: f64, published: f64| {
