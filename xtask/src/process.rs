@@ -17,17 +17,13 @@ pub(crate) fn cargo(root: &Path) -> Command {
 
 /// Runs `command` to its end; a status other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
-    let status = command.status().map_err(|source| Error::Start {
-        command: command_line(command),
-        source,
-    })?;
+    let status = command
+        .status()
+        .map_err(|source| Error::Start { command: command_line(command), source })?;
     if status.success() {
         Ok(())
     } else {
-        Err(Error::Failed {
-            command: command_line(command),
-            status,
-        })
+        Err(Error::Failed { command: command_line(command), status })
     }
 }
 
@@ -49,19 +45,13 @@ mod tests {
     #[test]
     fn a_failure_names_the_command() {
         let error = run(Command::new("sh").args(["-c", "exit 3"])).unwrap_err();
-        assert!(
-            error.to_string().starts_with("`sh -c exit 3` failed"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("`sh -c exit 3` failed"), "{error}");
     }
 
     #[test]
     fn a_missing_program_is_named() {
         let error = run(&mut Command::new("no-such-program-here")).unwrap_err();
         assert!(matches!(error, Error::Start { .. }), "{error}");
-        assert!(
-            error.to_string().contains("no-such-program-here"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("no-such-program-here"), "{error}");
     }
 }

@@ -49,10 +49,7 @@ fn is_on_path(program: &str) -> bool {
 }
 
 fn is_root() -> bool {
-    Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 #[cfg(test)]
@@ -61,11 +58,7 @@ mod tests {
 
     #[test]
     fn a_package_is_asked_for_once_and_only_when_missing() {
-        let clients = [
-            ("nbdinfo", "libnbd-bin"),
-            ("nbdcopy", "libnbd-bin"),
-            ("fio", "fio"),
-        ];
+        let clients = [("nbdinfo", "libnbd-bin"), ("nbdcopy", "libnbd-bin"), ("fio", "fio")];
         let missing = missing_packages(&clients, |program| program == "fio");
         assert_eq!(missing, BTreeSet::from(["libnbd-bin"]));
     }

@@ -88,11 +88,7 @@ fn table(timings: &[(String, Duration)], all_passed: bool) -> String {
     let last = timings.len().saturating_sub(1);
     let mut lines = vec![format!("{:>9}  step", "seconds")];
     for (index, (title, elapsed)) in timings.iter().enumerate() {
-        let verdict = if index == last && !all_passed {
-            "  FAILED"
-        } else {
-            ""
-        };
+        let verdict = if index == last && !all_passed { "  FAILED" } else { "" };
         lines.push(format!("{:>9.1}  {title}{verdict}", elapsed.as_secs_f64()));
     }
     lines.join("\n")
@@ -138,10 +134,7 @@ mod tests {
             ("first".to_owned(), Duration::from_millis(1_240)),
             ("second".to_owned(), Duration::from_secs(100)),
         ];
-        assert_eq!(
-            table(&timings, true),
-            "  seconds  step\n      1.2  first\n    100.0  second"
-        );
+        assert_eq!(table(&timings, true), "  seconds  step\n      1.2  first\n    100.0  second");
         assert_eq!(
             table(&timings, false),
             "  seconds  step\n      1.2  first\n    100.0  second  FAILED"

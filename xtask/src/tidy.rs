@@ -44,11 +44,7 @@ struct Violation {
 
 impl Violation {
     fn new(path: &str, line_number: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line_number,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line_number, message: message.into() }
     }
 }
 
@@ -67,9 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     if violations.is_empty() {
         Ok(())
     } else {
-        Err(Error::Untidy {
-            violation_count: violations.len(),
-        })
+        Err(Error::Untidy { violation_count: violations.len() })
     }
 }
 
@@ -95,10 +89,7 @@ mod tests {
         let found = report(
             violations,
             &[
-                (
-                    "ARCHITECTURE.md",
-                    "## Crates\n\n| crate | |\n|---|---|\n| `b` | - |\n",
-                ),
+                ("ARCHITECTURE.md", "## Crates\n\n| crate | |\n|---|---|\n| `b` | - |\n"),
                 ("crates/b/Cargo.toml", "[package]\nname = \"moirai-b\"\n"),
                 (
                     "crates/b/src/lib.rs",
@@ -106,17 +97,10 @@ mod tests {
                 ),
             ],
         );
-        let places: Vec<_> = found
-            .iter()
-            .filter_map(|line| line.split(' ').next())
-            .collect();
+        let places: Vec<_> = found.iter().filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(
             places,
-            [
-                "crates/b/src/lib.rs:1:",
-                "crates/b/src/lib.rs:1:",
-                "crates/b/src/lib.rs:2:"
-            ],
+            ["crates/b/src/lib.rs:1:", "crates/b/src/lib.rs:1:", "crates/b/src/lib.rs:2:"],
             "{found:#?}"
         );
     }

@@ -25,10 +25,7 @@ enum Benchmark {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let default = Benchmark::Scan {
-        rows: 8_000_000,
-        runs: 7,
-    };
+    let default = Benchmark::Scan { rows: 8_000_000, runs: 7 };
     match Arguments::parse().benchmark.unwrap_or(default) {
         Benchmark::Scan { rows, runs } => scan::run(rows, runs),
     }

@@ -66,10 +66,7 @@ fn report(rows: u64, peers: &mut [(String, Vec<f64>)]) {
         "{rows} rows of four int64, {:.0} MB of attribute bytes, one core, cached file",
         bytes / 1e6
     );
-    println!(
-        "{:30} {:>10} {:>10} {:>12}",
-        "", "median s", "GB/s", "of csm"
-    );
+    println!("{:30} {:>10} {:>10} {:>12}", "", "median s", "GB/s", "of csm");
     let mut csm = None;
     for (name, seconds) in peers {
         // The first run warms the cache.
@@ -99,18 +96,14 @@ fn batches(rows: u64) -> impl Iterator<Item = RecordBatch> {
     (0..rows.div_ceil(BATCH_ROWS as u64)).filter_map(move |batch| {
         let count = BATCH_ROWS.min((rows - batch * BATCH_ROWS as u64) as usize);
         let column = |_| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(
-                (0..count).map(|_| random.random::<i64>()),
-            ))
+            Arc::new(Int64Array::from_iter_values((0..count).map(|_| random.random::<i64>())))
         };
         RecordBatch::try_new(schema(), (0..COLUMNS).map(column).collect()).ok()
     })
 }
 
 async fn load(store: &Arc<Store>, layout: PageLayout, rows: u64) -> Outcome<()> {
-    let mut load = store
-        .load("t", &schema(), layout, LoadOptions::default())
-        .await?;
+    let mut load = store.load("t", &schema(), layout, LoadOptions::default()).await?;
     for batch in batches(rows) {
         load.append(&batch).await?;
     }
@@ -119,11 +112,7 @@ async fn load(store: &Arc<Store>, layout: PageLayout, rows: u64) -> Outcome<()> 
 }
 
 async fn scan_store(store: &Arc<Store>) -> Outcome<u64> {
-    let mut stream = store
-        .table("t")?
-        .scan(ScanOptions::default())
-        .await?
-        .stream();
+    let mut stream = store.table("t")?.scan(ScanOptions::default()).await?.stream();
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         rows += batch?.num_rows() as u64;
@@ -148,9 +137,7 @@ async fn scan_parquet(path: &Path) -> Outcome<u64> {
     let config = SessionConfig::new().with_target_partitions(1);
     let context = SessionContext::new_with_config(config);
     let path = path.to_string_lossy();
-    let frame = context
-        .read_parquet(&*path, ParquetReadOptions::default())
-        .await?;
+    let frame = context.read_parquet(&*path, ParquetReadOptions::default()).await?;
     let mut stream = frame.execute_stream().await?;
     let mut rows = 0;
     while let Some(batch) = stream.try_next().await? {

@@ -100,10 +100,7 @@ fn rotation_rpm(profile: &Profile) -> f64 {
 
 /// The average seek, which is the one over a third of the cylinders (thesis 3.2.3).
 fn average_seek(profile: &Profile) -> Nanos {
-    profile
-        .mechanics
-        .seek
-        .time(profile.geometry.cylinders() / 3)
+    profile.mechanics.seek.time(profile.geometry.cylinders() / 3)
 }
 
 #[derive(Serialize)]
@@ -177,32 +174,20 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
             sources: profile.sources,
         }),
     };
-    if json {
-        print::json(&shown)
-    } else {
-        print_shown(&shown)
-    }
+    if json { print::json(&shown) } else { print_shown(&shown) }
 }
 
 fn print_shown(shown: &Shown) -> Result<(), Failure> {
     let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
-    let blocks = |count: u64| {
-        format!(
-            "{} blocks, {}",
-            print::grouped(count),
-            BlockCount(count).bytes()
-        )
-    };
+    let blocks =
+        |count: u64| format!("{} blocks, {}", print::grouped(count), BlockCount(count).bytes());
     let mut facts = vec![
         ("capacity", blocks(shown.capacity_bytes / 512)),
         ("parallelism p", shown.parallelism.to_string()),
         ("depth d", shown.depth.to_string()),
         ("volume block", blocks(shown.volume_block_bytes / 512)),
         ("ensemble at 0", blocks(shown.first_ensemble_blocks)),
-        (
-            "parallel ensemble at 0",
-            blocks(shown.first_parallel_ensemble_blocks),
-        ),
+        ("parallel ensemble at 0", blocks(shown.first_parallel_ensemble_blocks)),
         ("atomic write", blocks(shown.atomic_write_bytes / 512)),
         ("volatile cache", yes(shown.volatile_cache)),
         ("read-only", yes(shown.read_only)),
@@ -216,10 +201,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     print::line(&shown.device)?;
     print::table(
         &[("attribute", false), ("value", false)],
-        facts
-            .into_iter()
-            .map(|(name, value)| vec![name.to_owned(), value])
-            .collect(),
+        facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
     print::line("\nRuns of equal ensembles (the zones of a disk):")?;
     let rows = shown.zones.iter().take(ZONES_SHOWN).map(|zone| {
@@ -230,12 +212,8 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
             zone.switch_blocks.to_string(),
         ]
     });
-    let columns = [
-        ("first LBN", true),
-        ("ensembles", true),
-        ("blocks each", true),
-        ("switch", true),
-    ];
+    let columns =
+        [("first LBN", true), ("ensembles", true), ("blocks each", true), ("switch", true)];
     print::table(&columns, rows.collect())?;
     if shown.zones.len() > ZONES_SHOWN {
         print::line(format!("... and {} more", shown.zones.len() - ZONES_SHOWN))?;

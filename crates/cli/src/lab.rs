@@ -46,11 +46,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                 ))
             })?;
             let outcome = experiment.outcome(seed)?;
-            if json {
-                print::json(&outcome)
-            } else {
-                print_outcome(experiment, &outcome)
-            }
+            if json { print::json(&outcome) } else { print_outcome(experiment, &outcome) }
         }
     }
 }
@@ -68,11 +64,7 @@ fn list(json: bool) -> Result<(), Failure> {
         return print::json(&listed);
     }
     print::table(
-        &[
-            ("experiment", false),
-            ("source", false),
-            ("what is measured", false),
-        ],
+        &[("experiment", false), ("source", false), ("what is measured", false)],
         listed
             .into_iter()
             .map(|l| vec![l.name.to_owned(), l.source.to_owned(), l.summary.to_owned()])

@@ -27,10 +27,7 @@ pub(crate) type Column<'a> = (&'a str, bool);
 pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY);
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-    ] {
+    for line in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
         table.remove_style(line);
     }
     table.set_header(columns.iter().map(|(title, _)| *title));

@@ -20,11 +20,7 @@ impl Validator for Statements {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input().trim();
         let complete = input.is_empty() || input.ends_with(';') || input.starts_with('\\');
-        Ok(if complete {
-            ValidationResult::Valid(None)
-        } else {
-            ValidationResult::Incomplete
-        })
+        Ok(if complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }
 

@@ -18,9 +18,5 @@ where
 pub(crate) fn in_time<F: Future>(virtual_time: bool, command: F) -> F::Output {
     // Nothing that runs here draws random numbers.
     let seed = 0;
-    if virtual_time {
-        block_on_virtual(seed, command)
-    } else {
-        block_on_real(seed, command)
-    }
+    if virtual_time { block_on_virtual(seed, command) } else { block_on_real(seed, command) }
 }

@@ -93,14 +93,7 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Load {
-            store,
-            tpch,
-            parquet,
-            csv,
-            table,
-            layout,
-        } => {
+        Command::Load { store, tpch, parquet, csv, table, layout } => {
             let layout = match layout {
                 LayoutArgument::Nsm => PageLayout::Nsm,
                 LayoutArgument::Csm => PageLayout::Csm,
@@ -124,12 +117,9 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         }
         Command::List { store, json } => run::on_device(&store, list(&store, json)),
         Command::Show { store, name, json } => run::on_device(&store, show(&store, &name, json)),
-        Command::Scan {
-            store,
-            name,
-            columns,
-            json,
-        } => run::on_device(&store, scan(&store, &name, columns, json)),
+        Command::Scan { store, name, columns, json } => {
+            run::on_device(&store, scan(&store, &name, columns, json))
+        }
         Command::Drop { store, name } => run::on_device(&store, async {
             moirai::open_store(&store).await?.drop_table(&name).await?;
             print::line(format!("dropped {name}"))
@@ -140,10 +130,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 async fn load_tpch(store: &Arc<Store>, scale: f64, layout: PageLayout) -> Result<(), Failure> {
     // All names are looked at before anything is written.
     let known = store.table_names();
-    if let Some(table) = tpch::Table::ALL
-        .iter()
-        .find(|t| known.iter().any(|k| k == t.name()))
-    {
+    if let Some(table) = tpch::Table::ALL.iter().find(|t| known.iter().any(|k| k == t.name())) {
         let name = table.name().to_owned();
         return Err(moirai::store::Error::TableExists { name }.into());
     }
@@ -173,10 +160,7 @@ async fn load_file(
     name: Option<String>,
     layout: PageLayout,
 ) -> Result<(), Failure> {
-    let stem = || {
-        path.file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned())
-    };
+    let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.or_else(stem).unwrap_or_default();
     load(store, import, &name, layout).await?;
     warn_of_memory(store)
@@ -189,9 +173,7 @@ async fn load(
     layout: PageLayout,
 ) -> Result<(), Failure> {
     let watch = Stopwatch::start();
-    let mut load = store
-        .load(name, &import.schema, layout, LoadOptions::default())
-        .await?;
+    let mut load = store.load(name, &import.schema, layout, LoadOptions::default()).await?;
     let bar = progress::bar(name, import.rows);
     for batch in import.batches {
         let batch = batch.map_err(moirai::store::Error::Arrow)?;
@@ -300,21 +282,17 @@ async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
             moirai_sql::arrow::util::display::array_value_to_string(&array, 0).ok()
         })
     };
-    let columns = table
-        .attributes()
-        .iter()
-        .enumerate()
-        .map(|(index, attribute)| {
-            let bounds = table.bounds(index);
-            ShownColumn {
-                name: attribute.name.clone(),
-                kind: attribute.attribute_type.to_string(),
-                nullable: attribute.nullable,
-                nulls: bounds.as_ref().map_or(0, |bounds| bounds.nulls),
-                min: text(bounds.as_ref().and_then(|bounds| bounds.min.clone())),
-                max: text(bounds.and_then(|bounds| bounds.max)),
-            }
-        });
+    let columns = table.attributes().iter().enumerate().map(|(index, attribute)| {
+        let bounds = table.bounds(index);
+        ShownColumn {
+            name: attribute.name.clone(),
+            kind: attribute.attribute_type.to_string(),
+            nullable: attribute.nullable,
+            nulls: bounds.as_ref().map_or(0, |bounds| bounds.nulls),
+            min: text(bounds.as_ref().and_then(|bounds| bounds.min.clone())),
+            max: text(bounds.and_then(|bounds| bounds.max)),
+        }
+    });
     let shown = ShownTable {
         name: name.to_owned(),
         layout: table.layout().to_string(),
@@ -325,15 +303,9 @@ async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
     if json {
         return print::json(&shown);
     }
-    let pages = shown
-        .page_rows
-        .map(|rows| format!(", {rows} rows to an A-page"))
-        .unwrap_or_default();
-    print::line(format!(
-        "{name}: {} rows, {}{pages}",
-        print::grouped(shown.rows),
-        shown.layout
-    ))?;
+    let pages =
+        shown.page_rows.map(|rows| format!(", {rows} rows to an A-page")).unwrap_or_default();
+    print::line(format!("{name}: {} rows, {}{pages}", print::grouped(shown.rows), shown.layout))?;
     print::table(
         &[
             ("column", false),
@@ -381,15 +353,10 @@ async fn scan(
     let device = Metered::new(moirai::open_device(uri)?);
     let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await?;
     let table = store.table(name)?;
-    let columns = columns
-        .map(|names| column_numbers(&table, &names))
-        .transpose()?;
+    let columns = columns.map(|names| column_numbers(&table, &names)).transpose()?;
     device.take();
     let (watch, began) = (Stopwatch::start(), now());
-    let options = ScanOptions {
-        columns,
-        ..ScanOptions::default()
-    };
+    let options = ScanOptions { columns, ..ScanOptions::default() };
     let mut stream = table.scan(options).await?.stream();
     let bar = progress::bar(name, Some(table.rows()));
     let mut rows = 0;
@@ -428,10 +395,7 @@ async fn scan(
 
 fn column_numbers(table: &Table, names: &[String]) -> Result<Vec<usize>, Failure> {
     let number = |name: &String| {
-        let found = table
-            .attributes()
-            .iter()
-            .position(|attribute| attribute.name == *name);
+        let found = table.attributes().iter().position(|attribute| attribute.name == *name);
         found.ok_or_else(|| {
             let known: Vec<&str> = table.attributes().iter().map(|a| a.name.as_str()).collect();
             Failure::Usage(format!(

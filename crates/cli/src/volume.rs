@@ -66,22 +66,12 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Create {
-            path,
-            devices,
-            layout,
-            unit,
-            depth,
-            block,
-            zone,
-        } => {
+        Command::Create { path, devices, layout, unit, depth, block, zone } => {
             let layout = match layout {
                 LayoutKind::Stripe => LayoutDescription::Stripe { unit },
-                LayoutKind::Quadrangle => LayoutDescription::Quadrangle {
-                    depth,
-                    block: BlockCount(block),
-                    zone,
-                },
+                LayoutKind::Quadrangle => {
+                    LayoutDescription::Quadrangle { depth, block: BlockCount(block), zone }
+                }
             };
             create(&path, &Description::new(devices, layout))
         }
@@ -94,9 +84,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 
 fn with_volume(path: &Path, f: impl FnOnce(&Volume) -> Result<(), Failure>) -> Result<(), Failure> {
     let uri = format!("volume:{}", path.display());
-    run::on_device(&uri, async {
-        f(&*moirai::volume::open(path, moirai::devices::open)?)
-    })
+    run::on_device(&uri, async { f(&*moirai::volume::open(path, moirai::devices::open)?) })
 }
 
 fn create(path: &Path, description: &Description) -> Result<(), Failure> {
@@ -137,11 +125,7 @@ fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
         Layout::Stripe(_) => None,
     };
     let shown = Shown {
-        layout: if dimensions.is_some() {
-            "quadrangle"
-        } else {
-            "stripe"
-        },
+        layout: if dimensions.is_some() { "quadrangle" } else { "stripe" },
         capacity_bytes: inquiry.capacity.bytes().0,
         parallelism: inquiry.parallelism,
         depth: inquiry.depth,
@@ -150,11 +134,7 @@ fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
         switch_blocks: dimensions.map(|dimensions| dimensions.switch.0),
         width_blocks: dimensions.map(|dimensions| dimensions.width()),
         residual_blocks: dimensions.map(|dimensions| dimensions.residual().0),
-        devices: volume
-            .devices()
-            .iter()
-            .map(|device| device.inquiry().name.as_str())
-            .collect(),
+        devices: volume.devices().iter().map(|device| device.inquiry().name.as_str()).collect(),
     };
     if json {
         return print::json(&shown);
@@ -176,10 +156,7 @@ fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
     }
     print::table(
         &[("volume", false), (inquiry.name.as_str(), false)],
-        facts
-            .into_iter()
-            .map(|(name, value)| vec![name.to_owned(), value])
-            .collect(),
+        facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
     for (index, device) in shown.devices.iter().enumerate() {
         print::line(format!("  disk {index}: {device}"))?;
@@ -229,10 +206,7 @@ fn map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
     if json {
         return print::json(&mapped);
     }
-    print::line(format!(
-        "{lbn} is {} of disk {}",
-        location.dlbn, location.disk.0
-    ))?;
+    print::line(format!("{lbn} is {} of disk {}", location.dlbn, location.disk.0))?;
     print::line(format!("ensemble           {ensemble}"))?;
     print::line(format!("parallel ensemble  {parallel}"))?;
     print::line(
@@ -241,13 +215,8 @@ fn map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
     )?;
     let parallelism = class.parallelism as usize;
     let cell = |block: &MappedBlock| format!("{}  ({}: {})", block.lbn, block.disk, block.disk_lbn);
-    let rows = mapped
-        .equivalent
-        .chunks(parallelism)
-        .map(|row| row.iter().map(cell).collect());
-    let titles: Vec<String> = (0..parallelism)
-        .map(|column| format!("column {column}"))
-        .collect();
+    let rows = mapped.equivalent.chunks(parallelism).map(|row| row.iter().map(cell).collect());
+    let titles: Vec<String> = (0..parallelism).map(|column| format!("column {column}")).collect();
     let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), true)).collect();
     print::table(&columns, rows.collect())
 }

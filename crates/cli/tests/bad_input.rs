@@ -16,16 +16,10 @@ fn check(folder: &Path, arguments: &[&str], status: i32, parts: &[&str]) {
     let command = arguments.join(" ");
     assert_eq!(found, Some(status), "moirai {command}: {output}{error}");
     for part in parts {
-        assert!(
-            error.contains(part),
-            "moirai {command}: no `{part}` in {error}"
-        );
+        assert!(error.contains(part), "moirai {command}: no `{part}` in {error}");
     }
     assert!(!error.contains("panicked"), "moirai {command}: {error}");
-    assert!(
-        snapshot(folder) == before,
-        "moirai {command} changed a file"
-    );
+    assert!(snapshot(folder) == before, "moirai {command} changed a file");
 }
 
 /// Names and contents of the small files in `folder`, and sizes of the large ones.
@@ -35,16 +29,9 @@ fn snapshot(folder: &Path) -> Vec<(String, u64, Vec<u8>)> {
         .map(|entry| {
             let entry = entry.unwrap();
             let length = entry.metadata().unwrap().len();
-            let content = if length < 64 << 20 {
-                std::fs::read(entry.path()).unwrap()
-            } else {
-                vec![]
-            };
-            (
-                entry.file_name().to_string_lossy().into_owned(),
-                length,
-                content,
-            )
+            let content =
+                if length < 64 << 20 { std::fs::read(entry.path()).unwrap() } else { vec![] };
+            (entry.file_name().to_string_lossy().into_owned(), length, content)
         })
         .collect();
     files.sort();
@@ -58,11 +45,7 @@ fn devices_that_are_none() {
     let show = |uri, status, parts: &[&str]| check(folder, &["device", "show", uri], status, parts);
     show("tape:x", 2, &["`tape:x`", "no scheme `tape`"]);
     show("nonsense", 2, &["write a scheme"]);
-    show(
-        "sim:quantum-fireball",
-        2,
-        &["no profile `quantum-fireball`", "quantum-atlas-10k"],
-    );
+    show("sim:quantum-fireball", 2, &["no profile `quantum-fireball`", "quantum-atlas-10k"]);
     show("file:missing.img", 2, &["missing.img", "add ?size=SIZE"]);
     std::fs::write(folder.join("tiny"), [0; 100]).unwrap();
     show("file:tiny", 1, &["tiny has 100 B", "larger size"]);
@@ -75,47 +58,17 @@ fn devices_that_are_none() {
 fn volumes_that_do_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let two = [
-        "volume",
-        "create",
-        "v.toml",
-        "--device=sim:quantum-atlas-10k",
-    ];
+    let two = ["volume", "create", "v.toml", "--device=sim:quantum-atlas-10k"];
     let other = [&two[..], &["--device=sim:seagate-cheetah-36es"]].concat();
     check(folder, &other, 1, &["v.toml", "different geometries"]);
-    check(
-        folder,
-        &[&two[..], &["--depth", "40"]].concat(),
-        1,
-        &["`depth`", "the deepest is"],
-    );
-    check(
-        folder,
-        &[&two[..], &["--unit", "7", "--layout=stripe"]].concat(),
-        2,
-        &["no multiple"],
-    );
+    check(folder, &[&two[..], &["--depth", "40"]].concat(), 1, &["`depth`", "the deepest is"]);
+    check(folder, &[&two[..], &["--unit", "7", "--layout=stripe"]].concat(), 2, &["no multiple"]);
     std::fs::write(folder.join("bad.toml"), "devices = []\n\n[quadrangel]\n").unwrap();
-    check(
-        folder,
-        &["volume", "show", "bad.toml"],
-        1,
-        &["bad.toml", "line 3", "`quadrangel`"],
-    );
-    check(
-        folder,
-        &["volume", "map", "missing.toml", "0"],
-        1,
-        &["missing.toml"],
-    );
+    check(folder, &["volume", "show", "bad.toml"], 1, &["bad.toml", "line 3", "`quadrangel`"]);
+    check(folder, &["volume", "map", "missing.toml", "0"], 1, &["missing.toml"]);
     succeed(folder, &two);
     check(folder, &two, 1, &["there already"]);
-    check(
-        folder,
-        &["volume", "map", "v.toml", "99999999999"],
-        1,
-        &["reach past the end"],
-    );
+    check(folder, &["volume", "map", "v.toml", "99999999999"], 1, &["reach past the end"]);
 }
 
 #[test]
@@ -124,19 +77,9 @@ fn stores_that_are_none_or_full() {
     let folder = folder.path();
     let load = |uri| ["table", "load", "--store", uri, "--tpch", "0.001"];
     std::fs::write(folder.join("letter"), vec![b'x'; 1 << 20]).unwrap();
-    check(
-        folder,
-        &load("file:letter"),
-        1,
-        &["letter holds no Moirai store"],
-    );
+    check(folder, &load("file:letter"), 1, &["letter holds no Moirai store"]);
     std::fs::write(folder.join("small"), vec![0; 8192]).unwrap();
-    check(
-        folder,
-        &load("file:small"),
-        1,
-        &["small has 8 KiB", "larger size"],
-    );
+    check(folder, &load("file:small"), 1, &["small has 8 KiB", "larger size"]);
 
     std::fs::write(folder.join("sealed"), vec![0; 16 << 20]).unwrap();
     let mut permissions = folder.join("sealed").metadata().unwrap().permissions();
@@ -155,18 +98,9 @@ fn stores_that_are_none_or_full() {
         assert_eq!(status, Some(1));
         assert!(error.contains("full is full: no room"), "{error}");
         let listed = succeed(folder, &["table", "list", "--store", "file:full"]);
-        assert!(
-            listed.contains("one") && !listed.contains("region"),
-            "{listed}"
-        );
+        assert!(listed.contains("one") && !listed.contains("region"), "{listed}");
     }
-    let sum = [
-        "sql",
-        "--store",
-        "file:full",
-        "--format=csv",
-        "select sum(a) as s from one",
-    ];
+    let sum = ["sql", "--store", "file:full", "--format=csv", "select sum(a) as s from one"];
     assert_eq!(succeed(folder, &sum), "s\n7\n");
 
     check(
@@ -177,14 +111,7 @@ fn stores_that_are_none_or_full() {
     );
     check(folder, &one, 1, &["there is a table `one` already"]);
     // A source that cannot be read leaves no store behind.
-    let missing = [
-        "table",
-        "load",
-        "--store",
-        "file:new?size=64MiB",
-        "--csv",
-        "no.csv",
-    ];
+    let missing = ["table", "load", "--store", "file:new?size=64MiB", "--csv", "no.csv"];
     check(folder, &missing, 1, &["no.csv"]);
 }
 
@@ -196,40 +123,17 @@ fn what_is_in_use() {
     let twice = "devices = [\"file:x\", \"file:x\"]\n[stripe]\nunit = \"64KiB\"\n";
     std::fs::write(folder.join("twice.toml"), twice).unwrap();
     std::fs::write(folder.join("x"), vec![0; 1 << 20]).unwrap();
-    check(
-        folder,
-        &["volume", "show", "twice.toml"],
-        1,
-        &["x is in use"],
-    );
-    let held = std::fs::File::options()
-        .write(true)
-        .open(folder.join("x"))
-        .unwrap();
+    check(folder, &["volume", "show", "twice.toml"], 1, &["x is in use"]);
+    let held = std::fs::File::options().write(true).open(folder.join("x")).unwrap();
     held.lock().unwrap();
-    check(
-        folder,
-        &["table", "list", "--store", "file:x"],
-        1,
-        &["x is in use"],
-    );
+    check(folder, &["table", "list", "--store", "file:x"], 1, &["x is in use"]);
 }
 
 #[test]
 fn statements_that_are_none() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    succeed(
-        folder,
-        &[
-            "table",
-            "load",
-            "--store",
-            "file:s?size=64MiB",
-            "--tpch",
-            "0.001",
-        ],
-    );
+    succeed(folder, &["table", "load", "--store", "file:s?size=64MiB", "--tpch", "0.001"]);
     let sql = |statement, parts: &[&str]| {
         check(folder, &["sql", "--store", "file:s", statement], 2, parts);
     };
@@ -238,42 +142,17 @@ fn statements_that_are_none() {
     sql("select nothing from nation", &["nothing"]);
     sql("drop table nation", &["DDL"]);
     sql("copy (select 1) to 'out.csv'", &["DML"]);
-    let scan = [
-        "table",
-        "scan",
-        "--store",
-        "file:s",
-        "nation",
-        "--columns",
-        "n_name,x",
-    ];
+    let scan = ["table", "scan", "--store", "file:s", "nation", "--columns", "n_name,x"];
     check(folder, &scan, 2, &["no column `x`", "n_regionkey"]);
-    check(
-        folder,
-        &["table", "load", "--store", "file:s", "--csv", "no.csv"],
-        1,
-        &["no.csv"],
-    );
+    check(folder, &["table", "load", "--store", "file:s", "--csv", "no.csv"], 1, &["no.csv"]);
     std::fs::write(folder.join("no.parquet"), "PAR?").unwrap();
     check(
         folder,
-        &[
-            "table",
-            "load",
-            "--store",
-            "file:s",
-            "--parquet",
-            "no.parquet",
-        ],
+        &["table", "load", "--store", "file:s", "--parquet", "no.parquet"],
         1,
         &["no.parquet"],
     );
-    check(
-        folder,
-        &["demo", "--scale", "0"],
-        2,
-        &["scale factor lies between"],
-    );
+    check(folder, &["demo", "--scale", "0"], 2, &["scale factor lies between"]);
 }
 
 /// One flipped bit: the read names the page and the place; other tables are read.
@@ -281,36 +160,15 @@ fn statements_that_are_none() {
 fn a_flipped_bit_in_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    succeed(
-        folder,
-        &[
-            "table",
-            "load",
-            "--store",
-            "file:s?size=64MiB",
-            "--tpch",
-            "0.001",
-        ],
-    );
+    succeed(folder, &["table", "load", "--store", "file:s?size=64MiB", "--tpch", "0.001"]);
     let content = std::fs::read(folder.join("s")).unwrap();
     // A comment that only orders has, with room around it.
-    let answer = [
-        "sql",
-        "--store",
-        "file:s",
-        "--format=csv",
-        "select max(o_comment) as c from orders",
-    ];
+    let answer =
+        ["sql", "--store", "file:s", "--format=csv", "select max(o_comment) as c from orders"];
     let answer = succeed(folder, &answer);
     let comment = answer.lines().nth(1).unwrap().trim_matches('"').as_bytes();
-    let at = content
-        .windows(comment.len())
-        .position(|window| window == comment)
-        .unwrap();
-    let file = std::fs::File::options()
-        .write(true)
-        .open(folder.join("s"))
-        .unwrap();
+    let at = content.windows(comment.len()).position(|window| window == comment).unwrap();
+    let file = std::fs::File::options().write(true).open(folder.join("s")).unwrap();
     file.write_all_at(&[content[at] ^ 4], at as u64).unwrap();
     drop(file);
 
@@ -322,15 +180,7 @@ fn a_flipped_bit_in_a_page() {
         1,
         &["page of column o_comment of table orders", &page, "damaged"],
     );
-    let column = [
-        "table",
-        "scan",
-        "--store",
-        "file:s",
-        "orders",
-        "--columns",
-        "o_orderkey",
-    ];
+    let column = ["table", "scan", "--store", "file:s", "orders", "--columns", "o_orderkey"];
     succeed(folder, &column);
     succeed(folder, &scan("lineitem"));
 }

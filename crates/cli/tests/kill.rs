@@ -17,26 +17,15 @@ fn kill_9_in_the_middle_of_a_load_twenty_times() {
     let scale_factor = 0.01;
     block_on_real(20, async {
         let watch = moirai::runtime::Stopwatch::start();
-        succeed(
-            folder,
-            &[
-                "table",
-                "load",
-                "--store",
-                "file:whole?size=128MiB",
-                "--tpch",
-                "0.01",
-            ],
-        );
+        succeed(folder, &["table", "load", "--store", "file:whole?size=128MiB", "--tpch", "0.01"]);
         let whole_ns = watch.elapsed().0;
         let mut random = random("kill");
         let mut tables_seen = Vec::new();
         for round in 0..20 {
             let store = format!("file:s{round}?size=128MiB");
             let layout = if round % 2 == 0 { "csm" } else { "nsm" };
-            let arguments = [
-                "table", "load", "--store", &store, "--tpch", "0.01", "--layout", layout,
-            ];
+            let arguments =
+                ["table", "load", "--store", &store, "--tpch", "0.01", "--layout", layout];
             let mut child = moirai(folder, &arguments)
                 .stdout(std::process::Stdio::null())
                 .stderr(std::process::Stdio::null())
@@ -65,37 +54,23 @@ fn kill_9_in_the_middle_of_a_load_twenty_times() {
             let order: Vec<&str> = Table::ALL.iter().map(|table| table.name()).collect();
             assert_eq!(names, order[..names.len()], "round {round}");
             for (table, name) in Table::ALL.iter().zip(&names) {
-                let scanned = succeed(
-                    folder,
-                    &["table", "scan", "--store", &store, name, "--json"],
-                );
+                let scanned =
+                    succeed(folder, &["table", "scan", "--store", &store, name, "--json"]);
                 let scanned: serde_json::Value = serde_json::from_str(&scanned).unwrap();
                 let rows = table.rows(scale_factor).unwrap_or(60_175);
-                assert_eq!(
-                    scanned["rows"].as_u64(),
-                    Some(rows),
-                    "round {round}: {name}"
-                );
+                assert_eq!(scanned["rows"].as_u64(), Some(rows), "round {round}: {name}");
             }
             // And the store goes on: what is missing can be loaded.
             if names.is_empty() {
-                let (status, _, error) = run(
-                    folder,
-                    &["table", "load", "--store", &store, "--tpch", "0.001"],
-                );
+                let (status, _, error) =
+                    run(folder, &["table", "load", "--store", &store, "--tpch", "0.001"]);
                 assert_eq!(status, Some(0), "round {round}: {error}");
             }
             tables_seen.push(names.len());
             std::fs::remove_file(path).unwrap();
         }
         // The kills fell at different points: some with tables, some before the last.
-        assert!(
-            tables_seen.iter().any(|count| *count > 0),
-            "{tables_seen:?}"
-        );
-        assert!(
-            tables_seen.iter().any(|count| *count < 8),
-            "{tables_seen:?}"
-        );
+        assert!(tables_seen.iter().any(|count| *count > 0), "{tables_seen:?}");
+        assert!(tables_seen.iter().any(|count| *count < 8), "{tables_seen:?}");
     });
 }

@@ -44,24 +44,11 @@ fn expected_answers(scale_factor: f64) -> Vec<(String, String)> {
 }
 
 fn check(folder: &Path, store: &str, layout: &str, scale: &str, expected: &[(String, String)]) {
-    succeed(
-        folder,
-        &[
-            "table", "load", "--store", store, "--tpch", scale, "--layout", layout,
-        ],
-    );
+    succeed(folder, &["table", "load", "--store", store, "--tpch", scale, "--layout", layout]);
     let opened = store.split('?').next().unwrap();
     for (index, (statement, expected)) in expected.iter().enumerate() {
-        let answer = succeed(
-            folder,
-            &["sql", "--store", opened, "--format", "csv", statement],
-        );
-        assert_eq!(
-            sorted(&answer),
-            sorted(expected),
-            "Q{} on {opened}, {layout}",
-            index + 1
-        );
+        let answer = succeed(folder, &["sql", "--store", opened, "--format", "csv", statement]);
+        assert_eq!(sorted(&answer), sorted(expected), "Q{} on {opened}, {layout}", index + 1);
     }
 }
 
@@ -75,20 +62,8 @@ fn check_both_layouts_and_devices(scale: &str) {
         let devices = [0, 1, 2, 3].map(disk).join(", ");
         let description = format!("devices = [{devices}]\n[quadrangle]\ndepth = 4\n");
         std::fs::write(folder.join(format!("{layout}.toml")), description).unwrap();
-        check(
-            folder,
-            &format!("volume:{layout}.toml"),
-            layout,
-            scale,
-            &expected,
-        );
-        check(
-            folder,
-            &format!("file:{layout}?size=1GiB"),
-            layout,
-            scale,
-            &expected,
-        );
+        check(folder, &format!("volume:{layout}.toml"), layout, scale, &expected);
+        check(folder, &format!("file:{layout}?size=1GiB"), layout, scale, &expected);
     }
 }
 

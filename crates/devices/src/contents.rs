@@ -38,11 +38,7 @@ impl Contents {
     pub fn file(path: &Path, capacity: BlockCount) -> Result<Contents> {
         let failed = |action| {
             let path = path.to_owned();
-            move |source| Error::File {
-                path,
-                action,
-                source,
-            }
+            move |source| Error::File { path, action, source }
         };
         let file = File::options()
             .read(true)
@@ -67,10 +63,7 @@ impl Contents {
                 });
             }
         }
-        Ok(Contents::File {
-            file,
-            path: path.to_owned(),
-        })
+        Ok(Contents::File { file, path: path.to_owned() })
     }
 
     /// Reads from `first` on into `buffer`.
@@ -140,12 +133,7 @@ impl Contents {
 
 fn io_error(path: &Path, action: &'static str, first: Lbn) -> impl FnOnce(std::io::Error) -> Error {
     let device = path.display().to_string();
-    move |source| Error::Io {
-        device,
-        action,
-        offset: first.byte_offset(),
-        source,
-    }
+    move |source| Error::Io { device, action, offset: first.byte_offset(), source }
 }
 
 /// The chunks that `length` bytes from `first` on lie in: chunk, offset in it, range of the bytes.

@@ -63,12 +63,8 @@ impl FileDevice {
         let path = PathBuf::from(&uri.target);
         let (buffered, read_only) = open_or_make(uri, &path, options.size)?;
         lock(&buffered, &path, read_only)?;
-        let length = ByteCount(
-            buffered
-                .metadata()
-                .map_err(file_error(&path, "reading the size"))?
-                .len(),
-        );
+        let length =
+            ByteCount(buffered.metadata().map_err(file_error(&path, "reading the size"))?.len());
         let capacity = BlockCount(length.0 / BLOCK_BYTES / PAGE.0 * PAGE.0);
         if capacity == BlockCount::ZERO {
             return Err(Error::TooSmall {
@@ -81,10 +77,7 @@ impl FileDevice {
         if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
             return Err(uri.error("parameter `ensemble` is no multiple of 4 KiB"));
         }
-        let direct = options
-            .direct
-            .then(|| open_direct(&path, read_only))
-            .flatten();
+        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
                 "{}: the file system takes no direct I/O, so the page cache lies between",
@@ -104,11 +97,7 @@ impl FileDevice {
                 keeps_data: true,
             },
             ensemble,
-            files: Arc::new(Files {
-                path,
-                buffered,
-                direct,
-            }),
+            files: Arc::new(Files { path, buffered, direct }),
             latched: AtomicBool::new(false),
         }))
     }
@@ -121,9 +110,7 @@ impl FileDevice {
 
     fn check_latch(&self) -> Result<()> {
         if self.latched.load(Ordering::Acquire) {
-            return Err(Error::Latched {
-                device: self.inquiry.name.clone(),
-            });
+            return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
     }
@@ -141,11 +128,7 @@ fn file_error<'a>(
     path: &'a Path,
     action: &'static str,
 ) -> impl FnOnce(io::Error) -> Error + use<'a> {
-    move |source| Error::File {
-        path: path.to_owned(),
-        action,
-        source,
-    }
+    move |source| Error::File { path: path.to_owned(), action, source }
 }
 
 /// The file, and whether it takes no writes.
@@ -195,9 +178,7 @@ fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result
 
 /// Makes the name of a new file durable.
 fn sync_folder_of(path: &Path) -> Result<()> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
     File::open(folder)
         .and_then(|folder| folder.sync_all())
@@ -214,27 +195,17 @@ pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<()> {
     };
     match rustix::fs::flock(file, operation) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Error::InUse {
-            path: path.to_owned(),
-        }),
+        Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_owned() }),
         Err(error) => Err(file_error(path, "locking")(error.into())),
     }
 }
 
 fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
     let flags = OFlags::DIRECT.bits() as i32;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(!read_only)
-        .custom_flags(flags)
-        .open(path)
-        .ok()?;
+    let file =
+        OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path).ok()?;
     let page = PAGE.bytes().0;
-    let mut direct = Direct {
-        file,
-        offset_align: page,
-        memory_align: page as usize,
-    };
+    let mut direct = Direct { file, offset_align: page, memory_align: page as usize };
     // Kernels from 6.1 on tell the alignment; before, a page is right for every file system.
     let wanted = StatxFlags::DIOALIGN;
     if let Ok(stat) = rustix::fs::statx(&direct.file, "", AtFlags::EMPTY_PATH, wanted)
@@ -296,12 +267,7 @@ impl Files {
         })?;
         Ok(Completion {
             data: request.data,
-            timing: Timing {
-                issued,
-                started,
-                finished: now(),
-                parts: None,
-            },
+            timing: Timing { issued, started, finished: now(), parts: None },
         })
     }
 }
@@ -318,10 +284,7 @@ impl Device for FileDevice {
     }
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
-        self.ensemble_around(lbn).map(|blocks| Ensemble {
-            blocks,
-            switch: BlockCount::ZERO,
-        })
+        self.ensemble_around(lbn).map(|blocks| Ensemble { blocks, switch: BlockCount::ZERO })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
@@ -342,12 +305,8 @@ impl Device for FileDevice {
             shares.resize_with(BATCH_PARALLELISM.min(batch.len()), Vec::new);
             let share_size = batch.len().div_ceil(BATCH_PARALLELISM).max(1);
             for (index, request) in batch.into_iter().enumerate() {
-                results.push(Err(Error::Latched {
-                    device: self.inquiry.name.clone(),
-                }));
-                let checked = self
-                    .check_latch()
-                    .and_then(|()| request.check(&self.inquiry));
+                results.push(Err(Error::Latched { device: self.inquiry.name.clone() }));
+                let checked = self.check_latch().and_then(|()| request.check(&self.inquiry));
                 match (checked, shares.get_mut(index / share_size)) {
                     (Ok(()), Some(share)) => share.push((index, request)),
                     (Ok(()), None) => {}
@@ -358,17 +317,13 @@ impl Device for FileDevice {
                     }
                 }
             }
-            let jobs = shares
-                .into_iter()
-                .filter(|share| !share.is_empty())
-                .map(|share| {
-                    let files = Arc::clone(&self.files);
-                    blocking(move || {
-                        let carry_out =
-                            |(index, request)| (index, files.carry_out(request, issued));
-                        share.into_iter().map(carry_out).collect::<Vec<_>>()
-                    })
-                });
+            let jobs = shares.into_iter().filter(|share| !share.is_empty()).map(|share| {
+                let files = Arc::clone(&self.files);
+                blocking(move || {
+                    let carry_out = |(index, request)| (index, files.carry_out(request, issued));
+                    share.into_iter().map(carry_out).collect::<Vec<_>>()
+                })
+            });
             for (index, done) in join_all(jobs).await.into_iter().flatten() {
                 if let Some(result) = results.get_mut(index) {
                     *result = done;

@@ -17,10 +17,7 @@ impl HostBus {
     /// A bus of `mb_per_s` million bytes a second.
     #[must_use]
     pub fn new(mb_per_s: f64) -> HostBus {
-        HostBus {
-            bytes_per_s: mb_per_s * 1e6,
-            free: Mutex::new(Instant::ZERO),
-        }
+        HostBus { bytes_per_s: mb_per_s * 1e6, free: Mutex::new(Instant::ZERO) }
     }
 
     /// When `bytes` that a disk had delivered by `delivered` have reached the host.

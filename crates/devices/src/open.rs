@@ -68,17 +68,13 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
                 Some("none") => Contents::Nothing,
                 Some(path) => Contents::file(Path::new(path), profile.geometry.capacity())?,
             };
-            let options = SimulatedOptions {
-                name: uri.to_string(),
-                scheduler,
-                contents,
-                host_bus: None,
-            };
+            let options =
+                SimulatedOptions { name: uri.to_string(), scheduler, contents, host_bus: None };
             Ok(SimulatedDisk::start(profile, options))
         }
-        other => Err(uri.error(format!(
-            "there is no scheme `{other}`: use file:, sim: or volume:"
-        ))),
+        other => {
+            Err(uri.error(format!("there is no scheme `{other}`: use file:, sim: or volume:")))
+        }
     }
 }
 

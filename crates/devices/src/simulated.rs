@@ -94,9 +94,7 @@ impl SimulatedDisk {
 
     fn check_latch(&self) -> Result<()> {
         if self.latched.load(Ordering::Acquire) {
-            return Err(Error::Latched {
-                device: self.inquiry.name.clone(),
-            });
+            return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
     }
@@ -122,14 +120,7 @@ impl SimulatedDisk {
             Op::Read => Direction::Read,
             Op::Write => Direction::Write,
         };
-        state.disk.submit(
-            now(),
-            DiskRequest {
-                id,
-                direction,
-                blocks: request.blocks,
-            },
-        );
+        state.disk.submit(now(), DiskRequest { id, direction, blocks: request.blocks });
         receiver
     }
 

@@ -24,10 +24,7 @@ fn files_conform() {
 
 #[test]
 fn simulated_disks_conform() {
-    for uri in [
-        "sim:quantum-atlas-10k",
-        "sim:seagate-cheetah-36es?scheduler=fcfs",
-    ] {
+    for uri in ["sim:quantum-atlas-10k", "sim:seagate-cheetah-36es?scheduler=fcfs"] {
         block_on_virtual(1, async {
             conformance::check(open(uri.parse().unwrap()).unwrap()).await;
         });
@@ -45,10 +42,7 @@ fn a_simulated_disk_without_contents_conforms() {
 #[test]
 fn simulated_contents_in_a_file_conform_and_stay() {
     let folder = tempfile::tempdir().unwrap();
-    let uri = format!(
-        "sim:quantum-atlas-10k?data={}",
-        folder.path().join("disk.img").display()
-    );
+    let uri = format!("sim:quantum-atlas-10k?data={}", folder.path().join("disk.img").display());
     block_on_virtual(1, async {
         conformance::check(open(uri.parse().unwrap()).unwrap()).await;
     });

@@ -8,9 +8,7 @@ use moirai_storage::{Device, Error, IoBuf};
 use moirai_units::{BlockCount, Lbn};
 
 fn error_of(uri: &str) -> String {
-    block_on_virtual(0, async {
-        open(uri.parse().unwrap()).unwrap_err().to_string()
-    })
+    block_on_virtual(0, async { open(uri.parse().unwrap()).unwrap_err().to_string() })
 }
 
 #[test]
@@ -20,22 +18,10 @@ fn unknown_devices_are_errors_that_name_what_there_is() {
         assert!(error.contains(expected), "{error}");
     };
     check("tape:x", "there is no scheme `tape`");
-    check(
-        "sim:quantum-fireball",
-        "use maxtor-atlas-10k-iii, quantum-atlas-10k",
-    );
-    check(
-        "sim:./no-such.toml",
-        "no-such.toml: reading the profile failed",
-    );
-    check(
-        "sim:quantum-atlas-10k?scheduler=elevator",
-        "no scheduler `elevator`",
-    );
-    check(
-        "sim:quantum-atlas-10k?date=x",
-        "takes no parameter `date`; it takes data, scheduler",
-    );
+    check("sim:quantum-fireball", "use maxtor-atlas-10k-iii, quantum-atlas-10k");
+    check("sim:./no-such.toml", "no-such.toml: reading the profile failed");
+    check("sim:quantum-atlas-10k?scheduler=elevator", "no scheduler `elevator`");
+    check("sim:quantum-atlas-10k?date=x", "takes no parameter `date`; it takes data, scheduler");
     check("file:/no/such/file", "add ?size=SIZE");
     check("file:/tmp", "no ordinary file");
 }
@@ -46,10 +32,7 @@ fn a_profile_with_an_unknown_key_names_it_with_its_line() {
     let path = folder.path().join("drive.toml");
     std::fs::write(&path, "name = \"x\"\nwings = 2\n").unwrap();
     let error = error_of(&format!("sim:{}", path.display()));
-    assert!(
-        error.contains("line 2") && error.contains("`wings`"),
-        "{error}"
-    );
+    assert!(error.contains("line 2") && error.contains("`wings`"), "{error}");
 }
 
 #[test]
@@ -74,10 +57,7 @@ fn a_read_only_file_is_read_and_not_written() {
     block_on_real(0, async {
         let device = open(format!("file:{}", path.display()).parse().unwrap()).unwrap();
         let device: &dyn Device = &*device;
-        assert_eq!(
-            device.read(device.inquiry().all_blocks()).await.unwrap()[8191],
-            7
-        );
+        assert_eq!(device.read(device.inquiry().all_blocks()).await.unwrap()[8191], 7);
         let result = device.write(Lbn(0), IoBuf::zeroed(BlockCount(8))).await;
         assert!(matches!(result, Err(Error::ReadOnly { .. })), "{result:?}");
     });

@@ -49,16 +49,10 @@ pub fn run(options: &DemoOptions, progress: Progress<'_>) -> Result<DemoFigures,
     for (index, layout) in LAYOUTS.into_iter().enumerate() {
         let at = |share: f64| 0.1 + 0.9 * (index as f64 + share) / LAYOUTS.len() as f64;
         progress(&format!("{layout} on the simulated volume"), at(0.0));
-        simulated.push(block_on_virtual(
-            options.seed,
-            on_disks(&data, &expected, layout),
-        )?);
+        simulated.push(block_on_virtual(options.seed, on_disks(&data, &expected, layout))?);
         progress(&format!("{layout} in a file"), at(0.5));
         let uri = file_uri(&options.folder, layout, data.bytes)?;
-        in_file.push(block_on_real(
-            options.seed,
-            in_a_file(&data, &expected, layout, &uri),
-        )?);
+        in_file.push(block_on_real(options.seed, in_a_file(&data, &expected, layout, &uri))?);
     }
     progress("done", 1.0);
 
@@ -85,11 +79,7 @@ pub fn run(options: &DemoOptions, progress: Progress<'_>) -> Result<DemoFigures,
         scale_factor: options.scale_factor,
         seed: options.seed,
         simulated: FOUR_CHEETAHS.to_owned(),
-        file: options
-            .folder
-            .join("{nsm,csm}.moirai")
-            .display()
-            .to_string(),
+        file: options.folder.join("{nsm,csm}.moirai").display().to_string(),
         load: load
             .map(|(layout, (disks, file))| LoadRow {
                 layout: layout.to_string(),
@@ -128,19 +118,13 @@ impl Data {
             }
             tables.push((table, batches));
         }
-        Ok(Data {
-            scale_factor,
-            tables,
-            bytes: ByteCount(bytes),
-        })
+        Ok(Data { scale_factor, tables, bytes: ByteCount(bytes) })
     }
 
     async fn load(&self, store: &Arc<Store>, layout: PageLayout) -> Result<(), Failure> {
         for (table, batches) in &self.tables {
             let options = LoadOptions::default();
-            let mut load = store
-                .load(table.name(), &table.schema(), layout, options)
-                .await?;
+            let mut load = store.load(table.name(), &table.schema(), layout, options).await?;
             for batch in batches {
                 load.append(batch).await?;
             }
@@ -174,10 +158,7 @@ impl Expected {
         let lineitem = tpch::Table::LineItem;
         let batches = data.tables.iter().find(|(table, _)| *table == lineitem);
         let batches = batches.map_or(&[][..], |(_, batches)| batches.as_slice());
-        Ok(Expected {
-            queries,
-            lineitem: concat_batches(&lineitem.schema(), batches)?,
-        })
+        Ok(Expected { queries, lineitem: concat_batches(&lineitem.schema(), batches)? })
     }
 }
 
@@ -249,17 +230,11 @@ async fn in_a_file(
     }
     let watch = Stopwatch::start();
     data.load(&store, layout).await?;
-    let mut runs = Runs {
-        load_ms: watch.elapsed().as_ms(),
-        ..Runs::default()
-    };
+    let mut runs = Runs { load_ms: watch.elapsed().as_ms(), ..Runs::default() };
     for workload in 0..workload_names().len() {
         let watch = Stopwatch::start();
         run_workload(workload, &store, expected, uri).await?;
-        runs.runs.push(Run {
-            elapsed_ms: watch.elapsed().as_ms(),
-            ..Run::default()
-        });
+        runs.runs.push(Run { elapsed_ms: watch.elapsed().as_ms(), ..Run::default() });
     }
     Ok(runs)
 }
@@ -267,13 +242,7 @@ async fn in_a_file(
 async fn stored(store: &Store) -> Result<f64, Failure> {
     let mut mib = 0.0;
     for name in store.table_names() {
-        mib += store
-            .table(&name)?
-            .size()
-            .await?
-            .extent_blocks
-            .bytes()
-            .as_mib();
+        mib += store.table(&name)?.size().await?.extent_blocks.bytes().as_mib();
     }
     Ok(mib)
 }
@@ -285,17 +254,11 @@ async fn run_workload(
     expected: &Expected,
     place: &str,
 ) -> Result<(), Failure> {
-    let differs = |what: String| Failure::Differs {
-        what,
-        store: place.to_owned(),
-    };
+    let differs = |what: String| Failure::Differs { what, store: place.to_owned() };
     if let Some((statement, expected)) = expected.queries.get(workload) {
         let database = Database::new(store)?;
         if answer(&database, statement).await? != *expected {
-            return Err(differs(format!(
-                "TPC-H query {}",
-                QUERIES.get(workload).unwrap_or(&0)
-            )));
+            return Err(differs(format!("TPC-H query {}", QUERIES.get(workload).unwrap_or(&0))));
         }
         return Ok(());
     }
@@ -330,10 +293,7 @@ async fn run_workload(
 
 /// The URI of the file for a layout, which is made in `folder` when it is not there.
 fn file_uri(folder: &Path, layout: PageLayout, data_bytes: ByteCount) -> Result<String, Failure> {
-    let failed = |source| Failure::File {
-        path: folder.to_owned(),
-        source,
-    };
+    let failed = |source| Failure::File { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;
     let path = folder.join(format!("{layout}.moirai"));
     // Sparse: only what is written takes room.
@@ -367,11 +327,8 @@ mod tests {
     fn the_virtual_figures_repeat() {
         let folder = tempfile::tempdir().unwrap();
         let figures = || {
-            let options = DemoOptions {
-                scale_factor: 0.005,
-                seed: 42,
-                folder: folder.path().to_owned(),
-            };
+            let options =
+                DemoOptions { scale_factor: 0.005, seed: 42, folder: folder.path().to_owned() };
             let mut figures = run(&options, &|_, _| {}).unwrap();
             for row in &mut figures.rows {
                 row.file_wall_ms = 0.0;

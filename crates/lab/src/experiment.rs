@@ -74,14 +74,7 @@ impl Row {
     /// A figure that stands for itself.
     #[must_use]
     pub fn new(figure: impl Into<String>, unit: &'static str, ours: f64) -> Row {
-        Row {
-            figure: figure.into(),
-            unit,
-            published: None,
-            ours,
-            ratio: None,
-            within: None,
-        }
+        Row { figure: figure.into(), unit, published: None, ours, ratio: None, within: None }
     }
 
     /// Puts the published value beside it.
@@ -116,11 +109,6 @@ pub struct Outcome {
 impl Experiment {
     /// Runs the experiment.
     pub fn outcome(&self, seed: u64) -> Result<Outcome, Failure> {
-        Ok(Outcome {
-            experiment: self.name,
-            source: self.source,
-            seed,
-            rows: (self.run)(seed)?,
-        })
+        Ok(Outcome { experiment: self.name, source: self.source, seed, rows: (self.run)(seed)? })
     }
 }

@@ -29,11 +29,7 @@ pub(crate) fn four_cheetahs(
         };
         SimulatedDisk::start(profile.clone(), options) as Arc<dyn Device>
     };
-    let layout = LayoutDescription::Quadrangle {
-        depth: Some(4),
-        block: BlockCount(1),
-        zone: 0,
-    };
+    let layout = LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
     let volume = Volume::new("four disks".into(), (0..4).map(disk).collect(), layout);
     Ok(volume.map_err(Failure::Setting)?)
 }

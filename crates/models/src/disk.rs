@@ -185,11 +185,7 @@ impl Disk {
         let Some(queued) = self.queue.remove(index) else {
             return;
         };
-        let Profile {
-            geometry,
-            mechanics,
-            ..
-        } = &self.profile;
+        let Profile { geometry, mechanics, .. } = &self.profile;
         let request = queued.request;
         let sectors = request.blocks.count.0;
         let bus_sector = self.bus_time(1);
@@ -253,21 +249,11 @@ impl Disk {
         if self.scheduler == Scheduler::Fcfs {
             return (!self.queue.is_empty()).then_some(0);
         }
-        let Profile {
-            geometry,
-            mechanics,
-            ..
-        } = &self.profile;
-        let ready = self
-            .queue
-            .iter()
-            .enumerate()
-            .filter(|(_, queued)| queued.ready <= at);
+        let Profile { geometry, mechanics, .. } = &self.profile;
+        let ready = self.queue.iter().enumerate().filter(|(_, queued)| queued.ready <= at);
         ready
             .min_by_key(|(_, queued)| {
-                let DiskRequest {
-                    direction, blocks, ..
-                } = queued.request;
+                let DiskRequest { direction, blocks, .. } = queued.request;
                 service::positioning_time(geometry, mechanics, self.arm, at, direction, blocks)
             })
             .map(|(index, _)| index)

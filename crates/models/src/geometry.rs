@@ -113,20 +113,14 @@ impl Geometry {
 
         let first = zone_first + BlockCount(track_in_zone * track_sectors);
         let zone_end = zone_first + zone_blocks(zone, self.heads);
-        let end = (first + BlockCount(track_sectors))
-            .min(zone_end)
-            .min(Lbn(self.capacity.0));
+        let end = (first + BlockCount(track_sectors)).min(zone_end).min(Lbn(self.capacity.0));
         Some(Track {
             cylinder: zone.first_cylinder + cylinder_in_zone as u32,
             head: head as u32,
             sectors: zone.track_sectors,
             origin_sector: (turned % track_sectors) as u32,
             blocks: BlockRange::between(first, end),
-            next_skew: if head + 1 == heads {
-                zone.cylinder_skew
-            } else {
-                zone.track_skew
-            },
+            next_skew: if head + 1 == heads { zone.cylinder_skew } else { zone.track_skew },
         })
     }
 }
@@ -159,20 +153,10 @@ mod tests {
         let disk = two_zones();
         let at = |lbn| disk.track(Lbn(lbn)).unwrap();
         assert_eq!((at(0).cylinder, at(0).head, at(0).origin_sector), (0, 0, 0));
-        assert_eq!(
-            (at(200).cylinder, at(200).head, at(200).origin_sector),
-            (0, 1, 20)
-        );
-        assert_eq!(
-            (at(400).cylinder, at(400).head, at(400).origin_sector),
-            (1, 0, 55)
-        );
+        assert_eq!((at(200).cylinder, at(200).head, at(200).origin_sector), (0, 1, 20));
+        assert_eq!((at(400).cylinder, at(400).head, at(400).origin_sector), (1, 0, 55));
         assert_eq!((at(0).next_skew, at(200).next_skew), (20, 35));
-        assert_eq!(
-            at(1199 - 5).blocks.count,
-            BlockCount(195),
-            "spares hold no blocks"
-        );
+        assert_eq!(at(1199 - 5).blocks.count, BlockCount(195), "spares hold no blocks");
         assert_eq!((at(1195).cylinder, at(1195).sectors), (3, 100));
         assert_eq!(disk.capacity(), BlockCount(1195 + 595));
         assert!(disk.track(Lbn(1790)).is_none());

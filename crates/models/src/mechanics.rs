@@ -26,9 +26,7 @@ impl SeekCurve {
         }
         let above = self.points.partition_point(|(known, _)| *known < distance);
         match (
-            above
-                .checked_sub(1)
-                .and_then(|below| self.points.get(below)),
+            above.checked_sub(1).and_then(|below| self.points.get(below)),
             self.points.get(above),
         ) {
             (_, Some((known, time))) if *known == distance => *time,
@@ -89,11 +87,7 @@ impl Mechanics {
     /// Picoseconds from the angle `from` until the angle `to` comes round.
     #[must_use]
     pub fn turn_ps(&self, from: u64, to: u64) -> u64 {
-        if to >= from {
-            to - from
-        } else {
-            to + self.revolution_ps - from
-        }
+        if to >= from { to - from } else { to + self.revolution_ps - from }
     }
 }
 

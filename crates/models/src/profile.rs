@@ -45,18 +45,9 @@ pub enum ProfileError {
 }
 
 const BUILT_IN: [(&str, &str); 3] = [
-    (
-        "maxtor-atlas-10k-iii",
-        include_str!("../profiles/maxtor-atlas-10k-iii.toml"),
-    ),
-    (
-        "quantum-atlas-10k",
-        include_str!("../profiles/quantum-atlas-10k.toml"),
-    ),
-    (
-        "seagate-cheetah-36es",
-        include_str!("../profiles/seagate-cheetah-36es.toml"),
-    ),
+    ("maxtor-atlas-10k-iii", include_str!("../profiles/maxtor-atlas-10k-iii.toml")),
+    ("quantum-atlas-10k", include_str!("../profiles/quantum-atlas-10k.toml")),
+    ("seagate-cheetah-36es", include_str!("../profiles/seagate-cheetah-36es.toml")),
 ];
 
 /// The names of the built-in profiles, sorted.
@@ -124,10 +115,7 @@ impl Profile {
         let file: File =
             toml::from_str(text).map_err(|error| ProfileError::Syntax(error.to_string()))?;
         check(&file)?;
-        let points = file
-            .seek_ms
-            .iter()
-            .map(|(distance, ms)| (*distance, Nanos::from_ms(*ms)));
+        let points = file.seek_ms.iter().map(|(distance, ms)| (*distance, Nanos::from_ms(*ms)));
         let seek = SeekCurve::new(points.collect())
             .ok_or_else(|| bad("seek_ms", "distances must begin with 1 and increase"))?;
         let mut first_cylinder = 0;
@@ -163,10 +151,7 @@ impl Profile {
 }
 
 fn bad(key: impl Into<String>, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Value {
-        key: key.into(),
-        problem: problem.into(),
-    }
+    ProfileError::Value { key: key.into(), problem: problem.into() }
 }
 
 fn check(file: &File) -> Result<(), ProfileError> {
@@ -190,42 +175,19 @@ fn check(file: &File) -> Result<(), ProfileError> {
     }
     for (index, row) in file.zones.iter().enumerate() {
         let key = |name: &str| format!("zones[{index}].{name}");
-        within(
-            &key("cylinders"),
-            f64::from(row.cylinders),
-            1.0,
-            10_000_000.0,
-        )?;
-        within(
-            &key("track_sectors"),
-            f64::from(row.track_sectors),
-            1.0,
-            1_000_000.0,
-        )?;
+        within(&key("cylinders"), f64::from(row.cylinders), 1.0, 10_000_000.0)?;
+        within(&key("track_sectors"), f64::from(row.track_sectors), 1.0, 1_000_000.0)?;
         let track = f64::from(row.track_sectors);
         within(&key("track_skew"), f64::from(row.track_skew), 0.0, track)?;
-        within(
-            &key("cylinder_skew"),
-            f64::from(row.cylinder_skew),
-            0.0,
-            track,
-        )?;
+        within(&key("cylinder_skew"), f64::from(row.cylinder_skew), 0.0, track)?;
         // A zone whose last track is all spares would have tracks without blocks.
-        within(
-            &key("spare_sectors"),
-            f64::from(row.spare_sectors),
-            0.0,
-            track - 1.0,
-        )?;
+        within(&key("spare_sectors"), f64::from(row.spare_sectors), 0.0, track - 1.0)?;
     }
     let cylinders: u64 = file.zones.iter().map(|row| u64::from(row.cylinders)).sum();
     within("zones, all cylinders", cylinders as f64, 1.0, 10_000_000.0)?;
     for key in SOURCED {
         let source = file.sources.get(key).ok_or_else(|| {
-            bad(
-                format!("sources.{key}"),
-                "missing: say where the value comes from",
-            )
+            bad(format!("sources.{key}"), "missing: say where the value comes from")
         })?;
         let kinds = ["published: ", "extracted: ", "interpolated: "];
         if !kinds.iter().any(|kind| source.starts_with(kind)) {
@@ -259,32 +221,14 @@ mod tests {
             let profile = Profile::built_in(name).unwrap();
             let geometry = &profile.geometry;
             let zones = geometry.zones();
-            assert_eq!(
-                geometry.cylinders() * geometry.heads(),
-                tracks,
-                "{name} tracks"
-            );
+            assert_eq!(geometry.cylinders() * geometry.heads(), tracks, "{name} tracks");
             assert_eq!(zones[0].track_sectors, outer, "{name} outer zone");
-            assert_eq!(
-                zones[zones.len() - 1].track_sectors,
-                inner,
-                "{name} inner zone"
-            );
+            assert_eq!(zones[zones.len() - 1].track_sectors, inner, "{name} inner zone");
             let bytes = geometry.capacity().bytes().0 as f64;
-            assert!(
-                (bytes / 1e9 / gb - 1.0).abs() < 0.03,
-                "{name} capacity {bytes}"
-            );
+            assert!((bytes / 1e9 / gb - 1.0).abs() < 0.03, "{name} capacity {bytes}");
             // The table's average seek is the one over a third of the cylinders.
-            let third = profile
-                .mechanics
-                .seek
-                .time(geometry.cylinders() / 3)
-                .as_ms();
-            assert!(
-                (third / average_seek_ms - 1.0).abs() < 0.02,
-                "{name} seek {third}"
-            );
+            let third = profile.mechanics.seek.time(geometry.cylinders() / 3).as_ms();
+            assert!((third / average_seek_ms - 1.0).abs() < 0.02, "{name} seek {third}");
         };
         check("seagate-cheetah-36es", 105_208, 738, 574, 36.0, 5.2);
         check("maxtor-atlas-10k-iii", 124_088, 686, 396, 36.0, 4.5);
@@ -294,11 +238,7 @@ mod tests {
     #[test]
     fn the_skew_of_built_in_profiles_covers_a_switch_and_a_seek() {
         for name in built_in_names() {
-            let Profile {
-                geometry,
-                mechanics,
-                ..
-            } = Profile::built_in(name).unwrap();
+            let Profile { geometry, mechanics, .. } = Profile::built_in(name).unwrap();
             for zone in geometry.zones() {
                 let time_of =
                     |skew| Nanos(mechanics.sector_angle_ps(skew, zone.track_sectors) / 1000);
@@ -316,10 +256,7 @@ mod tests {
     fn the_atlas_10k_is_as_extracted() {
         let profile = Profile::built_in("quantum-atlas-10k").unwrap();
         assert_eq!(profile.geometry.capacity(), BlockCount(17_938_986));
-        assert_eq!(
-            profile.geometry.cylinders() * profile.geometry.heads(),
-            60_252
-        );
+        assert_eq!(profile.geometry.cylinders() * profile.geometry.heads(), 60_252);
         assert_eq!(profile.geometry.zones().len(), 24);
         assert_eq!(profile.mechanics.seek.time(1), Nanos::from_ms(1.245));
         assert!(profile.mechanics.zero_latency);
@@ -330,9 +267,7 @@ mod tests {
         let good = BUILT_IN[0].1;
         let check = |from: &str, to: &str, expected: &str| {
             assert!(good.contains(from), "{from}");
-            let error = Profile::parse(&good.replacen(from, to, 1))
-                .unwrap_err()
-                .to_string();
+            let error = Profile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
         check("heads = 4", "heads = 0", "`heads`: 0 is not between");
@@ -340,10 +275,6 @@ mod tests {
         check("heads = 4", "", "missing field `heads`");
         check("[1, ", "[2, ", "`seek_ms`: distances must begin with 1");
         check("published: ", "guessed: ", "begins with `published: `");
-        check(
-            "track_skew = 139",
-            "track_skew = 9999",
-            "`zones[0].track_skew`: 9999",
-        );
+        check("track_skew = 139", "track_skew = 9999", "`zones[0].track_skew`: 9999");
     }
 }

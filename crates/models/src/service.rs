@@ -91,11 +91,7 @@ fn move_arm(
     if direction == Direction::Write && (seek, head_switch) != (Nanos::ZERO, Nanos::ZERO) {
         seek += mechanics.write_settle;
     }
-    Positioning {
-        seek,
-        head_switch,
-        arrival: start + seek + head_switch,
-    }
+    Positioning { seek, head_switch, arrival: start + seek + head_switch }
 }
 
 /// Picoseconds from `arrival` until the first wanted sector begins, and how many of the piece's
@@ -153,20 +149,10 @@ pub(crate) fn serve(
     blocks: BlockRange,
     mut passed: impl FnMut(Run),
 ) -> Service {
-    let mut service = Service {
-        media_end: start,
-        arm,
-        ..Service::default()
-    };
+    let mut service = Service { media_end: start, arm, ..Service::default() };
     let mut sectors_before = 0u64;
     for piece in pieces(geometry, blocks) {
-        let moved = move_arm(
-            mechanics,
-            service.arm,
-            &piece.track,
-            service.media_end,
-            direction,
-        );
+        let moved = move_arm(mechanics, service.arm, &piece.track, service.media_end, direction);
         let (wait_ps, skipped) = rotate(mechanics, &piece, moved.arrival);
         let span_ps = |sectors: u32| mechanics.sector_angle_ps(sectors, piece.track.sectors);
         let at = |ps: u64| moved.arrival + Nanos(ps / 1000);
@@ -199,10 +185,7 @@ pub(crate) fn serve(
         service.parts.media += media;
         service.parts.rotation += turning - media;
         service.media_end = at(end_ps);
-        service.arm = Arm {
-            cylinder: piece.track.cylinder,
-            head: piece.track.head,
-        };
+        service.arm = Arm { cylinder: piece.track.cylinder, head: piece.track.head };
         sectors_before += u64::from(piece.sectors);
     }
     service

@@ -68,9 +68,9 @@ pub fn is_virtual() -> bool {
 pub fn now() -> Instant {
     with_current(|context| match &context.clock {
         Clock::Virtual(timers) => timers.lock().now(),
-        Clock::Real { began } => Instant {
-            ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        },
+        Clock::Real { began } => {
+            Instant { ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) }
+        }
     })
 }
 
@@ -85,12 +85,7 @@ pub async fn sleep_until(at: Instant) {
     let clock = with_current(|context| context.clock.clone());
     match clock {
         Clock::Virtual(timers) => {
-            VirtualSleep {
-                timers,
-                at,
-                id: None,
-            }
-            .await;
+            VirtualSleep { timers, at, id: None }.await;
         }
         Clock::Real { began } => {
             let deadline = began + std::time::Duration::from_nanos(at.ns);

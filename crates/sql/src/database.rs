@@ -52,12 +52,8 @@ impl Database {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        let plan = self
-            .context
-            .sql_with_options(statement, options)
-            .await?
-            .create_physical_plan()
-            .await?;
+        let plan =
+            self.context.sql_with_options(statement, options).await?.create_physical_plan().await?;
         Ok(execute_stream(plan, self.context.task_ctx())?)
     }
 
@@ -76,10 +72,7 @@ pub fn memory_database(
     let context = context();
     for (name, schema, batches) in tables {
         let table = MemTable::try_new(schema, vec![batches])?;
-        context.register_table(
-            datafusion::common::TableReference::bare(name),
-            Arc::new(table),
-        )?;
+        context.register_table(datafusion::common::TableReference::bare(name), Arc::new(table))?;
     }
     Ok(Database { context })
 }

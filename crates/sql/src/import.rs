@@ -30,10 +30,7 @@ pub struct Import {
 }
 
 fn bad(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> Error + '_ {
-    |problem| Error::File {
-        path: path.to_owned(),
-        problem: problem.to_string(),
-    }
+    |problem| Error::File { path: path.to_owned(), problem: problem.to_string() }
 }
 
 /// Opens a Parquet file.
@@ -43,15 +40,8 @@ pub fn read_parquet(path: &Path) -> Result<Import> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| bad(&error))?;
     let schema = Arc::clone(builder.schema());
     let rows = builder.metadata().file_metadata().num_rows();
-    let reader = builder
-        .with_batch_size(BATCH_ROWS)
-        .build()
-        .map_err(|error| bad(&error))?;
-    Ok(Import {
-        schema,
-        rows: u64::try_from(rows).ok(),
-        batches: Box::new(reader),
-    })
+    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| bad(&error))?;
+    Ok(Import { schema, rows: u64::try_from(rows).ok(), batches: Box::new(reader) })
 }
 
 /// Opens a CSV file whose first line names the columns; their types follow from the lines after it.
@@ -69,9 +59,5 @@ pub fn read_csv(path: &Path) -> Result<Import> {
         .with_batch_size(BATCH_ROWS)
         .build(BufReader::new(file))
         .map_err(|error| bad(&error))?;
-    Ok(Import {
-        schema,
-        rows: None,
-        batches: Box::new(reader),
-    })
+    Ok(Import { schema, rows: None, batches: Box::new(reader) })
 }

@@ -32,9 +32,7 @@ impl FromStr for Format {
             "table" => Ok(Format::Table),
             "csv" => Ok(Format::Csv),
             "json" => Ok(Format::Json),
-            _ => Err(format!(
-                "`{text}` is no format: there are table, csv and json"
-            )),
+            _ => Err(format!("`{text}` is no format: there are table, csv and json")),
         }
     }
 }
@@ -54,9 +52,7 @@ pub fn write_batches(
         }
         Format::Csv => {
             let mut writer = WriterBuilder::new().with_header(true).build(target);
-            writer
-                .write(&RecordBatch::new_empty(schema.clone()))
-                .map_err(arrow)?;
+            writer.write(&RecordBatch::new_empty(schema.clone())).map_err(arrow)?;
             for batch in batches {
                 writer.write(batch).map_err(arrow)?;
             }

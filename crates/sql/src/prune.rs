@@ -28,10 +28,8 @@ pub(crate) async fn wanted_pages(
     let schema = DFSchema::try_from(Arc::clone(table.schema()))?;
     let filter = state.create_physical_expr(filter, &schema)?;
     // In column order: the set's own order differs from run to run, and the bounds are read in it.
-    let columns: BTreeSet<usize> = collect_columns(&filter)
-        .iter()
-        .map(|column| column.index())
-        .collect();
+    let columns: BTreeSet<usize> =
+        collect_columns(&filter).iter().map(|column| column.index()).collect();
     let Ok(predicate) = PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(table.schema()))
         .try_build(filter)
@@ -44,10 +42,7 @@ pub(crate) async fn wanted_pages(
     }
     let mut bounds = BTreeMap::new();
     for column in columns {
-        let name = table
-            .attributes()
-            .get(column)
-            .map(|attribute| attribute.name.clone());
+        let name = table.attributes().get(column).map(|attribute| attribute.name.clone());
         let pages = table.page_bounds(column).await.map_err(external)?;
         bounds.extend(name.zip(pages));
     }
@@ -66,15 +61,11 @@ struct Bounds<'a> {
 
 impl PruningStatistics for Bounds<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds
-            .get(column.name())
-            .map(|bounds| Arc::clone(&bounds.min))
+        self.bounds.get(column.name()).map(|bounds| Arc::clone(&bounds.min))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bounds
-            .get(column.name())
-            .map(|bounds| Arc::clone(&bounds.max))
+        self.bounds.get(column.name()).map(|bounds| Arc::clone(&bounds.max))
     }
 
     fn num_containers(&self) -> usize {

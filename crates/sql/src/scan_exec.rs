@@ -61,18 +61,9 @@ impl ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&str> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
-        write!(
-            f,
-            "MoiraiScan: table={}, columns=[{}]",
-            self.table,
-            columns.join(", ")
-        )?;
+        let columns: Vec<&str> =
+            self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "MoiraiScan: table={}, columns=[{}]", self.table, columns.join(", "))?;
         match self.pages {
             Some((read, all)) => write!(f, ", pages={read} of {all}"),
             None => Ok(()),
@@ -111,10 +102,7 @@ impl ExecutionPlan for ScanExec {
         let Some(part) = self.parts.get(partition) else {
             return internal_err!("partition {partition} of {}", self.parts.len());
         };
-        let batches = part
-            .clone()
-            .stream()
-            .map_err(|error| -> DataFusionError { external(error) });
+        let batches = part.clone().stream().map_err(|error| -> DataFusionError { external(error) });
         let stream = RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches);
         Ok(Box::pin(stream))
     }

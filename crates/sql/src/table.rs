@@ -105,8 +105,6 @@ impl TableProvider for StoreTable {
         };
         let partitions = state.config().target_partitions();
         let name = self.table.name().to_owned();
-        Ok(Arc::new(ScanExec::new(
-            name, scan, partitions, statistics, pages,
-        )))
+        Ok(Arc::new(ScanExec::new(name, scan, partitions, statistics, pages)))
     }
 }

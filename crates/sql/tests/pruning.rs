@@ -34,9 +34,7 @@ fn batch() -> RecordBatch {
         vec![
             Arc::new(Int64Array::from_iter_values(0..ROWS)),
             Arc::new(Int32Array::from_iter(nulls)),
-            Arc::new(Int32Array::from_iter_values(
-                (0..ROWS).map(|_| random.random_range(0..1000)),
-            )),
+            Arc::new(Int32Array::from_iter_values((0..ROWS).map(|_| random.random_range(0..1000)))),
             Arc::new(StringViewArray::from_iter_values(
                 (0..ROWS).map(|row| format!("t{}", row % 7)),
             )),
@@ -57,13 +55,9 @@ fn filters_skip_pages_and_change_no_answer() {
         for layout in [PageLayout::Csm, PageLayout::Nsm] {
             let device = moirai::open_device("sim:quantum-atlas-10k").unwrap();
             let device = Metered::new(device);
-            let store = Store::open(Arc::clone(&device) as Arc<dyn Device>)
-                .await
-                .unwrap();
-            let mut load = store
-                .load("t", &schema(), layout, LoadOptions::default())
-                .await
-                .unwrap();
+            let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
+            let mut load =
+                store.load("t", &schema(), layout, LoadOptions::default()).await.unwrap();
             load.append(&batch()).await.unwrap();
             load.finish().await.unwrap();
             let database = Database::new(&store).unwrap();
@@ -76,11 +70,7 @@ fn filters_skip_pages_and_change_no_answer() {
                     device.take();
                     let found = answer(database, &statement).await;
                     let blocks = device.take().read_blocks.0;
-                    assert_eq!(
-                        found,
-                        answer(memory, &statement).await,
-                        "{layout}: {filter}"
-                    );
+                    assert_eq!(found, answer(memory, &statement).await, "{layout}: {filter}");
                     blocks
                 }
             };
@@ -115,14 +105,9 @@ fn filters_skip_pages_and_change_no_answer() {
 fn limits_and_counts_read_what_they_need() {
     block_on_virtual(2, async {
         let device = Metered::new(moirai::open_device("sim:quantum-atlas-10k").unwrap());
-        let store = Store::open(Arc::clone(&device) as Arc<dyn Device>)
-            .await
-            .unwrap();
+        let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
         let options = LoadOptions::default();
-        let mut load = store
-            .load("t", &schema(), PageLayout::Csm, options)
-            .await
-            .unwrap();
+        let mut load = store.load("t", &schema(), PageLayout::Csm, options).await.unwrap();
         load.append(&batch()).await.unwrap();
         load.finish().await.unwrap();
         let database = Database::new(&store).unwrap();

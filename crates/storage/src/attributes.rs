@@ -59,10 +59,7 @@ impl EquivalenceClass {
     /// A block that has no equals.
     #[must_use]
     pub fn single(lbn: Lbn) -> Self {
-        EquivalenceClass {
-            lbns: vec![lbn],
-            parallelism: 1,
-        }
+        EquivalenceClass { lbns: vec![lbn], parallelism: 1 }
     }
 
     /// The members column by column: first the d blocks of the first column.

@@ -35,9 +35,7 @@ pub async fn check(device: Arc<dyn Device>) {
 fn probes(device: &dyn Device, stream: &str) -> Vec<Lbn> {
     let capacity = device.inquiry().capacity.0;
     let mut random = random(stream);
-    let mut probes: Vec<Lbn> = (0..PROBES)
-        .map(|_| Lbn(random.random_range(0..capacity)))
-        .collect();
+    let mut probes: Vec<Lbn> = (0..PROBES).map(|_| Lbn(random.random_range(0..capacity))).collect();
     probes.extend([Lbn(0), Lbn(capacity - 1)]);
     probes
 }
@@ -56,20 +54,13 @@ fn check_attributes(device: &dyn Device) {
         if ensemble.first > Lbn(0) {
             let below = Lbn(ensemble.first.0 - 1);
             let neighbour = device.ensemble(below).expect("ensemble below").blocks;
-            assert_eq!(
-                neighbour.end(),
-                ensemble.first,
-                "ensembles do not tile at {below}"
-            );
+            assert_eq!(neighbour.end(), ensemble.first, "ensembles do not tile at {below}");
         }
 
         let parallel = device.parallel_ensemble(lbn).expect("parallel ensemble");
         assert!(parallel.first <= ensemble.first && ensemble.end() <= parallel.end());
         let members = ensembles_in(device, parallel);
-        assert!(
-            members <= inquiry.parallelism as usize,
-            "{members} ensembles in {parallel}"
-        );
+        assert!(members <= inquiry.parallelism as usize, "{members} ensembles in {parallel}");
 
         let class = device.equivalent(lbn).expect("equivalence class");
         let set: BTreeSet<Lbn> = class.lbns.iter().copied().collect();
@@ -80,10 +71,7 @@ fn check_attributes(device: &dyn Device) {
         for member in &class.lbns {
             assert!(all.contains(*member));
             let theirs = device.equivalent(*member).expect("class of a member");
-            assert_eq!(
-                theirs, class,
-                "{member} and {lbn} disagree about their class"
-            );
+            assert_eq!(theirs, class, "{member} and {lbn} disagree about their class");
         }
     }
 }
@@ -95,11 +83,7 @@ fn ensembles_in(device: &dyn Device, blocks: BlockRange) -> usize {
         at = device.ensemble(at).expect("ensemble").blocks.end();
         count += 1;
     }
-    assert_eq!(
-        at,
-        blocks.end(),
-        "a parallel ensemble ends inside an ensemble"
-    );
+    assert_eq!(at, blocks.end(), "a parallel ensemble ends inside an ensemble");
     count
 }
 
@@ -115,27 +99,16 @@ async fn check_errors(device: &dyn Device) {
         BlockRange::new(Lbn(u64::MAX), BlockCount(1)),
     ] {
         let result = device.access(Request::access(Op::Read, blocks)).await;
-        assert!(
-            matches!(result, Err(Error::PastEnd { .. })),
-            "{blocks}: {result:?}"
-        );
+        assert!(matches!(result, Err(Error::PastEnd { .. })), "{blocks}: {result:?}");
     }
     let empty = BlockRange::new(Lbn(0), BlockCount::ZERO);
-    assert!(
-        device
-            .access(Request::access(Op::Read, empty))
-            .await
-            .is_err()
-    );
+    assert!(device.access(Request::access(Op::Read, empty)).await.is_err());
     let short = Request {
         op: Op::Read,
         blocks: BlockRange::new(Lbn(0), BlockCount(2)),
         data: vec![IoBuf::zeroed(BlockCount(1))],
     };
-    assert!(matches!(
-        device.access(short).await,
-        Err(Error::BufferMismatch { .. })
-    ));
+    assert!(matches!(device.access(short).await, Err(Error::BufferMismatch { .. })));
 
     // A bad request does not keep the others of its batch from being served.
     let batch = vec![
@@ -143,10 +116,7 @@ async fn check_errors(device: &dyn Device) {
         Request::access(Op::Read, BlockRange::new(Lbn(0), BlockCount(1))),
     ];
     let results = device.submit(batch).await;
-    assert_eq!(
-        results.iter().map(Result::is_ok).collect::<Vec<_>>(),
-        [false, true]
-    );
+    assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true]);
 }
 
 /// Bytes that tell where they belong: a block in the wrong place does not go unnoticed.
@@ -170,19 +140,13 @@ async fn check_data(device: &dyn Device) {
     let unit = inquiry.volume_block.0;
     let longest = 600.min(inquiry.capacity.0 / 8);
     let mut random = random("conformance data");
-    for (round, probe) in probes(device, "conformance addresses")
-        .into_iter()
-        .enumerate()
-    {
+    for (round, probe) in probes(device, "conformance addresses").into_iter().enumerate() {
         let salt = round as u64 + 1;
         let count = random.random_range(1..=longest);
         let first = probe.0.min(inquiry.capacity.0 - count);
         let blocks = BlockRange::new(Lbn(first), BlockCount(count));
 
-        device
-            .write(blocks.first, filled(blocks, salt))
-            .await
-            .expect("write");
+        device.write(blocks.first, filled(blocks, salt)).await.expect("write");
         let back = device.read(blocks).await.expect("read");
         assert_eq!(*back, *filled(blocks, salt), "{blocks} read back differ");
 
@@ -191,25 +155,13 @@ async fn check_data(device: &dyn Device) {
         let mut head = IoBuf::zeroed(blocks.count);
         let tail = head.split_off(cut);
         let data: Vec<IoBuf> = [head, tail].into_iter().filter(|b| !b.is_empty()).collect();
-        let scattered = Request {
-            op: Op::Read,
-            blocks,
-            data,
-        };
+        let scattered = Request { op: Op::Read, blocks, data };
         let other = Request::read(BlockRange::new(Lbn(0), BlockCount(unit)));
         let mut results = device.submit(vec![scattered, other]).await;
         results.truncate(1);
         let completion = results.remove(0).expect("scattered read");
-        let gathered: Vec<u8> = completion
-            .data
-            .iter()
-            .flat_map(|b| b.iter().copied())
-            .collect();
-        assert_eq!(
-            gathered,
-            &*filled(blocks, salt),
-            "{blocks} scattered at {cut} differ"
-        );
+        let gathered: Vec<u8> = completion.data.iter().flat_map(|b| b.iter().copied()).collect();
+        assert_eq!(gathered, &*filled(blocks, salt), "{blocks} scattered at {cut} differ");
     }
 
     // A batch of writes all over the device, then read as a batch in another order.
@@ -217,10 +169,7 @@ async fn check_data(device: &dyn Device) {
     let runs: Vec<BlockRange> = (0..39)
         .map(|index| BlockRange::new(Lbn(index * step), BlockCount(1 + index % step.clamp(1, 9))))
         .collect();
-    let writes = runs
-        .iter()
-        .map(|run| (run.first, filled(*run, 77)))
-        .collect();
+    let writes = runs.iter().map(|run| (run.first, filled(*run, 77))).collect();
     device.batch_write(writes).await.expect("batch write");
     let backwards: Vec<BlockRange> = runs.iter().rev().copied().collect();
     let buffers = device.batch_read(&backwards).await.expect("batch read");
@@ -232,11 +181,7 @@ async fn check_data(device: &dyn Device) {
 async fn check_timing(device: &dyn Device) {
     let before = moirai_runtime::now();
     let blocks = BlockRange::new(Lbn(0), device.inquiry().volume_block);
-    let timing = device
-        .access(Request::access(Op::Read, blocks))
-        .await
-        .expect("read")
-        .timing;
+    let timing = device.access(Request::access(Op::Read, blocks)).await.expect("read").timing;
     assert!(before <= timing.issued && timing.issued <= timing.started);
     assert!(timing.started <= timing.finished && timing.finished <= moirai_runtime::now());
 }

@@ -36,10 +36,7 @@ impl Metered {
     /// Counts what passes to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>) -> Arc<Metered> {
-        Arc::new(Metered {
-            inner,
-            meter: Mutex::new(Meter::default()),
-        })
+        Arc::new(Metered { inner, meter: Mutex::new(Meter::default()) })
     }
 
     /// What passed since the last call, or since the start.

@@ -30,31 +30,18 @@ impl Request {
     /// A read of `blocks` into one fresh buffer.
     #[must_use]
     pub fn read(blocks: BlockRange) -> Request {
-        Request {
-            op: Op::Read,
-            blocks,
-            data: vec![IoBuf::zeroed(blocks.count)],
-        }
+        Request { op: Op::Read, blocks, data: vec![IoBuf::zeroed(blocks.count)] }
     }
 
     /// An access that moves no data.
     #[must_use]
     pub fn access(op: Op, blocks: BlockRange) -> Request {
-        Request {
-            op,
-            blocks,
-            data: Vec::new(),
-        }
+        Request { op, blocks, data: Vec::new() }
     }
 
     /// Checks the request against the device it is meant for. Every device calls this first.
     pub fn check(&self, inquiry: &Inquiry) -> Result<()> {
-        let past_end = self
-            .blocks
-            .first
-            .0
-            .checked_add(self.blocks.count.0)
-            .is_none()
+        let past_end = self.blocks.first.0.checked_add(self.blocks.count.0).is_none()
             || self.blocks.end() > inquiry.all_blocks().end();
         if past_end {
             return Err(Error::PastEnd {
@@ -73,9 +60,7 @@ impl Request {
             });
         }
         if self.op == Op::Write && inquiry.read_only {
-            return Err(Error::ReadOnly {
-                device: inquiry.name.clone(),
-            });
+            return Err(Error::ReadOnly { device: inquiry.name.clone() });
         }
         Ok(())
     }

@@ -25,10 +25,7 @@ impl FromStr for DeviceUri {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let bad = |problem: &str| Error::Uri {
-            uri: text.to_owned(),
-            problem: problem.to_owned(),
-        };
+        let bad = |problem: &str| Error::Uri { uri: text.to_owned(), problem: problem.to_owned() };
         let (scheme, rest) = text.split_once(':').ok_or_else(|| {
             bad("write a scheme, a colon and a target, like file:./vol.img?size=8GiB or sim:quantum-atlas-10k")
         })?;
@@ -39,9 +36,7 @@ impl FromStr for DeviceUri {
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
-                bad(&format!(
-                    "parameter `{pair}` has no value: write {pair}=..."
-                ))
+                bad(&format!("parameter `{pair}` has no value: write {pair}=..."))
             })?;
             if parameters.iter().any(|(known, _)| known == key) {
                 return Err(bad(&format!("parameter `{key}` is given twice")));
@@ -94,10 +89,7 @@ impl DeviceUri {
     /// An error that names this URI.
     #[must_use]
     pub fn error(&self, problem: impl Into<String>) -> Error {
-        Error::Uri {
-            uri: self.text.clone(),
-            problem: problem.into(),
-        }
+        Error::Uri { uri: self.text.clone(), problem: problem.into() }
     }
 }
 
@@ -115,14 +107,8 @@ mod tests {
     #[test]
     fn a_uri_has_a_scheme_a_target_and_parameters() {
         let mut uri: DeviceUri = "file:/srv/vol.img?size=8GiB".parse().unwrap();
-        assert_eq!(
-            (uri.scheme.as_str(), uri.target.as_str()),
-            ("file", "/srv/vol.img")
-        );
-        assert_eq!(
-            uri.take::<ByteCount>("size").unwrap(),
-            Some(ByteCount(8 << 30))
-        );
+        assert_eq!((uri.scheme.as_str(), uri.target.as_str()), ("file", "/srv/vol.img"));
+        assert_eq!(uri.take::<ByteCount>("size").unwrap(), Some(ByteCount(8 << 30)));
         assert_eq!(uri.take::<u64>("other").unwrap(), None);
         uri.finish().unwrap();
     }
@@ -145,10 +131,7 @@ mod tests {
         check("file:x?size", "parameter `size` has no value");
         check("file:x?size=big", "parameter `size`: `big` is no size");
         check("file:x?size=1&size=2", "given twice");
-        check(
-            "file:x?sise=1MiB",
-            "takes no parameter `sise`; it takes size",
-        );
+        check("file:x?sise=1MiB", "takes no parameter `sise`; it takes size");
     }
 
     proptest::proptest! {

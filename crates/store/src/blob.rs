@@ -62,11 +62,7 @@ pub(crate) async fn write(
         rest = tail;
     }
     device.batch_write(writes).await?;
-    Ok(BlobRef {
-        bytes: content.len() as u64,
-        crc: checksum_of(content),
-        runs,
-    })
+    Ok(BlobRef { bytes: content.len() as u64, crc: checksum_of(content), runs })
 }
 
 /// Reads a blob back; `what` is what messages call it.
@@ -75,10 +71,7 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     let damaged = |problem: &str| Error::Damaged {
         device: device.inquiry().name.clone(),
         what: what.to_owned(),
-        blocks: runs
-            .first()
-            .copied()
-            .unwrap_or(device.inquiry().all_blocks()),
+        blocks: runs.first().copied().unwrap_or(device.inquiry().all_blocks()),
         offset: runs.first().map_or(0, |run| run.first.byte_offset()),
         problem: problem.to_owned(),
     };
@@ -88,22 +81,13 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     let mut held = 0u64;
     for run in &blob.runs {
         let fits = run.blocks > 0
-            && run
-                .first
-                .checked_add(run.blocks)
-                .is_some_and(|end| end <= all.end().0);
+            && run.first.checked_add(run.blocks).is_some_and(|end| end <= all.end().0);
         if !fits {
             return Err(damaged("it is said to lie where the device has no blocks"));
         }
         held += run.blocks;
     }
-    if held
-        != blob
-            .bytes
-            .div_ceil(moirai_units::BLOCK_BYTES)
-            .div_ceil(unit)
-            * unit
-    {
+    if held != blob.bytes.div_ceil(moirai_units::BLOCK_BYTES).div_ceil(unit) * unit {
         return Err(damaged("its runs are not as long as it is"));
     }
     let mut content = Vec::new();
@@ -112,9 +96,7 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     }
     content.truncate(usize::try_from(blob.bytes).unwrap_or(usize::MAX));
     if checksum_of(&content) != blob.crc {
-        return Err(damaged(
-            "its checksum is not that of what was written there",
-        ));
+        return Err(damaged("its checksum is not that of what was written there"));
     }
     Ok(content)
 }

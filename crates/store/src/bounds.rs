@@ -28,13 +28,7 @@ pub(crate) struct BoundsBuilder {
 
 impl BoundsBuilder {
     pub(crate) fn new(attribute_type: AttributeType) -> BoundsBuilder {
-        BoundsBuilder {
-            attribute_type,
-            nulls: 0,
-            all: None,
-            all_known: true,
-            pages: Vec::new(),
-        }
+        BoundsBuilder { attribute_type, nulls: 0, all: None, all_known: true, pages: Vec::new() }
     }
 
     /// Bytes of a bound; `None` for types that keep none.
@@ -64,10 +58,7 @@ impl BoundsBuilder {
         self.pages.push(
             flag(page.is_some(), KNOWN) | flag(nulls > 0, HAS_NULLS) | flag(has_values, HAS_VALUES),
         );
-        let bounds = page.unwrap_or(MinMax {
-            min: [0; 16],
-            max: [0; 16],
-        });
+        let bounds = page.unwrap_or(MinMax { min: [0; 16], max: [0; 16] });
         self.pages.extend(bounds.min.iter().take(width));
         self.pages.extend(bounds.max.iter().take(width));
         match (page, self.all) {
@@ -84,11 +75,7 @@ impl BoundsBuilder {
         let width = self.width_bytes().unwrap_or(0);
         let all = self.all.filter(|_| self.all_known);
         let hex = |bytes: &[u8; 16]| {
-            bytes
-                .iter()
-                .take(width)
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
+            bytes.iter().take(width).map(|byte| format!("{byte:02x}")).collect::<String>()
         };
         let bounds = AttributeBounds {
             nulls: self.nulls,
@@ -122,9 +109,8 @@ impl PageBounds {
         let mut max = MutableBuffer::with_capacity(blob.len() / 2);
         let (mut known, mut has_nulls, mut has_values) = (Vec::new(), Vec::new(), Vec::new());
         for page in pages {
-            let (flags, bounds) = page
-                .split_first()
-                .map_or((0, page), |(flags, rest)| (*flags, rest));
+            let (flags, bounds) =
+                page.split_first().map_or((0, page), |(flags, rest)| (*flags, rest));
             let (low, high) = bounds.split_at_checked(width).unwrap_or((bounds, bounds));
             min.extend_from_slice(low);
             max.extend_from_slice(high);
@@ -179,10 +165,7 @@ mod tests {
         assert_eq!(pages.min.as_primitive::<Int32Type>().value(0), -3);
         assert_eq!(pages.max.as_primitive::<Int32Type>().value(0), 8);
         assert!(pages.min.is_null(1) && pages.max.is_null(1));
-        assert_eq!(
-            (pages.has_nulls, pages.has_values),
-            (vec![true, true], vec![true, false])
-        );
+        assert_eq!((pages.has_nulls, pages.has_values), (vec![true, true], vec![true, false]));
         assert_eq!(all.nulls, 3);
         let max = bound_array(int, all.max.as_ref()).unwrap();
         assert_eq!(max.as_primitive::<Int32Type>().value(0), 8);

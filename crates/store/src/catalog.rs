@@ -43,11 +43,7 @@ pub(crate) struct Catalog {
 
 impl Default for Catalog {
     fn default() -> Self {
-        Catalog {
-            version: CATALOG_VERSION,
-            next_table: 1,
-            tables: Vec::new(),
-        }
+        Catalog { version: CATALOG_VERSION, next_table: 1, tables: Vec::new() }
     }
 }
 
@@ -57,9 +53,7 @@ impl Catalog {
     /// is wrong.
     pub(crate) fn check(&self, inquiry: &Inquiry) -> Result<(), String> {
         for table in &self.tables {
-            table
-                .check(inquiry)
-                .map_err(|problem| format!("table {}: {problem}", table.name))?;
+            table.check(inquiry).map_err(|problem| format!("table {}: {problem}", table.name))?;
         }
         Ok(())
     }
@@ -68,49 +62,25 @@ impl Catalog {
 impl TableEntry {
     fn check(&self, inquiry: &Inquiry) -> Result<(), String> {
         let on_device = |first: u64, blocks: u64| {
-            blocks > 0
-                && first
-                    .checked_add(blocks)
-                    .is_some_and(|end| end <= inquiry.capacity.0)
+            blocks > 0 && first.checked_add(blocks).is_some_and(|end| end <= inquiry.capacity.0)
         };
         let all =
             |condition: bool, problem: &str| condition.then_some(()).ok_or(problem.to_owned());
         let columns = self.attributes.len();
-        all(
-            (1..=COLUMNS_MAX).contains(&columns),
-            "it has no columns, or too many",
-        )?;
-        all(
-            self.bounds.len() == columns,
-            "its bounds are not one for each column",
-        )?;
-        all(
-            self.bounds.iter().all(|b| b.nulls <= self.rows),
-            "it has more nulls than rows",
-        )?;
+        all((1..=COLUMNS_MAX).contains(&columns), "it has no columns, or too many")?;
+        all(self.bounds.len() == columns, "its bounds are not one for each column")?;
+        all(self.bounds.iter().all(|b| b.nulls <= self.rows), "it has more nulls than rows")?;
         for heap in &self.heaps {
-            all(
-                heap.attribute.is_none_or(|a| a < columns),
-                "it has pages of a column it lacks",
-            )?;
-            let runs = heap
-                .extents
-                .iter()
-                .all(|run| on_device(run.first, run.blocks));
+            all(heap.attribute.is_none_or(|a| a < columns), "it has pages of a column it lacks")?;
+            let runs = heap.extents.iter().all(|run| on_device(run.first, run.blocks));
             all(runs, "an extent lies where the device has no blocks")?;
         }
         let Some(pages) = &self.pages else {
             return Ok(());
         };
         let shape = &pages.shape;
-        all(
-            shape.unit_blocks == inquiry.volume_block.0,
-            "its units are not volume blocks",
-        )?;
-        all(
-            (1..=ROWS_MAX).contains(&shape.rows),
-            "its pages have no rows, or too many",
-        )?;
+        all(shape.unit_blocks == inquiry.volume_block.0, "its units are not volume blocks")?;
+        all((1..=ROWS_MAX).contains(&shape.rows), "its pages have no rows, or too many")?;
         let mut next_slot = 0;
         for minipage in &shape.minipages {
             let attribute = self.attributes.get(minipage.attribute);
@@ -128,21 +98,12 @@ impl TableEntry {
         for extent in &pages.extents {
             let fits = extent.slot_firsts.len() >= next_slot
                 && extent.columns.is_multiple_of(shape.unit_blocks)
-                && extent
-                    .slot_firsts
-                    .iter()
-                    .all(|first| on_device(*first, extent.columns));
-            all(
-                fits,
-                "an extent lies where the device has no blocks, or has too few slots",
-            )?;
+                && extent.slot_firsts.iter().all(|first| on_device(*first, extent.columns));
+            all(fits, "an extent lies where the device has no blocks, or has too few slots")?;
             units += extent.columns / shape.unit_blocks;
         }
         let needed = self.rows.div_ceil(u64::from(shape.rows));
-        all(
-            units >= needed,
-            "its extents hold fewer pages than its rows need",
-        )
+        all(units >= needed, "its extents hold fewer pages than its rows need")
     }
 }
 
@@ -252,19 +213,13 @@ mod tests {
             ("/pages/shape/minipages/0/first_slot", 1.into()),
             ("/pages/shape/minipages/0/unit_values", 0.into()),
             ("/pages/extents/0/columns", huge.clone()),
-            (
-                "/pages/extents/0/slot_firsts",
-                serde_json::json!([u64::MAX]),
-            ),
+            ("/pages/extents/0/slot_firsts", serde_json::json!([u64::MAX])),
             ("/pages/extents/0/slot_firsts", serde_json::json!([])),
             ("/heaps/0/attribute", 1.into()),
             ("/heaps/0/extents/0/first", huge.clone()),
             ("/heaps/0/extents/0/blocks", huge),
         ] {
-            assert!(
-                check(pointer, value.clone()).is_err(),
-                "{pointer} = {value}"
-            );
+            assert!(check(pointer, value.clone()).is_err(), "{pointer} = {value}");
         }
     }
 }

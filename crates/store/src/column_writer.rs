@@ -40,9 +40,7 @@ impl PendingColumn {
     fn push(&mut self, value: Option<&[u8]>) {
         match value {
             Some(value) => self.bytes.extend_from_slice(value),
-            None => self
-                .bytes
-                .resize(self.bytes.len() + self.format.width_bytes, 0),
+            None => self.bytes.resize(self.bytes.len() + self.format.width_bytes, 0),
         }
         self.valid.push(value.is_some());
     }
@@ -69,10 +67,7 @@ impl ColumnWriter {
             .collect();
         ColumnWriter {
             table,
-            pages: ColumnPages {
-                shape,
-                extents: Vec::new(),
-            },
+            pages: ColumnPages { shape, extents: Vec::new() },
             columns,
             pending_rows: 0,
             extent: None,
@@ -222,10 +217,7 @@ impl PendingColumn {
             let target = buffer.get_mut(page * unit_bytes..(page + 1) * unit_bytes);
             let values = self.bytes.get(first * width..end * width);
             if let (Some(target), Some(values)) = (target, values) {
-                let place = UnitPlace {
-                    unit: number as u16,
-                    ..place
-                };
+                let place = UnitPlace { unit: number as u16, ..place };
                 let is_valid =
                     |index: usize| self.valid.get(first + index).copied().unwrap_or(false);
                 minipage::encode(target, place, self.format, values, is_valid);

@@ -16,11 +16,7 @@ use crate::{Error, Result, values};
 /// A column of a batch that is being stored.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Fixed {
-        bytes: Buffer,
-        width_bytes: usize,
-        nulls: Option<NullBuffer>,
-    },
+    Fixed { bytes: Buffer, width_bytes: usize, nulls: Option<NullBuffer> },
     Text(StringViewArray),
 }
 
@@ -50,11 +46,7 @@ impl Input {
     /// The bytes of a row's value; `None` when it is null.
     pub(crate) fn value(&self, row: usize) -> Option<&[u8]> {
         match self {
-            Input::Fixed {
-                bytes,
-                width_bytes,
-                nulls,
-            } => {
+            Input::Fixed { bytes, width_bytes, nulls } => {
                 if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     return None;
                 }
@@ -81,21 +73,15 @@ pub(crate) fn inputs(
     };
     let batch_schema = batch.schema();
     let fits = batch_schema.fields().len() == attributes.len()
-        && batch_schema
-            .fields()
-            .iter()
-            .zip(attributes)
-            .all(|(field, attribute)| {
-                *field.name() == attribute.name
-                    && AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
-            });
+        && batch_schema.fields().iter().zip(attributes).all(|(field, attribute)| {
+            *field.name() == attribute.name
+                && AttributeType::of(field.data_type()) == Some(attribute.attribute_type)
+        });
     if !fits {
         let found = batch_schema.fields().iter();
         return Err(Error::SchemaMismatch {
             expected: types(
-                &mut attributes
-                    .iter()
-                    .map(|a| (a.name.clone(), Some(a.attribute_type))),
+                &mut attributes.iter().map(|a| (a.name.clone(), Some(a.attribute_type))),
             ),
             found: types(&mut found.map(|f| (f.name().clone(), AttributeType::of(f.data_type())))),
         });
@@ -107,9 +93,7 @@ pub(crate) fn inputs(
             if !attribute.nullable
                 && let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0)
             {
-                let row = (0..nulls.len())
-                    .find(|row| nulls.is_null(*row))
-                    .unwrap_or(0);
+                let row = (0..nulls.len()).find(|row| nulls.is_null(*row)).unwrap_or(0);
                 return Err(Error::UnexpectedNull {
                     column: attribute.name.clone(),
                     row: first_row + row as u64,
@@ -150,13 +134,7 @@ impl Output {
 
     /// Appends the values of a minipage unit from `skip` on, `count` of them.
     pub(crate) fn extend(&mut self, values: UnitValues<'_>, skip: usize, count: usize) {
-        let Output::Fixed {
-            width_bytes,
-            bytes,
-            validity,
-            ..
-        } = self
-        else {
+        let Output::Fixed { width_bytes, bytes, validity, .. } = self else {
             return;
         };
         let range = skip * *width_bytes..(skip + count) * *width_bytes;
@@ -169,12 +147,7 @@ impl Output {
     /// Appends one value, `None` for a null. Text that is not UTF-8 is an error.
     pub(crate) fn push(&mut self, value: Option<&[u8]>) -> std::result::Result<(), &'static str> {
         match self {
-            Output::Fixed {
-                width_bytes,
-                bytes,
-                validity,
-                ..
-            } => {
+            Output::Fixed { width_bytes, bytes, validity, .. } => {
                 match value {
                     Some(value) => bytes.extend_from_slice(value),
                     None => bytes.extend_zeros(*width_bytes),
@@ -216,9 +189,7 @@ impl Output {
             if page.is_valid(index) {
                 let span = page.span(index);
                 let (start, length) = ((offset + span.start) as u32, span.len() as u32);
-                builder
-                    .try_append_view(block, start, length)
-                    .map_err(|_| NOT_UTF8)?;
+                builder.try_append_view(block, start, length).map_err(|_| NOT_UTF8)?;
             } else {
                 builder.append_null();
             }
@@ -229,12 +200,7 @@ impl Output {
     /// The finished column.
     pub(crate) fn finish(self) -> Result<ArrayRef> {
         Ok(match self {
-            Output::Fixed {
-                attribute_type,
-                width_bytes,
-                bytes,
-                validity,
-            } => {
+            Output::Fixed { attribute_type, width_bytes, bytes, validity } => {
                 let rows = bytes.len() / width_bytes;
                 let nulls = validity
                     .map(|mut validity| NullBuffer::new(validity.finish()))

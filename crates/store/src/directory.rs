@@ -42,11 +42,7 @@ impl Directory {
             }
             let (blocks, rest) = room.split_at(room.first + count);
             room = rest;
-            pages.push(DirectoryPage {
-                first_row: rows,
-                rows: page_rows,
-                blocks,
-            });
+            pages.push(DirectoryPage { first_row: rows, rows: page_rows, blocks });
             rows += u64::from(page_rows);
         }
         Some(Directory { pages, rows })
@@ -69,9 +65,8 @@ impl Directory {
 
     /// The numbers of the pages that hold any of `rows`.
     pub(crate) fn page_range(&self, rows: &std::ops::Range<u64>) -> std::ops::Range<usize> {
-        let start = self
-            .pages
-            .partition_point(|page| page.first_row + u64::from(page.rows) <= rows.start);
+        let start =
+            self.pages.partition_point(|page| page.first_row + u64::from(page.rows) <= rows.start);
         let end = self.pages.partition_point(|page| page.first_row < rows.end);
         start..end.max(start)
     }

@@ -89,17 +89,10 @@ impl PageBuilder {
     /// Adds a record, `None` for a null; gives the page before it when that is full.
     pub(crate) fn push(&mut self, record: Option<&[u8]>) -> Option<BuiltPage> {
         let length = record.map_or(0, <[u8]>::len);
-        let bytes = page_bytes(
-            self.ends.len() + 1,
-            self.records.len() + length,
-            self.place.nullable,
-        );
+        let bytes =
+            page_bytes(self.ends.len() + 1, self.records.len() + length, self.place.nullable);
         let fits = bytes <= UNIT.bytes().0 as usize && self.ends.len() < RECORDS_MAX;
-        let full = if fits || self.ends.is_empty() {
-            None
-        } else {
-            self.finish()
-        };
+        let full = if fits || self.ends.is_empty() { None } else { self.finish() };
         self.records.extend_from_slice(record.unwrap_or(&[]));
         self.ends.push(self.records.len() as u32);
         self.validity.push(record.is_some());
@@ -129,12 +122,7 @@ impl PageBuilder {
         }
         if self.place.nullable {
             let mut bits = vec![0; rows.div_ceil(8)];
-            for (index, _) in self
-                .validity
-                .iter()
-                .enumerate()
-                .filter(|(_, valid)| **valid)
-            {
+            for (index, _) in self.validity.iter().enumerate().filter(|(_, valid)| **valid) {
                 bit_util::set_bit(&mut bits, index);
             }
             page.extend_from_slice(&bits);
@@ -149,11 +137,7 @@ impl PageBuilder {
         self.ends.clear();
         self.validity.clear();
         self.records.clear();
-        Some(BuiltPage {
-            bytes: page,
-            rows: rows as u32,
-            units: units as u32,
-        })
+        Some(BuiltPage { bytes: page, rows: rows as u32, units: units as u32 })
     }
 
     /// The size of the page that a record of `bytes` needs for itself.
@@ -239,8 +223,7 @@ impl<'a> Page<'a> {
 
     /// Whether record `index` is not null.
     pub(crate) fn is_valid(&self, index: usize) -> bool {
-        self.validity
-            .is_none_or(|bits| index < bits.len() * 8 && bit_util::get_bit(bits, index))
+        self.validity.is_none_or(|bits| index < bits.len() * 8 && bit_util::get_bit(bits, index))
     }
 }
 
@@ -255,11 +238,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn place(nullable: bool) -> HeapPlace {
-        HeapPlace {
-            table: 3,
-            attribute: 1,
-            nullable,
-        }
+        HeapPlace { table: 3, attribute: 1, nullable }
     }
 
     proptest! {

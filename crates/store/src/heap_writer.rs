@@ -76,10 +76,7 @@ impl HeapWriter {
         if !self.pending.as_ref().is_some_and(fits) {
             self.write_pending(device).await?;
             let extent = self.allocate(space, BlockCount(u64::from(page.units) * heap::UNIT.0))?;
-            self.pending = Some((
-                extent,
-                Vec::with_capacity(extent.range().bytes().0 as usize),
-            ));
+            self.pending = Some((extent, Vec::with_capacity(extent.range().bytes().0 as usize)));
         }
         if let Some((_, content)) = &mut self.pending {
             content.extend_from_slice(&page.bytes);
@@ -90,18 +87,13 @@ impl HeapWriter {
     }
 
     fn allocate(&self, space: &mut Space, least: BlockCount) -> Result<RunExtent> {
-        let last = self
-            .extents
-            .last()
-            .map_or(FIRST_EXTENT_PAGES / 2 * heap::UNIT.0, |e| e.blocks);
+        let last = self.extents.last().map_or(FIRST_EXTENT_PAGES / 2 * heap::UNIT.0, |e| e.blocks);
         space.allocate_run(least, BlockCount((2 * last).next_multiple_of(least.0)))
     }
 
     async fn write_pending(&mut self, device: &dyn Device) -> Result<()> {
         if let Some((extent, content)) = self.pending.take() {
-            device
-                .write(Lbn(extent.first), IoBuf::holding(&content))
-                .await?;
+            device.write(Lbn(extent.first), IoBuf::holding(&content)).await?;
             self.extents.push(extent);
         }
         Ok(())
@@ -159,8 +151,7 @@ impl HeapWriter {
             for _ in 0..extent.blocks / heap::UNIT.0 {
                 let held = left.min(page_rows);
                 if held > 0 {
-                    self.directory
-                        .extend_from_slice(&(held as u32).to_le_bytes());
+                    self.directory.extend_from_slice(&(held as u32).to_le_bytes());
                     self.directory.extend_from_slice(&1u32.to_le_bytes());
                 }
                 left -= held;

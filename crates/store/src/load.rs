@@ -106,10 +106,7 @@ impl Load {
             }
         };
         Load {
-            bounds: attributes
-                .iter()
-                .map(|a| BoundsBuilder::new(a.attribute_type))
-                .collect(),
+            bounds: attributes.iter().map(|a| BoundsBuilder::new(a.attribute_type)).collect(),
             store,
             writer,
             space,
@@ -140,33 +137,21 @@ impl Load {
         }
         let device: Arc<dyn Device> = Arc::clone(self.store.device());
         match &mut self.writers {
-            Writers::Nsm {
-                heap,
-                format,
-                page,
-                row: bytes,
-            } => {
+            Writers::Nsm { heap, format, page, row: bytes } => {
                 for row in 0..batch.num_rows() {
                     format.encode(&columns, row, bytes);
                     let full = heap.push(&*device, &mut self.space, Some(bytes)).await?;
                     if full.is_some() {
                         add_page_bounds(&mut self.bounds, page);
                     }
-                    page.push(
-                        columns
-                            .iter()
-                            .map(|c| c.value(row).map(<[u8]>::to_vec))
-                            .collect(),
-                    );
+                    page.push(columns.iter().map(|c| c.value(row).map(<[u8]>::to_vec)).collect());
                 }
             }
             Writers::Csm { pages, texts } => {
                 if let Some(pages) = pages {
                     let rows = batch.num_rows();
                     let bounds = &mut self.bounds;
-                    pages
-                        .append(&*device, &mut self.space, &columns, rows, bounds)
-                        .await?;
+                    pages.append(&*device, &mut self.space, &columns, rows, bounds).await?;
                 }
                 for (attribute, heap) in texts {
                     let Some(column) = columns.get(*attribute) else {
@@ -186,9 +171,7 @@ impl Load {
 
     fn check_whole(&self) -> Result<()> {
         if self.broken {
-            return Err(Error::BrokenLoad {
-                table: self.name.clone(),
-            });
+            return Err(Error::BrokenLoad { table: self.name.clone() });
         }
         Ok(())
     }
@@ -207,16 +190,10 @@ impl Load {
                 }
                 heaps.push(entry);
             }
-            Writers::Csm {
-                pages: columns,
-                texts,
-            } => {
+            Writers::Csm { pages: columns, texts } => {
                 if let Some(columns) = columns {
-                    pages = Some(
-                        columns
-                            .finish(&*device, &mut self.space, &mut self.bounds)
-                            .await?,
-                    );
+                    pages =
+                        Some(columns.finish(&*device, &mut self.space, &mut self.bounds).await?);
                 }
                 for (_, heap) in texts {
                     heaps.push(heap.finish(&*device, &mut self.space).await?.0);
@@ -266,9 +243,7 @@ impl Load {
                 directories.push(directory);
             }
             Writers::Csm { pages: columns, .. } => {
-                pages = columns
-                    .map(|c| c.reserve(&mut self.space, rows))
-                    .transpose()?;
+                pages = columns.map(|c| c.reserve(&mut self.space, rows)).transpose()?;
             }
         }
         let entry = TableEntry {
@@ -276,11 +251,7 @@ impl Load {
             name: self.name,
             layout: self.layout,
             rows,
-            bounds: self
-                .attributes
-                .iter()
-                .map(|_| AttributeBounds::default())
-                .collect(),
+            bounds: self.attributes.iter().map(|_| AttributeBounds::default()).collect(),
             attributes: self.attributes,
             pages,
             heaps,

@@ -61,11 +61,7 @@ pub(crate) struct UnitFormat {
 
 impl UnitFormat {
     fn validity_bytes(&self) -> usize {
-        if self.nullable {
-            (self.unit_values as usize).div_ceil(8)
-        } else {
-            0
-        }
+        if self.nullable { (self.unit_values as usize).div_ceil(8) } else { 0 }
     }
 
     fn values_offset(&self) -> usize {
@@ -137,11 +133,8 @@ pub(crate) fn decode(
     let (page, rest) = rest.split_first_chunk::<4>().ok_or(too_short)?;
     let (attribute, rest) = rest.split_first_chunk::<2>().ok_or(too_short)?;
     let (count, _) = rest.split_first_chunk::<2>().ok_or(too_short)?;
-    let found = (
-        u32::from_le_bytes(*table),
-        u32::from_le_bytes(*page),
-        u16::from_le_bytes(*attribute),
-    );
+    let found =
+        (u32::from_le_bytes(*table), u32::from_le_bytes(*page), u16::from_le_bytes(*attribute));
     if found != (place.table, place.page, place.attribute) {
         return Err("it belongs to another place: a write went astray");
     }
@@ -150,18 +143,12 @@ pub(crate) fn decode(
         return Err("it counts more values than fit");
     }
     let offset = format.values_offset();
-    let bytes = unit
-        .get(offset..offset + count * format.width_bytes)
-        .ok_or(too_short)?;
+    let bytes = unit.get(offset..offset + count * format.width_bytes).ok_or(too_short)?;
     let validity = match format.nullable {
         true => Some(unit.get(HEADER_BYTES..offset).ok_or(too_short)?),
         false => None,
     };
-    Ok(UnitValues {
-        count,
-        bytes,
-        validity,
-    })
+    Ok(UnitValues { count, bytes, validity })
 }
 
 #[cfg(test)]
@@ -169,12 +156,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLACE: UnitPlace = UnitPlace {
-        table: 7,
-        page: 1_000_000,
-        attribute: 3,
-        unit: 2,
-    };
+    const PLACE: UnitPlace = UnitPlace { table: 7, page: 1_000_000, attribute: 3, unit: 2 };
 
     fn format(width_bytes: usize, nullable: bool) -> UnitFormat {
         UnitFormat {
@@ -193,10 +175,7 @@ mod tests {
         assert_eq!(unit_values(BlockCount(1), 8, true), 61);
         for width in 1..=32 {
             let values = unit_values(BlockCount(1), width, true) as usize;
-            assert!(
-                HEADER_BYTES + values.div_ceil(8) + values * width <= 512,
-                "{width}"
-            );
+            assert!(HEADER_BYTES + values.div_ceil(8) + values * width <= 512, "{width}");
         }
     }
 
@@ -238,10 +217,7 @@ mod tests {
         for place in [
             UnitPlace { table: 8, ..PLACE },
             UnitPlace { page: 0, ..PLACE },
-            UnitPlace {
-                attribute: 2,
-                ..PLACE
-            },
+            UnitPlace { attribute: 2, ..PLACE },
             UnitPlace { unit: 0, ..PLACE },
         ] {
             assert!(decode(&unit, place, format(4, false)).is_err(), "{place:?}");

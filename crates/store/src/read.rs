@@ -42,10 +42,7 @@ enum Source<'a> {
     /// One text column, from pages of its own.
     Text { column: usize, pages: Vec<HeapPage> },
     /// All columns, from pages of rows.
-    Rows {
-        columns: Vec<usize>,
-        pages: Vec<HeapPage>,
-    },
+    Rows { columns: Vec<usize>, pages: Vec<HeapPage> },
 }
 
 /// Consecutive A-pages in a buffer.
@@ -69,18 +66,10 @@ impl<'a> ReadPlan<'a> {
         columns: &[usize],
         rows: &'a [Range<u64>],
     ) -> Result<ReadPlan<'a>> {
-        let mut plan = ReadPlan {
-            table,
-            rows,
-            runs: Vec::new(),
-            sources: Vec::new(),
-        };
+        let mut plan = ReadPlan { table, rows, runs: Vec::new(), sources: Vec::new() };
         if let Some((index, _)) = table.heap(None).filter(|_| !columns.is_empty()) {
             let pages = plan.heap_pages(index).await?;
-            plan.sources.push(Source::Rows {
-                columns: columns.to_vec(),
-                pages,
-            });
+            plan.sources.push(Source::Rows { columns: columns.to_vec(), pages });
             return Ok(plan);
         }
         for column in columns {
@@ -89,10 +78,9 @@ impl<'a> ReadPlan<'a> {
                 .and_then(|pages| Some((pages, pages.shape.minipage(*column)?)));
             let source = match (minipage, table.heap(Some(*column))) {
                 (Some((pages, minipage)), _) => plan.minipage(pages, minipage),
-                (None, Some((index, _))) => Source::Text {
-                    column: *column,
-                    pages: plan.heap_pages(index).await?,
-                },
+                (None, Some((index, _))) => {
+                    Source::Text { column: *column, pages: plan.heap_pages(index).await? }
+                }
                 (None, None) => return Err(table.no_column(*column)),
             };
             plan.sources.push(source);
@@ -108,9 +96,7 @@ impl<'a> ReadPlan<'a> {
     fn minipage(&mut self, pages: &'a ColumnPages, minipage: &'a MinipageShape) -> Source<'a> {
         let attribute = self.table.entry.attributes.get(minipage.attribute);
         let format = UnitFormat {
-            width_bytes: attribute
-                .and_then(|a| a.attribute_type.width_bytes())
-                .unwrap_or(1),
+            width_bytes: attribute.and_then(|a| a.attribute_type.width_bytes()).unwrap_or(1),
             nullable: attribute.is_some_and(|attribute| attribute.nullable),
             unit_values: minipage.unit_values,
         };
@@ -124,12 +110,7 @@ impl<'a> ReadPlan<'a> {
             }
             units.push(unit_runs);
         }
-        Source::Minipage {
-            minipage,
-            format,
-            page_rows,
-            units,
-        }
+        Source::Minipage { minipage, format, page_rows, units }
     }
 
     /// Adds the blocks of slot `slot` of pages `wanted`, extent by extent.
@@ -147,9 +128,7 @@ impl<'a> ReadPlan<'a> {
         let unit = pages.shape.unit_blocks;
         let first_pages = &self.table.extent_first_pages;
         while !wanted.is_empty() {
-            let index = first_pages
-                .partition_point(|first| *first <= wanted.start)
-                .wrapping_sub(1);
+            let index = first_pages.partition_point(|first| *first <= wanted.start).wrapping_sub(1);
             let (Some(extent), Some(first_page)) =
                 (pages.extents.get(index), first_pages.get(index))
             else {
@@ -166,10 +145,7 @@ impl<'a> ReadPlan<'a> {
                 blocks.first + BlockCount((wanted.start - first_page) * unit),
                 BlockCount((end_page - wanted.start) * unit),
             ));
-            unit_runs.push(PageRun {
-                pages: wanted.start..end_page,
-                run: self.runs.len() - 1,
-            });
+            unit_runs.push(PageRun { pages: wanted.start..end_page, run: self.runs.len() - 1 });
             wanted.start = end_page;
         }
     }
@@ -191,10 +167,7 @@ impl<'a> ReadPlan<'a> {
                     }
                     _ => self.runs.push(page.blocks),
                 }
-                pages.push(HeapPage {
-                    page: *page,
-                    run: self.runs.len() - 1,
-                });
+                pages.push(HeapPage { page: *page, run: self.runs.len() - 1 });
             }
         }
         Ok(pages)
@@ -202,9 +175,7 @@ impl<'a> ReadPlan<'a> {
 
     /// Accesses the blocks without wanting their data.
     pub(crate) async fn access(&self) -> Result<()> {
-        read_runs(&*self.table.device, &self.runs, Mode::Access)
-            .await
-            .map(drop)
+        read_runs(&*self.table.device, &self.runs, Mode::Access).await.map(drop)
     }
 
     /// Reads the blocks and gives the columns, in their order.
@@ -214,12 +185,7 @@ impl<'a> ReadPlan<'a> {
         let mut arrays = Vec::new();
         for source in &self.sources {
             match source {
-                Source::Minipage {
-                    minipage,
-                    format,
-                    page_rows,
-                    units,
-                } => arrays
+                Source::Minipage { minipage, format, page_rows, units } => arrays
                     .push(self.decode_minipage(minipage, *format, *page_rows, units, &buffers)?),
                 Source::Text { column, pages } => {
                     arrays.push(self.decode_text(*column, pages, &buffers)?);
@@ -275,9 +241,7 @@ impl<'a> ReadPlan<'a> {
                     let bytes = found
                         .and_then(|(run, index)| {
                             let unit_bytes = BlockCount(unit_blocks).bytes().0 as usize;
-                            buffers
-                                .get(run)?
-                                .get(index * unit_bytes..(index + 1) * unit_bytes)
+                            buffers.get(run)?.get(index * unit_bytes..(index + 1) * unit_bytes)
                         })
                         .ok_or_else(|| damaged("it was not read"))?;
                     let values = minipage::decode(bytes, place, format).map_err(&damaged)?;
@@ -300,22 +264,17 @@ impl<'a> ReadPlan<'a> {
     ) -> Result<ArrayRef> {
         let mut output = self.output(column)?;
         let mut block = None;
-        self.each_heap_page(
-            Some(column),
-            pages,
-            buffers,
-            |page, range, run, bytes, offset| {
-                let block = match block {
-                    Some((of_run, block)) if of_run == run => block,
-                    _ => {
-                        let added = output.add_block(bytes);
-                        block = Some((run, added));
-                        added
-                    }
-                };
-                output.extend_text(page, block, offset, range)
-            },
-        )?;
+        self.each_heap_page(Some(column), pages, buffers, |page, range, run, bytes, offset| {
+            let block = match block {
+                Some((of_run, block)) if of_run == run => block,
+                _ => {
+                    let added = output.add_block(bytes);
+                    block = Some((run, added));
+                    added
+                }
+            };
+            output.extend_text(page, block, offset, range)
+        })?;
         output.finish()
     }
 
@@ -330,13 +289,9 @@ impl<'a> ReadPlan<'a> {
         let mut outputs = outputs?;
         self.each_heap_page(None, pages, buffers, |page, range, _, _, _| {
             for index in range {
-                self.table
-                    .row_format
-                    .decode(page.record(index), columns, |column, value| {
-                        outputs
-                            .get_mut(column)
-                            .map_or(Ok(()), |output| output.push(value))
-                    })?;
+                self.table.row_format.decode(page.record(index), columns, |column, value| {
+                    outputs.get_mut(column).map_or(Ok(()), |output| output.push(value))
+                })?;
             }
             Ok(())
         })?;
@@ -367,16 +322,8 @@ impl<'a> ReadPlan<'a> {
             {
                 first += 1;
             }
-            for heap_page in pages
-                .iter()
-                .skip(first)
-                .take_while(|p| p.page.first_row < rows.end)
-            {
-                let DirectoryPage {
-                    first_row,
-                    rows: page_rows,
-                    blocks,
-                } = heap_page.page;
+            for heap_page in pages.iter().skip(first).take_while(|p| p.page.first_row < rows.end) {
+                let DirectoryPage { first_row, rows: page_rows, blocks } = heap_page.page;
                 let damaged = |problem| {
                     let what = format!(
                         "the page of {} from row {first_row} on",
@@ -467,9 +414,7 @@ mod tests {
     fn only_the_units_that_hold_wanted_rows_are_read() {
         // Pages of 10 rows, units of 4: rows 0-3, 4-7, 8-9 of each page.
         let pages = |rows: Range<u64>| {
-            (0..3)
-                .map(|unit| pages_with_unit(&rows, 10, unit, 4))
-                .collect::<Vec<_>>()
+            (0..3).map(|unit| pages_with_unit(&rows, 10, unit, 4)).collect::<Vec<_>>()
         };
         assert_eq!(pages(0..20), [0..2, 0..2, 0..2]);
         assert_eq!(pages(5..6), [1..1, 0..1, 0..0]);

@@ -35,11 +35,7 @@ pub(crate) async fn read_runs(
                 }
                 data.push(head);
             }
-            batch.push(Request {
-                op: Op::Read,
-                blocks,
-                data,
-            });
+            batch.push(Request { op: Op::Read, blocks, data });
             rest = behind;
         }
         parts_of_run.push(batch.len() - before);

@@ -41,21 +41,14 @@ pub(crate) fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
     let offset = last.since(first);
 
     let moved_along = class.len() == last_class.len()
-        && class
-            .iter()
-            .zip(&last_class)
-            .all(|(a, b)| *a + offset == *b);
+        && class.iter().zip(&last_class).all(|(a, b)| *a + offset == *b);
     // The slots must fill the run's class without a gap, or a region would not be consecutive.
     let consecutive = class
         .iter()
         .enumerate()
         .all(|(slot, lbn)| *lbn == first + BlockCount(slot as u64 * run.count.0));
     if !(moved_along && consecutive) {
-        return Ok(Region {
-            blocks: run,
-            columns: run.count,
-            slot_firsts: vec![first],
-        });
+        return Ok(Region { blocks: run, columns: run.count, slot_firsts: vec![first] });
     }
     Ok(Region {
         blocks: BlockRange::new(first, BlockCount(run.count.0 * class.len() as u64)),
@@ -73,10 +66,8 @@ mod tests {
 
     fn regions(uris: &[&str], layout: Option<LayoutDescription>) -> Vec<Region> {
         block_on_virtual(0, async {
-            let devices: Vec<_> = uris
-                .iter()
-                .map(|uri| open(uri.parse().unwrap()).unwrap())
-                .collect();
+            let devices: Vec<_> =
+                uris.iter().map(|uri| open(uri.parse().unwrap()).unwrap()).collect();
             let device: std::sync::Arc<dyn Device> = match layout {
                 None => devices[0].clone(),
                 Some(layout) => Volume::new("v".into(), devices, layout).unwrap(),
@@ -103,11 +94,8 @@ mod tests {
 
     #[test]
     fn a_quadrangle_region_is_p_stripes() {
-        let layout = LayoutDescription::Quadrangle {
-            depth: Some(4),
-            block: BlockCount(1),
-            zone: 0,
-        };
+        let layout =
+            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
         let regions = regions(&["sim:seagate-cheetah-36es"; 4], Some(layout));
         assert_eq!(regions[0].columns, BlockCount(4 * 738));
         assert_eq!(regions[0].slot_firsts.len(), 16);
@@ -117,9 +105,7 @@ mod tests {
 
     #[test]
     fn without_equivalents_a_region_is_a_parallel_ensemble() {
-        let track = LayoutDescription::Stripe {
-            unit: StripeUnit::Track,
-        };
+        let track = LayoutDescription::Stripe { unit: StripeUnit::Track };
         let regions_of_stripes = regions(&["sim:seagate-cheetah-36es"; 2], Some(track));
         assert_eq!(regions_of_stripes[0].columns, BlockCount(2 * 738));
         assert_eq!(regions_of_stripes[0].slot_firsts.len(), 1);

@@ -47,17 +47,10 @@ impl RowFormat {
                     }
                 };
                 bits += usize::from(attribute.nullable);
-                Field {
-                    place,
-                    validity_bit: attribute.nullable.then(|| bits - 1),
-                }
+                Field { place, validity_bit: attribute.nullable.then(|| bits - 1) }
             })
             .collect();
-        RowFormat {
-            fields,
-            validity_bytes,
-            fixed_bytes: offset,
-        }
+        RowFormat { fields, validity_bytes, fixed_bytes: offset }
     }
 
     /// Writes row `row` of `columns` into `bytes`, which is emptied first.
@@ -90,10 +83,7 @@ impl RowFormat {
 
     /// The size of a row without texts; `None` when the table has texts.
     pub(crate) fn fixed_size(&self) -> Option<usize> {
-        let has_texts = self
-            .fields
-            .iter()
-            .any(|field| matches!(field.place, Place::Text(_)));
+        let has_texts = self.fields.iter().any(|field| matches!(field.place, Place::Text(_)));
         (!has_texts).then_some(self.fixed_bytes)
     }
 
@@ -124,9 +114,7 @@ impl RowFormat {
                 },
             };
             let is_valid = field.validity_bit.is_none_or(|bit| {
-                validity
-                    .get(bit / 8)
-                    .is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+                validity.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
             });
             each(index, is_valid.then_some(value))?;
         }
@@ -162,11 +150,7 @@ mod tests {
     use std::sync::Arc;
 
     fn attribute(name: &str, kind: &str, nullable: bool) -> Attribute {
-        Attribute {
-            name: name.into(),
-            attribute_type: kind.parse().unwrap(),
-            nullable,
-        }
+        Attribute { name: name.into(), attribute_type: kind.parse().unwrap(), nullable }
     }
 
     proptest! {

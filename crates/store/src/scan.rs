@@ -66,24 +66,13 @@ impl Columns {
         }
         let place = |column: &usize| read.partition_point(|known| known < column);
         let schema: Schema = table.schema().project(wanted)?;
-        Ok(Columns {
-            wanted: wanted.iter().map(place).collect(),
-            read,
-            schema: Arc::new(schema),
-        })
+        Ok(Columns { wanted: wanted.iter().map(place).collect(), read, schema: Arc::new(schema) })
     }
 
     fn batch(&self, rows: usize, read: &[ArrayRef]) -> Result<RecordBatch> {
-        let arrays = self
-            .wanted
-            .iter()
-            .filter_map(|place| read.get(*place).cloned());
+        let arrays = self.wanted.iter().filter_map(|place| read.get(*place).cloned());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(&self.schema),
-            arrays.collect(),
-            &options,
-        )?)
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays.collect(), &options)?)
     }
 }
 
@@ -118,10 +107,7 @@ impl Table {
     pub async fn access_rows(&self, rows: &[u64], columns: Option<&[usize]>) -> Result<()> {
         let columns = Columns::new(self, columns)?;
         let (ranges, _) = self.ranges_of(rows)?;
-        ReadPlan::new(self, &columns.read, &ranges)
-            .await?
-            .access()
-            .await
+        ReadPlan::new(self, &columns.read, &ranges).await?.access().await
     }
 
     /// Rows as ascending ranges that do not touch, and where each of `rows` is among those.
@@ -136,9 +122,7 @@ impl Table {
                 rows: self.rows(),
             });
         }
-        let order = rows
-            .iter()
-            .map(|row| sorted.partition_point(|known| known < row) as u64);
+        let order = rows.iter().map(|row| sorted.partition_point(|known| known < row) as u64);
         let order = UInt64Array::from_iter_values(order);
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for row in sorted {
@@ -169,10 +153,7 @@ impl Scan {
             if part.is_empty() && !scans.is_empty() {
                 return scans;
             }
-            scans.push(Scan {
-                groups: part,
-                ..self.clone()
-            });
+            scans.push(Scan { groups: part, ..self.clone() });
         }
     }
 
@@ -185,12 +166,7 @@ impl Scan {
     /// Reads the rows in their order, some row groups ahead.
     #[must_use]
     pub fn stream(self) -> BoxStream<'static, Result<RecordBatch>> {
-        let Scan {
-            table,
-            columns,
-            groups,
-            batch_rows,
-        } = self;
+        let Scan { table, columns, groups, batch_rows } = self;
         let columns = Arc::new(columns);
         stream::iter(groups)
             .map(move |group| {
@@ -207,23 +183,16 @@ impl Scan {
 
     /// Makes the accesses of the scan, in the same order and as far ahead, without the data.
     pub async fn access(self) -> Result<()> {
-        let Scan {
-            table,
-            columns,
-            groups,
-            ..
-        } = self;
-        let mut accesses = stream::iter(groups)
-            .map(|group| {
-                let (table, columns) = (Arc::clone(&table), columns.clone());
-                spawn(async move {
-                    ReadPlan::new(&table, &columns.read, &group)
-                        .await?
-                        .access()
-                        .await
+        let Scan { table, columns, groups, .. } = self;
+        let mut accesses =
+            stream::iter(groups)
+                .map(|group| {
+                    let (table, columns) = (Arc::clone(&table), columns.clone());
+                    spawn(async move {
+                        ReadPlan::new(&table, &columns.read, &group).await?.access().await
+                    })
                 })
-            })
-            .buffered(READ_AHEAD);
+                .buffered(READ_AHEAD);
         while let Some(accessed) = accesses.next().await {
             accessed?;
         }

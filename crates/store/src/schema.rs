@@ -71,16 +71,11 @@ impl AttributeType {
             DataType::Timestamp(unit, None) => AttributeType::Timestamp(*unit),
             DataType::Decimal128(precision, scale) => {
                 let fits = (1..=38).contains(precision) && *scale <= *precision as i8;
-                fits.then_some(AttributeType::Decimal128 {
-                    precision: *precision,
-                    scale: *scale,
-                })?
+                fits.then_some(AttributeType::Decimal128 { precision: *precision, scale: *scale })?
             }
             DataType::FixedSizeBinary(bytes) => {
                 let bytes = u16::try_from(*bytes).ok()?;
-                (1..=BYTES_MAX)
-                    .contains(&bytes)
-                    .then_some(AttributeType::Bytes(bytes))?
+                (1..=BYTES_MAX).contains(&bytes).then_some(AttributeType::Bytes(bytes))?
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => AttributeType::Utf8,
             _ => return None,
@@ -166,10 +161,7 @@ impl FromStr for AttributeType {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let unknown = || format!("`{text}` is no attribute type");
-        if let Some(inner) = text
-            .strip_prefix("decimal128(")
-            .and_then(|t| t.strip_suffix(')'))
-        {
+        if let Some(inner) = text.strip_prefix("decimal128(").and_then(|t| t.strip_suffix(')')) {
             let (precision, scale) = inner.split_once(',').ok_or_else(unknown)?;
             let precision: u8 = precision.parse().map_err(|_| unknown())?;
             let scale: i8 = scale.parse().map_err(|_| unknown())?;
@@ -178,15 +170,10 @@ impl FromStr for AttributeType {
             }
             return Ok(AttributeType::Decimal128 { precision, scale });
         }
-        if let Some(inner) = text
-            .strip_prefix("bytes(")
-            .and_then(|t| t.strip_suffix(')'))
-        {
+        if let Some(inner) = text.strip_prefix("bytes(").and_then(|t| t.strip_suffix(')')) {
             let bytes: u16 = inner.parse().map_err(|_| unknown())?;
             let fits = (1..=BYTES_MAX).contains(&bytes);
-            return fits
-                .then_some(AttributeType::Bytes(bytes))
-                .ok_or_else(unknown);
+            return fits.then_some(AttributeType::Bytes(bytes)).ok_or_else(unknown);
         }
         Ok(match text {
             "int8" => AttributeType::Int(1),
@@ -240,10 +227,7 @@ pub struct Attribute {
 pub(crate) fn attributes_of(schema: &Schema) -> Result<Vec<Attribute>> {
     let found = schema.fields().len();
     if found == 0 || found > COLUMNS_MAX {
-        return Err(Error::ColumnCount {
-            found,
-            most: COLUMNS_MAX,
-        });
+        return Err(Error::ColumnCount { found, most: COLUMNS_MAX });
     }
     schema
         .fields()
@@ -269,9 +253,7 @@ pub(crate) fn schema_of(attributes: &[Attribute]) -> SchemaRef {
         let data_type = attribute.attribute_type.arrow();
         Field::new(&attribute.name, data_type, attribute.nullable)
     };
-    Arc::new(Schema::new(
-        attributes.iter().map(field).collect::<Vec<_>>(),
-    ))
+    Arc::new(Schema::new(attributes.iter().map(field).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]

@@ -61,10 +61,7 @@ impl PageShape {
         let fixed = || {
             (0..).zip(attributes).filter_map(|(number, attribute)| {
                 let width_bytes = attribute.attribute_type.width_bytes()?;
-                Some((
-                    number,
-                    minipage::unit_values(unit, width_bytes, attribute.nullable),
-                ))
+                Some((number, minipage::unit_values(unit, width_bytes, attribute.nullable)))
             })
         };
         let shape = |rows: u32| {
@@ -73,19 +70,10 @@ impl PageShape {
                 .map(|(attribute, unit_values)| {
                     let units = rows.div_ceil(unit_values) as usize;
                     next_slot += units;
-                    MinipageShape {
-                        attribute,
-                        first_slot: next_slot - units,
-                        units,
-                        unit_values,
-                    }
+                    MinipageShape { attribute, first_slot: next_slot - units, units, unit_values }
                 })
                 .collect();
-            PageShape {
-                unit_blocks: unit.0,
-                rows,
-                minipages,
-            }
+            PageShape { unit_blocks: unit.0, rows, minipages }
         };
         let used_slots = |shape: &PageShape| match class_slots {
             1 => shape.slots(),
@@ -95,12 +83,7 @@ impl PageShape {
             return fixed().next().map(|_| shape(rows.clamp(1, ROWS_MAX)));
         }
         // The page in which no attribute needs a second unit: no page needs fewer slots.
-        let smallest = shape(
-            fixed()
-                .map(|(_, unit_values)| unit_values)
-                .min()?
-                .min(ROWS_MAX),
-        );
+        let smallest = shape(fixed().map(|(_, unit_values)| unit_values).min()?.min(ROWS_MAX));
         let slots_max = match class_slots {
             1 => UNITS_MAX.max(smallest.slots()),
             _ => used_slots(&smallest),
@@ -119,10 +102,8 @@ impl PageShape {
             |shape: &PageShape| u64::from(shape.rows) * 1_000_000 / used_slots(shape).max(1) as u64;
         let densest = shapes.iter().map(density).max()?;
         let enough = densest / 100 * (100 - DENSITY_SLACK_PERCENT);
-        let best = shapes
-            .into_iter()
-            .filter(|shape| density(shape) >= enough)
-            .min_by_key(|s| s.rows)?;
+        let best =
+            shapes.into_iter().filter(|shape| density(shape) >= enough).min_by_key(|s| s.rows)?;
         Some(best)
     }
 
@@ -137,9 +118,7 @@ impl PageShape {
 
     /// The minipage of `attribute`, when that is of a fixed size.
     pub(crate) fn minipage(&self, attribute: usize) -> Option<&MinipageShape> {
-        self.minipages
-            .iter()
-            .find(|minipage| minipage.attribute == attribute)
+        self.minipages.iter().find(|minipage| minipage.attribute == attribute)
     }
 }
 
@@ -184,10 +163,7 @@ mod tests {
         let table = attributes(&["int64"; 40]);
         let shape = PageShape::choose(&table, BlockCount(1), 16, None).unwrap();
         assert_eq!((shape.rows, shape.slots()), (62, 40));
-        assert_eq!(
-            PageShape::choose(&attributes(&["utf8"]), BlockCount(1), 16, None),
-            None
-        );
+        assert_eq!(PageShape::choose(&attributes(&["utf8"]), BlockCount(1), 16, None), None);
     }
 
     /// Thesis 6.4.7: "capsules consisting of 9 pages (each 512 bytes) with a total of 60 records".

@@ -71,11 +71,7 @@ pub(crate) struct Space {
 impl Space {
     /// A device of which only `reserved` blocks at its beginning are taken.
     pub(crate) fn new(device: Arc<dyn Device>, reserved: BlockCount) -> Result<Space> {
-        let mut space = Space {
-            device,
-            regions: Vec::new(),
-            first_open: 0,
-        };
+        let mut space = Space { device, regions: Vec::new(), first_open: 0 };
         space.take_run(BlockRange::new(Lbn(0), reserved))?;
         Ok(space)
     }
@@ -92,15 +88,11 @@ impl Space {
     fn see(&mut self, index: usize) -> Result<bool> {
         let end = self.device.inquiry().all_blocks().end();
         while self.regions.len() <= index {
-            let first = self
-                .regions
-                .last()
-                .map_or(Lbn(0), |(region, _)| region.blocks.end());
+            let first = self.regions.last().map_or(Lbn(0), |(region, _)| region.blocks.end());
             if first >= end {
                 return Ok(false);
             }
-            self.regions
-                .push((region_at(&*self.device, first)?, Use::Free));
+            self.regions.push((region_at(&*self.device, first)?, Use::Free));
         }
         Ok(true)
     }
@@ -117,16 +109,12 @@ impl Space {
             }
             next += 1;
         }
-        Ok(self
-            .regions
-            .partition_point(|(region, _)| region.blocks.end() <= lbn))
+        Ok(self.regions.partition_point(|(region, _)| region.blocks.end() <= lbn))
     }
 
     /// Slots of the device's first region: how many blocks an equivalence class has.
     pub(crate) fn class_slots(&self) -> usize {
-        self.regions
-            .first()
-            .map_or(1, |(region, _)| region.slot_firsts.len())
+        self.regions.first().map_or(1, |(region, _)| region.slot_firsts.len())
     }
 
     /// The longest run of blocks without a boundary, as far as seen.
@@ -225,10 +213,7 @@ impl Space {
             }
         }
         self.close_full();
-        ColumnExtent {
-            slot_firsts,
-            columns,
-        }
+        ColumnExtent { slot_firsts, columns }
     }
 
     /// Takes a run of at least `least` blocks, of up to `wanted`, in whole multiples of `least`.
@@ -253,10 +238,7 @@ impl Space {
                 *run = BlockRange::between(first + BlockCount(blocks), run.end());
                 free.retain(|run| !run.is_empty());
                 self.close_full();
-                return Ok(RunExtent {
-                    first: first.0,
-                    blocks,
-                });
+                return Ok(RunExtent { first: first.0, blocks });
             }
             index += 1;
         }
@@ -279,12 +261,7 @@ impl Space {
             let mut runs = Vec::new();
             let mut at = region.blocks.first;
             while at < region.blocks.end() {
-                let end = self
-                    .device
-                    .ensemble(at)?
-                    .blocks
-                    .end()
-                    .min(region.blocks.end());
+                let end = self.device.ensemble(at)?.blocks.end().min(region.blocks.end());
                 runs.push(BlockRange::between(at, end));
                 at = end;
             }
@@ -299,11 +276,7 @@ impl Space {
             Use::Columns(free) => free.is_empty(),
             Use::Runs(free) => free.is_empty(),
         };
-        while self
-            .regions
-            .get(self.first_open)
-            .is_some_and(|(_, used)| full(used))
-        {
+        while self.regions.get(self.first_open).is_some_and(|(_, used)| full(used)) {
             self.first_open += 1;
         }
     }
@@ -408,14 +381,8 @@ fn cut(free: &mut Vec<(u64, u64)>, first: u64, count: u64) {
     let holds = |interval: &(u64, u64)| interval.0 <= first && first < interval.0 + interval.1;
     if let Some(place) = free.iter().position(holds) {
         let (low, length) = free.remove(place);
-        let rest = [
-            (low, first - low),
-            (first + count, low + length - first - count),
-        ];
-        free.splice(
-            place..place,
-            rest.into_iter().filter(|interval| interval.1 > 0),
-        );
+        let rest = [(low, first - low), (first + count, low + length - first - count)];
+        free.splice(place..place, rest.into_iter().filter(|interval| interval.1 > 0));
     }
 }
 
@@ -433,11 +400,8 @@ mod tests {
         if !quadrangles {
             return disk();
         }
-        let layout = LayoutDescription::Quadrangle {
-            depth: Some(2),
-            block: BlockCount(1),
-            zone: 8,
-        };
+        let layout =
+            LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(1), zone: 8 };
         Volume::new("v".into(), vec![disk(), disk()], layout).unwrap()
     }
 
@@ -518,9 +482,7 @@ mod tests {
             assert!(error.contains("is full: no room for 16 blocks"), "{error}");
             space.free_run(last.unwrap().range()).unwrap();
             assert_eq!(
-                space
-                    .allocate_run(BlockCount(16), BlockCount(1 << 20))
-                    .unwrap(),
+                space.allocate_run(BlockCount(16), BlockCount(1 << 20)).unwrap(),
                 last.unwrap()
             );
         });

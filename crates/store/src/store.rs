@@ -94,30 +94,19 @@ impl Store {
     /// The names of the tables, in the order they were loaded.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        self.tables
-            .lock()
-            .iter()
-            .map(|table| table.name.clone())
-            .collect()
+        self.tables.lock().iter().map(|table| table.name.clone()).collect()
     }
 
     /// Opens a table.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         let tables = self.tables.lock();
         match tables.iter().find(|table| table.name == name) {
-            Some(entry) => Ok(Arc::new(Table::new(
-                Arc::clone(&self.device),
-                entry.clone(),
-            ))),
+            Some(entry) => Ok(Arc::new(Table::new(Arc::clone(&self.device), entry.clone()))),
             None => Err(Error::NoTable {
                 name: name.to_owned(),
                 known: match tables.as_slice() {
                     [] => "none".to_owned(),
-                    some => some
-                        .iter()
-                        .map(|t| t.name.as_str())
-                        .collect::<Vec<_>>()
-                        .join(", "),
+                    some => some.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", "),
                 },
             }),
         }
@@ -132,26 +121,15 @@ impl Store {
         options: LoadOptions,
     ) -> Result<Load> {
         if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
-            return Err(Error::BadName {
-                name: name.to_owned(),
-            });
+            return Err(Error::BadName { name: name.to_owned() });
         }
         let attributes = attributes_of(schema)?;
         let writer = self.begin_write().await?;
         if writer.catalog.tables.iter().any(|table| table.name == name) {
-            return Err(Error::TableExists {
-                name: name.to_owned(),
-            });
+            return Err(Error::TableExists { name: name.to_owned() });
         }
         let store = Arc::clone(self);
-        Ok(Load::new(
-            store,
-            writer,
-            name.to_owned(),
-            attributes,
-            layout,
-            options,
-        ))
+        Ok(Load::new(store, writer, name.to_owned(), attributes, layout, options))
     }
 
     /// Takes a table out of the store. Open [`Table`]s of it must not be read any more.
@@ -166,12 +144,7 @@ impl Store {
         // The dropped table's blocks are free now that no superblock names them.
         let reserved = BlockCount(2 * self.device.inquiry().volume_block.0);
         let mut space = Space::new(Arc::clone(&self.device), reserved)?;
-        occupy(
-            &self.device,
-            &mut space,
-            &writer.catalog,
-            writer.superblock.as_ref(),
-        )?;
+        occupy(&self.device, &mut space, &writer.catalog, writer.superblock.as_ref())?;
         writer.space = space;
         Ok(())
     }
@@ -179,17 +152,11 @@ impl Store {
     async fn begin_write(&self) -> Result<tokio::sync::OwnedMutexGuard<WriterState>> {
         let inquiry = self.device.inquiry();
         if inquiry.read_only {
-            return Err(moirai_storage::Error::ReadOnly {
-                device: inquiry.name.clone(),
-            }
-            .into());
+            return Err(moirai_storage::Error::ReadOnly { device: inquiry.name.clone() }.into());
         }
         let writer = Arc::clone(&self.writer).lock_owned().await;
         if writer.failed {
-            return Err(moirai_storage::Error::Latched {
-                device: inquiry.name.clone(),
-            }
-            .into());
+            return Err(moirai_storage::Error::Latched { device: inquiry.name.clone() }.into());
         }
         Ok(writer)
     }
@@ -224,18 +191,11 @@ impl WriterState {
         self.failed = true;
         device.flush().await?;
         let generation = self.superblock.as_ref().map_or(1, |old| old.generation + 1);
-        let superblock = Superblock {
-            generation,
-            catalog: blob,
-        };
+        let superblock = Superblock { generation, catalog: blob };
         // First over the one that does not count, then over the one that no longer does, so that
         // either alone is enough, and no valid superblock names what is freed below.
         let [even, odd] = superblock_places(device);
-        let places = if generation.is_multiple_of(2) {
-            [even, odd]
-        } else {
-            [odd, even]
-        };
+        let places = if generation.is_multiple_of(2) { [even, odd] } else { [odd, even] };
         for place in places {
             let mut block = IoBuf::zeroed(device.inquiry().volume_block);
             for (to, from) in block.iter_mut().zip(superblock.encode()) {
@@ -272,10 +232,7 @@ async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
         let found_problem = match found {
             Found::Blank => continue,
             Found::Valid(superblock) => {
-                if newest
-                    .as_ref()
-                    .is_none_or(|newest| newest.generation < superblock.generation)
-                {
+                if newest.as_ref().is_none_or(|newest| newest.generation < superblock.generation) {
                     newest = Some(superblock);
                 }
                 continue;
@@ -314,9 +271,7 @@ fn encode_catalog(catalog: &Catalog) -> Result<Vec<u8>> {
     let content = serde_json::to_vec(catalog);
     content
         .and_then(|content| serde_json::from_slice::<Catalog>(&content).map(|_| content))
-        .map_err(|error| Error::Unwritable {
-            problem: error.to_string(),
-        })
+        .map_err(|error| Error::Unwritable { problem: error.to_string() })
 }
 
 async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog> {
@@ -336,11 +291,7 @@ async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Ca
 }
 
 fn damaged_catalog(device: &dyn Device, superblock: &Superblock, problem: String) -> Error {
-    let first = superblock
-        .catalog
-        .runs
-        .first()
-        .map_or(Lbn(0), |run| run.range().first);
+    let first = superblock.catalog.runs.first().map_or(Lbn(0), |run| run.range().first);
     Error::Damaged {
         device: device.inquiry().name.clone(),
         what: "the catalog".into(),
@@ -361,11 +312,7 @@ fn occupy(
         return Ok(());
     };
     let overlap = |what: &str| {
-        damaged_catalog(
-            &**device,
-            superblock,
-            format!("{what} lies where something else does"),
-        )
+        damaged_catalog(&**device, superblock, format!("{what} lies where something else does"))
     };
     for run in &superblock.catalog.runs {
         if !space.take_run(run.range())? {
@@ -373,10 +320,7 @@ fn occupy(
         }
     }
     for table in &catalog.tables {
-        let bounds = table
-            .bounds
-            .iter()
-            .filter_map(|bounds| bounds.by_page.as_ref());
+        let bounds = table.bounds.iter().filter_map(|bounds| bounds.by_page.as_ref());
         let directories = table.heaps.iter().map(|heap| &heap.directory);
         let blobs = bounds.chain(directories).flat_map(|blob| &blob.runs);
         for run in blobs.chain(table.heaps.iter().flat_map(|heap| &heap.extents)) {

@@ -113,10 +113,7 @@ impl Superblock {
                 blocks: u64::from_le_bytes(fields.take()?),
             });
         }
-        Some(Superblock {
-            generation,
-            catalog: BlobRef { bytes, crc, runs },
-        })
+        Some(Superblock { generation, catalog: BlobRef { bytes, crc, runs } })
     }
 }
 
@@ -137,17 +134,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn superblock(generation: u64, runs: usize) -> Superblock {
-        let run = |index: usize| RunExtent {
-            first: 100 * index as u64,
-            blocks: index as u64 + 1,
-        };
+        let run = |index: usize| RunExtent { first: 100 * index as u64, blocks: index as u64 + 1 };
         Superblock {
             generation,
-            catalog: BlobRef {
-                bytes: 12345,
-                crc: 678,
-                runs: (0..runs).map(run).collect(),
-            },
+            catalog: BlobRef { bytes: 12345, crc: 678, runs: (0..runs).map(run).collect() },
         }
     }
 

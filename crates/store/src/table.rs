@@ -55,10 +55,7 @@ impl Table {
         let mut next_page = 0;
         let extent_first_pages = entry.pages.iter().flat_map(|pages| {
             let unit_blocks = pages.shape.unit_blocks.max(1);
-            pages
-                .extents
-                .iter()
-                .map(move |extent| extent.columns / unit_blocks)
+            pages.extents.iter().map(move |extent| extent.columns / unit_blocks)
         });
         let extent_first_pages = extent_first_pages
             .map(|pages| {
@@ -163,10 +160,7 @@ impl Table {
             let Some(by_page) = &bounds.by_page else {
                 return Ok(None);
             };
-            let what = format!(
-                "bounds of column {} of table {}",
-                attribute.name, self.entry.name
-            );
+            let what = format!("bounds of column {} of table {}", attribute.name, self.entry.name);
             let content = blob::read(&*self.device, by_page, &what).await?;
             PageBounds::decode(attribute.attribute_type, &content).map(Some)
         };

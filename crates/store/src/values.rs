@@ -65,23 +65,12 @@ pub(crate) fn min_max<'a>(
         found = Some(match found {
             None => (value, value),
             Some((min, max)) => (
-                if compare(ordering, value, min) == Cmp::Less {
-                    value
-                } else {
-                    min
-                },
-                if compare(ordering, value, max) == Cmp::Greater {
-                    value
-                } else {
-                    max
-                },
+                if compare(ordering, value, min) == Cmp::Less { value } else { min },
+                if compare(ordering, value, max) == Cmp::Greater { value } else { max },
             ),
         });
     }
-    found.map(|(min, max)| MinMax {
-        min: widen(min),
-        max: widen(max),
-    })
+    found.map(|(min, max)| MinMax { min: widen(min), max: widen(max) })
 }
 
 /// The bounds of both runs.
@@ -89,11 +78,7 @@ pub(crate) fn merge(attribute_type: AttributeType, a: MinMax, b: MinMax) -> MinM
     let width = attribute_type.width_bytes().unwrap_or(0);
     let ordering = attribute_type.ordering();
     let less = |x: &[u8; 16], y: &[u8; 16]| {
-        compare(
-            ordering,
-            x.get(..width).unwrap_or(x),
-            y.get(..width).unwrap_or(y),
-        ) == Cmp::Less
+        compare(ordering, x.get(..width).unwrap_or(x), y.get(..width).unwrap_or(y)) == Cmp::Less
     };
     MinMax {
         min: if less(&b.min, &a.min) { b.min } else { a.min },

@@ -19,11 +19,7 @@ use moirai_store::{Error, LoadOptions, PageLayout, ScanOptions, Store};
 use moirai_units::Lbn;
 
 fn flip(path: &Path, offset: u64) {
-    let file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
@@ -95,15 +91,10 @@ fn foreign_and_other_versions_are_told_apart() {
     let path = folder.path().join("store");
     let error_of = |content: Vec<u8>| {
         std::fs::write(&path, content).unwrap();
-        block_on_real(0, async {
-            Store::open(file(&path, "")).await.unwrap_err().to_string()
-        })
+        block_on_real(0, async { Store::open(file(&path, "")).await.unwrap_err().to_string() })
     };
     let error = error_of(vec![b'x'; 1 << 20]);
-    assert!(
-        error.contains("holds no Moirai store, and is not empty"),
-        "{error}"
-    );
+    assert!(error.contains("holds no Moirai store, and is not empty"), "{error}");
     let mut other = vec![0; 1 << 20];
     other[..12].copy_from_slice(b"MOIRAISB\x63\0\0\0");
     let error = error_of(other);
@@ -121,10 +112,7 @@ fn a_load_that_fills_the_device_is_undone() {
         let kept = load(&store, "kept", PageLayout::Csm, 3000).await;
         for layout in [PageLayout::Csm, PageLayout::Nsm] {
             let schema = common::schema();
-            let mut big = store
-                .load("big", &schema, layout, LoadOptions::default())
-                .await
-                .unwrap();
+            let mut big = store.load("big", &schema, layout, LoadOptions::default()).await.unwrap();
             let mut random = moirai_runtime::random("big");
             let error = loop {
                 let next = common::batch(big.rows(), 5000, &mut random);
@@ -156,10 +144,8 @@ fn a_row_larger_than_an_ensemble_is_refused_by_name() {
         };
         for layout in [PageLayout::Csm, PageLayout::Nsm] {
             let name = layout.to_string();
-            let mut load = store
-                .load(&name, &schema, layout, LoadOptions::default())
-                .await
-                .unwrap();
+            let mut load =
+                store.load(&name, &schema, layout, LoadOptions::default()).await.unwrap();
             load.append(&text(&rows[..2])).await.unwrap();
             load.append(&text(&rows[..1])).await.unwrap();
             load.finish().await.unwrap();
@@ -167,15 +153,9 @@ fn a_row_larger_than_an_ensemble_is_refused_by_name() {
             let expected = [rows[0].clone(), rows[1].clone(), rows[0].clone()];
             let found = scan(&table, ScanOptions::default()).await.unwrap();
             assert_eq!(found, text(&expected));
-            let mut load = store
-                .load("x", &schema, layout, LoadOptions::default())
-                .await
-                .unwrap();
+            let mut load = store.load("x", &schema, layout, LoadOptions::default()).await.unwrap();
             let error = load.append(&text(&rows)).await.unwrap_err().to_string();
-            assert!(
-                error.contains("row 2 of table `x` needs a page of 2064 blocks"),
-                "{error}"
-            );
+            assert!(error.contains("row 2 of table `x` needs a page of 2064 blocks"), "{error}");
         }
     });
 }
@@ -198,17 +178,11 @@ fn a_load_that_failed_in_the_middle_of_a_batch_is_not_finished() {
             arrow_array::RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
         };
         let options = LoadOptions::default();
-        let mut load = store
-            .load("t", &schema, PageLayout::Csm, options)
-            .await
-            .unwrap();
+        let mut load = store.load("t", &schema, PageLayout::Csm, options).await.unwrap();
         load.append(&batch(10)).await.unwrap();
         let too_long = load.append(&batch(1 << 20)).await;
         assert!(matches!(too_long, Err(Error::RowTooLarge { .. })));
-        assert!(matches!(
-            load.append(&batch(10)).await,
-            Err(Error::BrokenLoad { .. })
-        ));
+        assert!(matches!(load.append(&batch(10)).await, Err(Error::BrokenLoad { .. })));
         assert!(matches!(load.finish().await, Err(Error::BrokenLoad { .. })));
         assert!(store.table_names().is_empty());
     });
@@ -220,9 +194,7 @@ fn a_store_cut_off_after_any_write_has_the_table_whole_or_not_at_all() {
     block_on_virtual(4, async {
         // The writes of two loads, one after the other, as a device of its own sees them.
         let log = Arc::new(Recorder::new(quadrangles("")));
-        let store = Store::open(Arc::clone(&log) as Arc<dyn Device>)
-            .await
-            .unwrap();
+        let store = Store::open(Arc::clone(&log) as Arc<dyn Device>).await.unwrap();
         let first = load(&store, "first", PageLayout::Csm, 700).await;
         let writes_of_first = log.count();
         let second = load(&store, "second", PageLayout::Nsm, 900).await;
@@ -238,11 +210,7 @@ fn a_store_cut_off_after_any_write_has_the_table_whole_or_not_at_all() {
                 cut >= writes_of_first - 1,
                 "after {cut} writes"
             );
-            assert_eq!(
-                names.contains(&"second".to_owned()),
-                cut >= all - 1,
-                "after {cut} writes"
-            );
+            assert_eq!(names.contains(&"second".to_owned()), cut >= all - 1, "after {cut} writes");
             for (name, loaded) in [("first", &first), ("second", &second)] {
                 if let Ok(table) = store.table(name) {
                     assert_eq!(&scan(&table, ScanOptions::default()).await.unwrap(), loaded);
@@ -263,10 +231,7 @@ struct Recorder {
 
 impl Recorder {
     fn new(inner: Arc<dyn Device>) -> Recorder {
-        Recorder {
-            inner,
-            writes: parking_lot::Mutex::default(),
-        }
+        Recorder { inner, writes: parking_lot::Mutex::default() }
     }
 
     fn count(&self) -> usize {
@@ -302,15 +267,8 @@ impl Device for Recorder {
         &self,
         batch: Vec<moirai_storage::Request>,
     ) -> futures::future::BoxFuture<'_, moirai_storage::Completions> {
-        for request in batch
-            .iter()
-            .filter(|request| request.op == moirai_storage::Op::Write)
-        {
-            let content = request
-                .data
-                .iter()
-                .flat_map(|buffer| buffer.iter().copied())
-                .collect();
+        for request in batch.iter().filter(|request| request.op == moirai_storage::Op::Write) {
+            let content = request.data.iter().flat_map(|buffer| buffer.iter().copied()).collect();
             self.writes.lock().push((request.blocks.first, content));
         }
         self.inner.submit(batch)
@@ -325,9 +283,7 @@ impl Device for Recorder {
 fn a_store_of_blank_superblocks_is_empty_and_unwritten() {
     block_on_virtual(5, async {
         let log = Arc::new(Recorder::new(quadrangles("")));
-        let store = Store::open(Arc::clone(&log) as Arc<dyn Device>)
-            .await
-            .unwrap();
+        let store = Store::open(Arc::clone(&log) as Arc<dyn Device>).await.unwrap();
         assert!(store.table_names().is_empty());
         assert_eq!(log.count(), 0);
     });

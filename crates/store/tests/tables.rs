@@ -32,9 +32,7 @@ async fn check_reads(store: &Arc<Store>, name: &str, expected: &RecordBatch) {
         }
         let start = random.random_range(0..=table.rows());
         let end = random.random_range(start..=table.rows());
-        let limit = random
-            .random_bool(0.5)
-            .then(|| random.random_range(0..=table.rows()));
+        let limit = random.random_bool(0.5).then(|| random.random_range(0..=table.rows()));
         let found = scan(
             &table,
             ScanOptions {
@@ -48,28 +46,16 @@ async fn check_reads(store: &Arc<Store>, name: &str, expected: &RecordBatch) {
         .await
         .unwrap();
         let rows = (end - start).min(limit.unwrap_or(u64::MAX));
-        let wanted = expected
-            .project(&columns)
-            .unwrap()
-            .slice(start as usize, rows as usize);
-        assert_eq!(
-            found, wanted,
-            "{name}: {columns:?} of {start}..{end}, limit {limit:?}"
-        );
+        let wanted = expected.project(&columns).unwrap().slice(start as usize, rows as usize);
+        assert_eq!(found, wanted, "{name}: {columns:?} of {start}..{end}, limit {limit:?}");
     }
     if expected.num_rows() == 0 {
         return;
     }
-    let rows: Vec<u64> = (0..50)
-        .map(|_| random.random_range(0..table.rows()))
-        .collect();
+    let rows: Vec<u64> = (0..50).map(|_| random.random_range(0..table.rows())).collect();
     let found = table.fetch(&rows, None).await.unwrap();
     for (index, row) in rows.iter().enumerate() {
-        assert_eq!(
-            found.slice(index, 1),
-            expected.slice(*row as usize, 1),
-            "{name} row {row}"
-        );
+        assert_eq!(found.slice(index, 1), expected.slice(*row as usize, 1), "{name} row {row}");
     }
     assert_eq!(table.fetch(&[], Some(&[1])).await.unwrap().num_rows(), 0);
     let error = table.fetch(&[table.rows()], None).await.unwrap_err();
@@ -90,10 +76,7 @@ async fn check_store(device: Arc<dyn Device>, sizes: &[usize]) {
     // The same from a store that is opened again.
     drop(store);
     let store = Store::open(device).await.unwrap();
-    assert_eq!(
-        store.table_names(),
-        expected.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>()
-    );
+    assert_eq!(store.table_names(), expected.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>());
     for (name, loaded) in &expected {
         check_reads(&store, name, loaded).await;
     }
@@ -119,11 +102,7 @@ fn tables_on_quadrangles_give_back_what_was_loaded() {
 fn tables_in_a_file_give_back_what_was_loaded() {
     let folder = tempfile::tempdir().unwrap();
     block_on_real(3, async {
-        check_store(
-            file(&folder.path().join("store"), "64MiB"),
-            &[0, 1, 777, 60_000],
-        )
-        .await;
+        check_store(file(&folder.path().join("store"), "64MiB"), &[0, 1, 777, 60_000]).await;
     });
 }
 
@@ -143,32 +122,19 @@ fn a_scan_reads_only_the_blocks_of_the_wanted_attributes() {
     let read_blocks = |layout, columns: Option<Vec<usize>>| {
         block_on_virtual(5, async {
             let device = Metered::new(quadrangles(""));
-            let store = Store::open(Arc::clone(&device) as Arc<dyn Device>)
-                .await
-                .unwrap();
+            let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
             load(&store, "t", layout, rows).await;
             let table = store.table("t").unwrap();
             let extent_blocks = table.size().await.unwrap().extent_blocks;
             device.take();
-            scan(
-                &table,
-                ScanOptions {
-                    columns,
-                    ..ScanOptions::default()
-                },
-            )
-            .await
-            .unwrap();
+            scan(&table, ScanOptions { columns, ..ScanOptions::default() }).await.unwrap();
             (device.take().read_blocks, extent_blocks)
         })
     };
     // 8 bytes of key; a unit of 512 bytes holds 62, so a full page has less than 3.3 % of overhead.
     let (key, _) = read_blocks(PageLayout::Csm, Some(vec![0]));
     let attribute_blocks = rows as f64 / 62.0;
-    assert!(
-        (key.0 as f64) < 1.05 * attribute_blocks,
-        "{key} of {attribute_blocks}"
-    );
+    assert!((key.0 as f64) < 1.05 * attribute_blocks, "{key} of {attribute_blocks}");
 
     let (whole, size) = read_blocks(PageLayout::Nsm, None);
     let (column, _) = read_blocks(PageLayout::Nsm, Some(vec![0]));
@@ -194,31 +160,20 @@ fn page_bounds_tell_which_pages_can_be_left_out() {
                 arrow_array::cast::as_primitive_array::<arrow_array::types::Int64Type>(&bounds.min);
             let max =
                 arrow_array::cast::as_primitive_array::<arrow_array::types::Int64Type>(&bounds.max);
-            let mask: Vec<bool> = (0..min.len())
-                .map(|p| min.value(p) <= wanted && wanted <= max.value(p))
-                .collect();
+            let mask: Vec<bool> =
+                (0..min.len()).map(|p| min.value(p) <= wanted && wanted <= max.value(p)).collect();
             assert_eq!(mask.iter().filter(|wanted| **wanted).count(), 1);
-            let options = ScanOptions {
-                pages: Some(mask),
-                ..ScanOptions::default()
-            };
+            let options = ScanOptions { pages: Some(mask), ..ScanOptions::default() };
             let found = scan(&table, options).await.unwrap();
             let keys = found.column(0);
             let keys = arrow_array::cast::as_primitive_array::<arrow_array::types::Int64Type>(keys);
             let place = keys.iter().position(|key| key == Some(wanted)).unwrap();
             assert_eq!(found.slice(place, 1), loaded.slice(12_345, 1));
-            assert!(
-                table.page_bounds(3).await.unwrap().is_none(),
-                "texts have no bounds"
-            );
+            assert!(table.page_bounds(3).await.unwrap().is_none(), "texts have no bounds");
 
             for column in 0..6 {
                 let nulls = table.bounds(column).unwrap().nulls as usize;
-                assert_eq!(
-                    nulls,
-                    loaded.column(column).null_count(),
-                    "{layout}: {column}"
-                );
+                assert_eq!(nulls, loaded.column(column).null_count(), "{layout}: {column}");
             }
             let all = table.bounds(1).unwrap();
             let max = all.max.unwrap();
@@ -237,9 +192,7 @@ fn page_bounds_tell_which_pages_can_be_left_out() {
 fn a_page_is_one_equivalence_class() {
     block_on_virtual(7, async {
         let device = Metered::new(quadrangles("?data=none"));
-        let store = Store::open(Arc::clone(&device) as Arc<dyn Device>)
-            .await
-            .unwrap();
+        let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
         let schema = arrow_schema::Schema::new(
             (0..9)
                 .map(|i| {
@@ -247,13 +200,8 @@ fn a_page_is_one_equivalence_class() {
                 })
                 .collect::<Vec<_>>(),
         );
-        let options = LoadOptions {
-            page_rows: Some(60),
-        };
-        let load = store
-            .load("t", &schema, PageLayout::Csm, options)
-            .await
-            .unwrap();
+        let options = LoadOptions { page_rows: Some(60) };
+        let load = store.load("t", &schema, PageLayout::Csm, options).await.unwrap();
         let table = load.reserve(1_000_000).unwrap();
         assert_eq!(table.page_rows(), Some(60));
         device.take();
@@ -273,40 +221,21 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         load(&store, "there", PageLayout::Csm, 10).await;
         let begin = |name: &'static str, schema| {
             let store = Arc::clone(&store);
-            async move {
-                store
-                    .load(name, &schema, PageLayout::Csm, LoadOptions::default())
-                    .await
-            }
+            async move { store.load(name, &schema, PageLayout::Csm, LoadOptions::default()).await }
         };
         let schema = |field: arrow_schema::DataType| {
             arrow_schema::Schema::new(vec![arrow_schema::Field::new("c", field, false)])
         };
         use arrow_schema::DataType::{Binary, Int64};
-        assert!(matches!(
-            begin("there", schema(Int64)).await,
-            Err(Error::TableExists { .. })
-        ));
-        assert!(matches!(
-            begin("", schema(Int64)).await,
-            Err(Error::BadName { .. })
-        ));
-        assert!(matches!(
-            begin("x", schema(Binary)).await,
-            Err(Error::UnsupportedType { .. })
-        ));
+        assert!(matches!(begin("there", schema(Int64)).await, Err(Error::TableExists { .. })));
+        assert!(matches!(begin("", schema(Int64)).await, Err(Error::BadName { .. })));
+        assert!(matches!(begin("x", schema(Binary)).await, Err(Error::UnsupportedType { .. })));
         let empty = arrow_schema::Schema::empty();
-        assert!(matches!(
-            begin("x", empty).await,
-            Err(Error::ColumnCount { .. })
-        ));
+        assert!(matches!(begin("x", empty).await, Err(Error::ColumnCount { .. })));
 
         let mut load = begin("x", schema(Int64)).await.unwrap();
         let wrong = common::batch(0, 5, &mut random("wrong"));
-        assert!(matches!(
-            load.append(&wrong).await,
-            Err(Error::SchemaMismatch { .. })
-        ));
+        assert!(matches!(load.append(&wrong).await, Err(Error::SchemaMismatch { .. })));
         drop(load);
         assert_eq!(store.table_names(), ["there"]);
     });
@@ -321,17 +250,10 @@ fn nulls_are_refused_where_there_must_be_none() {
             arrow_schema::DataType::Int32,
             false,
         )]);
-        let mut load = store
-            .load("t", &strict, PageLayout::Nsm, LoadOptions::default())
-            .await
-            .unwrap();
-        let batch = common::batch(0, 100, &mut random("nulls"))
-            .project(&[1])
-            .unwrap();
+        let mut load =
+            store.load("t", &strict, PageLayout::Nsm, LoadOptions::default()).await.unwrap();
+        let batch = common::batch(0, 100, &mut random("nulls")).project(&[1]).unwrap();
         let error = load.append(&batch).await.unwrap_err().to_string();
-        assert!(
-            error.contains("column `number` is declared without nulls"),
-            "{error}"
-        );
+        assert!(error.contains("column `number` is declared without nulls"), "{error}");
     });
 }

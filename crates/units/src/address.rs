@@ -130,10 +130,7 @@ impl BlockRange {
     /// The range from `first` up to, and without, `end`.
     #[must_use]
     pub fn between(first: Lbn, end: Lbn) -> Self {
-        BlockRange {
-            first,
-            count: end.since(first),
-        }
+        BlockRange { first, count: end.since(first) }
     }
 
     /// One past the last address; the last there is, for ranges that a damaged reference makes up.
@@ -173,10 +170,7 @@ impl BlockRange {
     #[must_use]
     pub fn split_at(self, at: Lbn) -> (BlockRange, BlockRange) {
         let at = at.clamp(self.first, self.end());
-        (
-            BlockRange::between(self.first, at),
-            BlockRange::between(at, self.end()),
-        )
+        (BlockRange::between(self.first, at), BlockRange::between(at, self.end()))
     }
 }
 

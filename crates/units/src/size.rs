@@ -16,12 +16,8 @@ pub struct ParseSizeError {
     text: String,
 }
 
-const UNITS: [(&str, u64); 4] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-];
+const UNITS: [(&str, u64); 4] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 impl ByteCount {
     /// The bytes in `count` binary megabytes.
@@ -79,11 +75,7 @@ mod tests {
     #[test]
     fn sizes_parse_as_people_write_them() {
         let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(
-                text.parse::<ByteCount>().ok().map(|s| s.0),
-                expected,
-                "{text}"
-            );
+            assert_eq!(text.parse::<ByteCount>().ok().map(|s| s.0), expected, "{text}");
         };
         check("512", Some(512));
         check("512B", Some(512));

@@ -51,9 +51,7 @@ impl Nanos {
 impl Add<Nanos> for Instant {
     type Output = Instant;
     fn add(self, span: Nanos) -> Instant {
-        Instant {
-            ns: self.ns + span.0,
-        }
+        Instant { ns: self.ns + span.0 }
     }
 }
 

@@ -94,11 +94,7 @@ impl Description {
     /// Describes a volume.
     #[must_use]
     pub fn new(devices: Vec<String>, layout: LayoutDescription) -> Description {
-        let mut description = Description {
-            devices,
-            stripe: None,
-            quadrangle: None,
-        };
+        let mut description = Description { devices, stripe: None, quadrangle: None };
         match layout {
             LayoutDescription::Stripe { unit } => {
                 let unit = match unit {
@@ -108,11 +104,7 @@ impl Description {
                 description.stripe = Some(StripeTable { unit });
             }
             LayoutDescription::Quadrangle { depth, block, zone } => {
-                description.quadrangle = Some(QuadrangleTable {
-                    depth,
-                    block: block.0,
-                    zone,
-                });
+                description.quadrangle = Some(QuadrangleTable { depth, block: block.0, zone });
             }
         }
         description
@@ -157,19 +149,13 @@ impl Description {
                 block: BlockCount(table.block),
                 zone: table.zone,
             }),
-            _ => Err(bad(
-                path,
-                "write either a table [stripe] or a table [quadrangle]",
-            )),
+            _ => Err(bad(path, "write either a table [stripe] or a table [quadrangle]")),
         }
     }
 }
 
 fn bad(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Description {
-        path: PathBuf::from(path),
-        problem: problem.into(),
-    }
+    Error::Description { path: PathBuf::from(path), problem: problem.into() }
 }
 
 #[cfg(test)]
@@ -179,22 +165,10 @@ mod tests {
     #[test]
     fn descriptions_round_trip() {
         for layout in [
-            LayoutDescription::Stripe {
-                unit: StripeUnit::Track,
-            },
-            LayoutDescription::Stripe {
-                unit: StripeUnit::Blocks(BlockCount(128)),
-            },
-            LayoutDescription::Quadrangle {
-                depth: Some(4),
-                block: BlockCount(1),
-                zone: 0,
-            },
-            LayoutDescription::Quadrangle {
-                depth: None,
-                block: BlockCount(16),
-                zone: 2,
-            },
+            LayoutDescription::Stripe { unit: StripeUnit::Track },
+            LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) },
+            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 },
+            LayoutDescription::Quadrangle { depth: None, block: BlockCount(16), zone: 2 },
         ] {
             let written = Description::new(vec!["sim:quantum-atlas-10k".into()], layout);
             let read = Description::parse(&written.to_toml(), Path::new("v.toml")).unwrap();
@@ -206,23 +180,15 @@ mod tests {
     #[test]
     fn bad_descriptions_name_the_key_and_the_line() {
         let check = |text: &str, expected: &[&str]| {
-            let error = Description::parse(text, Path::new("v.toml"))
-                .unwrap_err()
-                .to_string();
+            let error = Description::parse(text, Path::new("v.toml")).unwrap_err().to_string();
             for part in expected.iter().chain(&["v.toml"]) {
                 assert!(error.contains(part), "{error}");
             }
         };
         check("devices = []\n[stripe]\nunit = \"track\"", &["`devices`"]);
         check("devices = [\"sim:x\"]", &["[stripe]", "[quadrangle]"]);
-        check(
-            "devices = [\"sim:x\"]\n[stripe]\nunit = \"10\"",
-            &["`unit`", "no multiple"],
-        );
-        check(
-            "devices = [\"sim:x\"]\n[quadrangle]\ndeph = 4",
-            &["line 3", "`deph`"],
-        );
+        check("devices = [\"sim:x\"]\n[stripe]\nunit = \"10\"", &["`unit`", "no multiple"]);
+        check("devices = [\"sim:x\"]\n[quadrangle]\ndeph = 4", &["line 3", "`deph`"]);
         check("device = [\"sim:x\"]", &["line 1", "`device`"]);
         check("devices = [", &["line 1"]);
     }

@@ -117,12 +117,8 @@ impl Quadrangle {
             ));
         }
         let depth_max = QuadrangleDimensions::depth_max(track, switch, block);
-        let dimensions = QuadrangleDimensions {
-            track,
-            switch,
-            depth: depth.unwrap_or(depth_max),
-            block,
-        };
+        let dimensions =
+            QuadrangleDimensions { track, switch, depth: depth.unwrap_or(depth_max), block };
         if dimensions.depth == 0 || !dimensions.keeps_one_revolution() {
             return Err(format!(
                 "key `depth`: {} tracks of {block} each are not read in one revolution of {} \
@@ -140,12 +136,7 @@ impl Quadrangle {
                 u64::from(dimensions.depth) * disks
             ));
         }
-        Ok(Quadrangle {
-            dimensions,
-            disks,
-            zone_first: zone.first,
-            stripes,
-        })
+        Ok(Quadrangle { dimensions, disks, zone_first: zone.first, stripes })
     }
 
     /// The quadrangles' dimensions.
@@ -183,12 +174,7 @@ impl Quadrangle {
     }
 
     pub(crate) fn locate(&self, vlbn: Lbn) -> Location {
-        let Row {
-            stripe,
-            row,
-            turn,
-            within,
-        } = self.row_of(vlbn);
+        let Row { stripe, row, turn, within } = self.row_of(vlbn);
         let width = self.dimensions.width();
         let block = self.dimensions.block.0;
         let column = within / block + row;
@@ -257,12 +243,7 @@ mod tests {
             let (track, switch) = (BlockCount(track), BlockCount(switch));
             let deepest = QuadrangleDimensions::depth_max(track, switch, BlockCount(1));
             let largest = QuadrangleDimensions::block_max(track, switch, deepest);
-            let dimensions = QuadrangleDimensions {
-                track,
-                switch,
-                depth: deepest,
-                block: largest,
-            };
+            let dimensions = QuadrangleDimensions { track, switch, depth: deepest, block: largest };
             let found = (deepest, largest.0, dimensions.residual().0);
             assert_eq!(found, (depth, block, residual), "N = {track}, H = {switch}");
             assert!(dimensions.keeps_one_revolution());
@@ -296,28 +277,18 @@ mod tests {
             for (column, vlbn) in line.iter().enumerate() {
                 let location = layout.locate(Lbn(*vlbn));
                 assert_eq!(location.disk, DiskIndex(column / 2), "{vlbn}");
-                assert_eq!(
-                    location.dlbn.0,
-                    1000 + track as u64 * 2 + column as u64 % 2,
-                    "{vlbn}"
-                );
+                assert_eq!(location.dlbn.0, 1000 + track as u64 * 2 + column as u64 % 2, "{vlbn}");
             }
         }
         let class = layout.equivalent(Lbn(18));
         assert_eq!(class.lbns, [0, 12, 24, 6, 18, 30].map(Lbn));
-        assert_eq!(
-            class.by_column().collect::<Vec<_>>(),
-            [0, 6, 12, 18, 24, 30].map(Lbn)
-        );
+        assert_eq!(class.by_column().collect::<Vec<_>>(), [0, 6, 12, 18, 24, 30].map(Lbn));
     }
 
     /// Thesis 6.3.7: b = 2, p = 1: VLBNs 0, 10, 20, 30 lie at DLBNs 0, 24, 48, 72.
     #[test]
     fn a_single_quadrangle_is_as_in_the_thesis() {
-        let zone = ZoneRun {
-            first: Lbn(0),
-            ..zone(22, 3, 4)
-        };
+        let zone = ZoneRun { first: Lbn(0), ..zone(22, 3, 4) };
         let layout = Quadrangle::new(1, &zone, Some(4), BlockCount(2)).unwrap();
         assert_eq!(layout.dimensions().width(), 11);
         // The figure numbers volume blocks and has w = 10 of them in a row; here w = 11 fit.

@@ -43,11 +43,7 @@ impl Stripe {
             StripeUnit::Blocks(blocks) => each.0.checked_div(blocks.0)? * blocks.0,
         };
         let capacity = BlockCount(used * devices.len() as u64);
-        (used > 0).then_some(Stripe {
-            devices,
-            unit,
-            capacity,
-        })
+        (used > 0).then_some(Stripe { devices, unit, capacity })
     }
 
     pub(crate) fn capacity(&self) -> BlockCount {
@@ -55,10 +51,7 @@ impl Stripe {
     }
 
     pub(crate) fn volume_block(&self) -> BlockCount {
-        let of_device = self
-            .devices
-            .first()
-            .map(|device| device.inquiry().volume_block);
+        let of_device = self.devices.first().map(|device| device.inquiry().volume_block);
         of_device.unwrap_or(BlockCount(1))
     }
 

@@ -46,12 +46,8 @@ pub fn open_described(
         .iter()
         .map(|text| text.parse().and_then(&mut open_device))
         .collect::<Result<Vec<_>>>()?;
-    Volume::new(format!("volume:{}", path.display()), devices, layout).map_err(|problem| {
-        Error::Description {
-            path: path.to_owned(),
-            problem,
-        }
-    })
+    Volume::new(format!("volume:{}", path.display()), devices, layout)
+        .map_err(|problem| Error::Description { path: path.to_owned(), problem })
 }
 
 impl Volume {
@@ -89,20 +85,12 @@ impl Volume {
             parallelism: devices.len() as u32,
             depth: layout.depth(),
             volume_block: layout.volume_block(),
-            atomic_write: inquiries()
-                .map(|i| i.atomic_write)
-                .min()
-                .unwrap_or(BlockCount(1)),
+            atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
             volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
         };
-        Ok(Arc::new(Volume {
-            inquiry,
-            devices,
-            layout,
-            latched: AtomicBool::new(false),
-        }))
+        Ok(Arc::new(Volume { inquiry, devices, layout, latched: AtomicBool::new(false) }))
     }
 
     /// The layout, to ask where blocks lie.
@@ -126,9 +114,7 @@ impl Volume {
 
     fn check_latch(&self) -> Result<()> {
         if self.latched.load(Ordering::Acquire) {
-            return Err(Error::Latched {
-                device: self.inquiry.name.clone(),
-            });
+            return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
     }
@@ -144,11 +130,7 @@ impl Volume {
         while at < request.blocks.end() {
             let Location { disk, dlbn, run } = self.layout.locate(at)?;
             let count = run.min(request.blocks.end().since(at));
-            let buffers = if with_data {
-                take_blocks(&mut data, count)
-            } else {
-                Vec::new()
-            };
+            let buffers = if with_data { take_blocks(&mut data, count) } else { Vec::new() };
             pieces.push(Piece {
                 disk,
                 blocks: BlockRange::new(dlbn, count),
@@ -158,12 +140,7 @@ impl Volume {
             at += count;
         }
         pieces.sort_by_key(|piece| (piece.disk, piece.blocks.first));
-        Ok(CutRequest {
-            index,
-            op: request.op,
-            pieces,
-            buffer_blocks,
-        })
+        Ok(CutRequest { index, op: request.op, pieces, buffer_blocks })
     }
 }
 
@@ -261,21 +238,14 @@ impl DiskBatch {
             (self.requests.last_mut(), self.serves.last_mut())
             && *last_index == index
             && request.blocks.end() == piece.blocks.first
-            && device
-                .ensemble(request.blocks.first)?
-                .blocks
-                .contains(piece.blocks.first)
+            && device.ensemble(request.blocks.first)?.blocks.contains(piece.blocks.first)
         {
             request.blocks.count += piece.blocks.count;
             request.data.extend(piece.buffers);
             orders.push(order);
             return Ok(());
         }
-        self.requests.push(Request {
-            op,
-            blocks: piece.blocks,
-            data: piece.buffers,
-        });
+        self.requests.push(Request { op, blocks: piece.blocks, data: piece.buffers });
         self.serves.push((index, vec![order]));
         Ok(())
     }
@@ -286,13 +256,7 @@ impl DiskBatch {
         }
         let results = device.submit(self.requests).await;
         let served = results.into_iter().zip(self.serves);
-        served
-            .map(|(result, (index, orders))| Served {
-                index,
-                orders,
-                result,
-            })
-            .collect()
+        served.map(|(result, (index, orders))| Served { index, orders, result }).collect()
     }
 }
 
@@ -395,12 +359,7 @@ impl Device for Volume {
             }
             let work = disks.into_iter().zip(&self.devices);
             let served = join_all(work.map(|(disk, device)| disk.carry_out(&**device))).await;
-            for Served {
-                index,
-                orders,
-                result,
-            } in served.into_iter().flatten()
-            {
+            for Served { index, orders, result } in served.into_iter().flatten() {
                 if let Some(gathering) = gatherings.get_mut(index) {
                     gathering.add(orders, result);
                 }

@@ -12,10 +12,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{LayoutDescription, StripeUnit, Volume, open};
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {
-    let devices = uris
-        .iter()
-        .map(|uri| open_device(uri.parse().unwrap()).unwrap())
-        .collect();
+    let devices = uris.iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
     Volume::new("volume:test".into(), devices, layout)
 }
 
@@ -23,22 +20,15 @@ fn cheetahs(count: usize) -> Vec<String> {
     vec!["sim:seagate-cheetah-36es".to_owned(); count]
 }
 
-const D4: LayoutDescription = LayoutDescription::Quadrangle {
-    depth: Some(4),
-    block: BlockCount(1),
-    zone: 0,
-};
+const D4: LayoutDescription =
+    LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
 
 #[test]
 fn simulated_volumes_conform() {
     let stripe = |unit| LayoutDescription::Stripe { unit };
     let layouts = [
         D4,
-        LayoutDescription::Quadrangle {
-            depth: None,
-            block: BlockCount(4),
-            zone: 3,
-        },
+        LayoutDescription::Quadrangle { depth: None, block: BlockCount(4), zone: 3 },
         stripe(StripeUnit::Track),
         stripe(StripeUnit::Blocks(BlockCount(128))),
     ];
@@ -62,24 +52,16 @@ fn a_volume_of_files_conforms() {
         })
         .collect();
     for layout in [
-        LayoutDescription::Stripe {
-            unit: StripeUnit::Track,
-        },
-        LayoutDescription::Quadrangle {
-            depth: Some(4),
-            block: BlockCount(8),
-            zone: 0,
-        },
+        LayoutDescription::Stripe { unit: StripeUnit::Track },
+        LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(8), zone: 0 },
     ] {
         block_on_real(1, async {
             let uris: Vec<_> = uris
                 .iter()
-                .map(
-                    |uri| match Path::new(&uri[5..uri.find('?').unwrap()]).exists() {
-                        true => uri.replace("size=8MiB&", ""),
-                        false => uri.clone(),
-                    },
-                )
+                .map(|uri| match Path::new(&uri[5..uri.find('?').unwrap()]).exists() {
+                    true => uri.replace("size=8MiB&", ""),
+                    false => uri.clone(),
+                })
                 .collect();
             conformance::check(volume(&uris, layout).unwrap()).await;
         });
@@ -89,10 +71,7 @@ fn a_volume_of_files_conforms() {
 #[test]
 fn devices_of_different_geometries_are_refused() {
     block_on_virtual(0, async {
-        let uris = [
-            "sim:seagate-cheetah-36es".into(),
-            "sim:quantum-atlas-10k".into(),
-        ];
+        let uris = ["sim:seagate-cheetah-36es".into(), "sim:quantum-atlas-10k".into()];
         let error = volume(&uris, D4).unwrap_err();
         assert!(error.contains("different geometries"), "{error}");
     });
@@ -102,22 +81,12 @@ fn devices_of_different_geometries_are_refused() {
 fn a_description_is_opened_and_its_errors_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vol.toml");
-    std::fs::write(
-        &path,
-        "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\nzone = 99\n",
-    )
-    .unwrap();
+    std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\nzone = 99\n")
+        .unwrap();
     block_on_virtual(0, async {
         let error = open(&path, open_device).unwrap_err().to_string();
-        assert!(
-            error.contains("vol.toml") && error.contains("no zone 99"),
-            "{error}"
-        );
-        std::fs::write(
-            &path,
-            "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\n",
-        )
-        .unwrap();
+        assert!(error.contains("vol.toml") && error.contains("no zone 99"), "{error}");
+        std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\n").unwrap();
         let volume = open(&path, open_device).unwrap();
         // Thesis table 6.2 has 6 with H = 64; here H is the cylinder skew of 113 sectors.
         assert_eq!(volume.inquiry().depth, (334 + 113) / (1 + 113));

@@ -104,10 +104,7 @@ fn crates<'a>(tree: &'a Tree, violations: &mut Vec<Violation>) -> BTreeMap<&'a s
                     Some((*folder_by_package.get(package.as_str())?, *line))
                 })
                 .collect();
-            let used = Used {
-                manifest_path: &file.path,
-                dependencies,
-            };
+            let used = Used { manifest_path: &file.path, dependencies };
             (*folder, used)
         })
         .collect()
@@ -124,26 +121,16 @@ impl Manifest {
         let document = DeTable::parse(&file.text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             let line_number = line_number_at(&file.text, offset);
-            Violation::new(
-                &file.path,
-                line_number,
-                format!("{}; correct it", error.message()),
-            )
+            Violation::new(&file.path, line_number, format!("{}; correct it", error.message()))
         })?;
         let document = document.get_ref();
         let package = table(document, "package")
             .and_then(|package| package.get("name")?.get_ref().as_str())
             .ok_or_else(|| Violation::new(&file.path, 1, "no package name; add one"))?;
 
-        let mut manifest = Self {
-            package: package.to_owned(),
-            dependencies: Vec::new(),
-        };
+        let mut manifest = Self { package: package.to_owned(), dependencies: Vec::new() };
         manifest.add_dependencies(document, &file.text);
-        for target in table(document, "target")
-            .into_iter()
-            .flat_map(DeTable::values)
-        {
+        for target in table(document, "target").into_iter().flat_map(DeTable::values) {
             if let Some(sections) = target.get_ref().as_table() {
                 manifest.add_dependencies(sections, &file.text);
             }
@@ -199,13 +186,7 @@ fn rows<'a>(tree: &'a Tree, violations: &mut Vec<Violation>) -> Option<BTreeMap<
                 complain(format!("a second row for `{folder}`; make them one"));
             }
             Ok((folder, allowed)) => {
-                rows.insert(
-                    folder,
-                    Row {
-                        line_number,
-                        allowed,
-                    },
-                );
+                rows.insert(folder, Row { line_number, allowed });
             }
         }
     }
@@ -264,10 +245,7 @@ mod tests {
     /// What the check says of the three crates above beside a table of these `rows`, the first of
     /// which is line 9. `units` and `store` are as given.
     fn check_with(units: &str, store: &str, rows: &[&str]) -> Vec<String> {
-        let page = format!(
-            "{TABLE_HEAD}{}\n\n## Next\n\n| `a` | b |\n",
-            rows.join("\n")
-        );
+        let page = format!("{TABLE_HEAD}{}\n\n## Next\n\n| `a` | b |\n", rows.join("\n"));
         report(
             check,
             &[
@@ -297,10 +275,8 @@ mod tests {
         let row = "| `store` | tables | - |";
         assert_eq!(
             check_rows(&[row, UNITS_ROW, XTASK_ROW]),
-            [
-                "crates/store/Cargo.toml:5: `store` may not depend on `units` (ARCHITECTURE.md:9); \
-              remove the dependency, or make the case for it in the table"
-            ]
+            ["crates/store/Cargo.toml:5: `store` may not depend on `units` (ARCHITECTURE.md:9); \
+              remove the dependency, or make the case for it in the table"]
         );
     }
 
@@ -325,11 +301,7 @@ mod tests {
     fn the_library_is_a_crate_like_the_others() {
         let units = UNITS.replace("moirai-units", "moirai");
         let store = STORE.replace("moirai-units", "moirai");
-        let found = check_with(
-            &units,
-            &store,
-            &["| `store` | tables | - |", UNITS_ROW, XTASK_ROW],
-        );
+        let found = check_with(&units, &store, &["| `store` | tables | - |", UNITS_ROW, XTASK_ROW]);
         assert_eq!(found.len(), 1, "{found:?}");
     }
 
@@ -355,12 +327,7 @@ mod tests {
     #[test]
     fn a_row_without_a_crate_fires() {
         assert_eq!(
-            check_rows(&[
-                STORE_ROW,
-                UNITS_ROW,
-                XTASK_ROW,
-                "| `gone` | nothing | `units` |"
-            ]),
+            check_rows(&[STORE_ROW, UNITS_ROW, XTASK_ROW, "| `gone` | nothing | `units` |"]),
             ["ARCHITECTURE.md:12: there is no crate in a folder `gone`; remove the row"]
         );
     }
@@ -384,38 +351,18 @@ mod tests {
 
     #[test]
     fn a_missing_page_or_table_fires() {
+        assert_eq!(report(check, &[]), ["ARCHITECTURE.md:1: does not exist; write it"]);
         assert_eq!(
-            report(check, &[]),
-            ["ARCHITECTURE.md:1: does not exist; write it"]
-        );
-        assert_eq!(
-            report(
-                check,
-                &[("ARCHITECTURE.md", "# Moirai\n\n| `store` | - |\n")]
-            ),
+            report(check, &[("ARCHITECTURE.md", "# Moirai\n\n| `store` | - |\n")]),
             ["ARCHITECTURE.md:1: no table of crates under a heading `## Crates`; add one"]
         );
     }
 
     #[test]
     fn a_manifest_that_cannot_be_read_fires() {
-        let found = check_with(
-            "[package]\nname = \n",
-            STORE,
-            &[STORE_ROW, UNITS_ROW, XTASK_ROW],
-        );
-        assert!(
-            found[0].starts_with("crates/units/Cargo.toml:2: "),
-            "{found:?}"
-        );
-        let found = check_with(
-            "[dependencies]\n",
-            STORE,
-            &[STORE_ROW, UNITS_ROW, XTASK_ROW],
-        );
-        assert!(
-            found[0].starts_with("crates/units/Cargo.toml:1: no package name"),
-            "{found:?}"
-        );
+        let found = check_with("[package]\nname = \n", STORE, &[STORE_ROW, UNITS_ROW, XTASK_ROW]);
+        assert!(found[0].starts_with("crates/units/Cargo.toml:2: "), "{found:?}");
+        let found = check_with("[dependencies]\n", STORE, &[STORE_ROW, UNITS_ROW, XTASK_ROW]);
+        assert!(found[0].starts_with("crates/units/Cargo.toml:1: no package name"), "{found:?}");
     }
 }

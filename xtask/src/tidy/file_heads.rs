@@ -27,22 +27,13 @@ mod tests {
 
     #[test]
     fn a_subject_on_the_first_line_passes() {
-        let files = [
-            ("crates/store/src/lib.rs", "//! Tables.\n"),
-            ("docs/formats/a.md", "# A\n"),
-        ];
+        let files = [("crates/store/src/lib.rs", "//! Tables.\n"), ("docs/formats/a.md", "# A\n")];
         assert!(report(check, &files).is_empty());
     }
 
     #[test]
     fn anything_else_fires() {
-        for text in [
-            "",
-            "use std::fs;\n",
-            "\n//! Late.\n",
-            "// Tables.\n",
-            "//!\n//! Tables.\n",
-        ] {
+        for text in ["", "use std::fs;\n", "\n//! Late.\n", "// Tables.\n", "//!\n//! Tables.\n"] {
             let found = report(check, &[("xtask/src/main.rs", text)]);
             assert_eq!(found.len(), 1, "{text:?}");
             assert!(found[0].starts_with("xtask/src/main.rs:1: "), "{found:?}");

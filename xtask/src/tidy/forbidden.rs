@@ -37,9 +37,7 @@ mod tests {
 
     #[test]
     fn an_exemption_needs_a_reason() {
-        assert!(is_exempt(
-            "f(); // tidy: allow(a peer (in C) is timed here)"
-        ));
+        assert!(is_exempt("f(); // tidy: allow(a peer (in C) is timed here)"));
         assert!(!is_exempt("f(); // tidy: allow()"));
         assert!(!is_exempt("f(); // tidy: allow( )"));
         assert!(!is_exempt("f(); // tidy: allow"));

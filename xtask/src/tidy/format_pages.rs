@@ -76,10 +76,7 @@ fn undocumented(tree: &Tree, documented: &BTreeSet<(&str, &str)>) -> Vec<Violati
 }
 
 fn is_crate_source(file: &File) -> bool {
-    let below = file
-        .path
-        .strip_prefix("crates/")
-        .and_then(|path| path.split_once('/'));
+    let below = file.path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
     below.is_some_and(|(_, path)| path.starts_with("src/"))
 }
 
@@ -103,12 +100,10 @@ impl<'a> Claim<'a> {
 
     fn verify(&self, tree: &Tree) -> Result<(), String> {
         let Self { path, name, value } = self;
-        let file = tree
-            .file(path)
-            .ok_or_else(|| format!("{path} does not exist; correct the path"))?;
-        let constant = constants(file)
-            .find(|constant| constant.name == *name)
-            .ok_or_else(|| {
+        let file =
+            tree.file(path).ok_or_else(|| format!("{path} does not exist; correct the path"))?;
+        let constant =
+            constants(file).find(|constant| constant.name == *name).ok_or_else(|| {
                 format!("{path} has no constant `{name}`; correct the name or the path")
             })?;
         if constant.value == *value {
@@ -172,10 +167,7 @@ mod tests {
     fn check_page(page: &str) -> Vec<String> {
         report(
             check,
-            &[
-                ("crates/store/src/superblock.rs", SOURCE),
-                ("docs/formats/superblock.md", page),
-            ],
+            &[("crates/store/src/superblock.rs", SOURCE), ("docs/formats/superblock.md", page)],
         )
     }
 
@@ -211,29 +203,14 @@ mod tests {
     #[test]
     fn a_wrong_path_name_or_form_fires() {
         for (line, message) in [
-            (
-                "<!-- const: crates/store/src/gone.rs A_SIZE = 1 -->",
-                "gone.rs does not exist",
-            ),
-            (
-                "<!-- const: crates/store/src/superblock.rs A_SIZE = 1 -->",
-                "no constant `A_SIZE`",
-            ),
-            (
-                "<!-- const: crates/store/src/superblock.rs SLOT_COUNT -->",
-                "not of the form",
-            ),
-            (
-                "<!-- const: crates/store/src/superblock.rs SLOT_COUNT = 4",
-                "not of the form",
-            ),
+            ("<!-- const: crates/store/src/gone.rs A_SIZE = 1 -->", "gone.rs does not exist"),
+            ("<!-- const: crates/store/src/superblock.rs A_SIZE = 1 -->", "no constant `A_SIZE`"),
+            ("<!-- const: crates/store/src/superblock.rs SLOT_COUNT -->", "not of the form"),
+            ("<!-- const: crates/store/src/superblock.rs SLOT_COUNT = 4", "not of the form"),
         ] {
             let found = check_page(&format!("{PAGE}{line}\n"));
             assert_eq!(found.len(), 1, "{line}: {found:?}");
-            assert!(
-                found[0].starts_with("docs/formats/superblock.md:4: "),
-                "{found:?}"
-            );
+            assert!(found[0].starts_with("docs/formats/superblock.md:4: "), "{found:?}");
             assert!(found[0].contains(message), "{found:?}");
         }
     }
@@ -242,14 +219,8 @@ mod tests {
     fn a_page_without_constants_and_constants_without_a_page_fire() {
         let found = check_page("# Superblock\n");
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(
-            found[0].starts_with("docs/formats/superblock.md:1: "),
-            "{found:?}"
-        );
-        assert!(
-            found[1].starts_with("crates/store/src/superblock.rs:2: "),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("docs/formats/superblock.md:1: "), "{found:?}");
+        assert!(found[1].starts_with("crates/store/src/superblock.rs:2: "), "{found:?}");
         assert!(
             found[2].contains(
                 "`<!-- const: crates/store/src/superblock.rs SUPERBLOCK_VERSION = 2 -->`"
@@ -260,10 +231,7 @@ mod tests {
 
     #[test]
     fn constants_outside_the_sources_of_crates_need_no_page() {
-        let files = [
-            ("crates/store/tests/a.rs", SOURCE),
-            ("xtask/src/a.rs", SOURCE),
-        ];
+        let files = [("crates/store/tests/a.rs", SOURCE), ("xtask/src/a.rs", SOURCE)];
         assert!(report(check, &files).is_empty());
     }
 

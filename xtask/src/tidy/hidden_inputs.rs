@@ -23,10 +23,7 @@ const PHRASES: &[&str] = &[
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.rust_files()
         // Tools outside crates/ measure elapsed time and never run under virtual time.
-        .filter(|file| {
-            file.crate_folder()
-                .is_some_and(|folder| folder != "runtime")
-        })
+        .filter(|file| file.crate_folder().is_some_and(|folder| folder != "runtime"))
         .flat_map(|file| {
             forbidden::find(
                 file,
@@ -48,20 +45,14 @@ mod tests {
             let text = format!("//! A.\nlet a = std::{phrase};\n");
             let found = report(check, &[("crates/store/src/a.rs", &text)]);
             assert_eq!(found.len(), 1, "{phrase}");
-            assert!(
-                found[0].starts_with("crates/store/src/a.rs:2: "),
-                "{found:?}"
-            );
+            assert!(found[0].starts_with("crates/store/src/a.rs:2: "), "{found:?}");
         }
     }
 
     #[test]
     fn runtime_and_tools_are_free() {
         let text = "let start = Instant::now();\n";
-        let files = [
-            ("crates/runtime/src/clock.rs", text),
-            ("xtask/src/test.rs", text),
-        ];
+        let files = [("crates/runtime/src/clock.rs", text), ("xtask/src/test.rs", text)];
         assert!(report(check, &files).is_empty());
     }
 

@@ -58,14 +58,9 @@ impl Attribute<'_> {
     fn has_reason(&self) -> bool {
         occurrences(self.code, "reason").any(|offset| {
             let after_name = self.text.get(offset + "reason".len()..).unwrap_or_default();
-            let value = after_name
-                .trim_start()
-                .strip_prefix('=')
-                .unwrap_or_default();
+            let value = after_name.trim_start().strip_prefix('=').unwrap_or_default();
             let literal = value.trim_start().trim_start_matches(['r', '#']);
-            let reason = literal
-                .strip_prefix('"')
-                .and_then(|rest| rest.split('"').next());
+            let reason = literal.strip_prefix('"').and_then(|rest| rest.split('"').next());
             reason.is_some_and(|reason| !reason.trim().is_empty())
         })
     }
@@ -85,19 +80,10 @@ mod tests {
 
     #[test]
     fn allow_fires() {
-        assert_eq!(
-            line_numbers("//! A.\n#[allow(dead_code)]\nfn f() {}\n"),
-            ["2"]
-        );
-        assert_eq!(
-            line_numbers("//! A.\n#![allow(\n    dead_code\n)]\n"),
-            ["2"]
-        );
+        assert_eq!(line_numbers("//! A.\n#[allow(dead_code)]\nfn f() {}\n"), ["2"]);
+        assert_eq!(line_numbers("//! A.\n#![allow(\n    dead_code\n)]\n"), ["2"]);
         assert_eq!(line_numbers("#[cfg_attr(test, allow(dead_code))]\n"), ["1"]);
-        assert_eq!(
-            line_numbers("#[allow(dead_code, reason = \"later\")]\n"),
-            ["1"]
-        );
+        assert_eq!(line_numbers("#[allow(dead_code, reason = \"later\")]\n"), ["1"]);
     }
 
     #[test]

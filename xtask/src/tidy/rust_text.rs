@@ -83,9 +83,7 @@ fn after_char_literal(rest: &str) -> Option<&str> {
 }
 
 fn after_raw_string(rest: &str) -> Option<&str> {
-    let body = ["r", "br", "cr"]
-        .iter()
-        .find_map(|prefix| rest.strip_prefix(prefix))?;
+    let body = ["r", "br", "cr"].iter().find_map(|prefix| rest.strip_prefix(prefix))?;
     let text = body.trim_start_matches('#');
     let closing = format!("\"{}", "#".repeat(body.len() - text.len()));
     let text = text.strip_prefix('"')?;
@@ -106,14 +104,13 @@ pub(super) fn is_word_char(char: char) -> bool {
 pub(super) fn occurrences(code: &str, phrase: &str) -> impl Iterator<Item = usize> {
     let starts_word = phrase.starts_with(is_word_char);
     let ends_word = phrase.ends_with(is_word_char);
-    code.match_indices(phrase)
-        .filter_map(move |(offset, found)| {
-            let before = code.get(..offset).unwrap_or_default();
-            let after = code.get(offset + found.len()..).unwrap_or_default();
-            let is_part_of_name = (starts_word && before.ends_with(is_word_char))
-                || (ends_word && after.starts_with(is_word_char));
-            (!is_part_of_name).then_some(offset)
-        })
+    code.match_indices(phrase).filter_map(move |(offset, found)| {
+        let before = code.get(..offset).unwrap_or_default();
+        let after = code.get(offset + found.len()..).unwrap_or_default();
+        let is_part_of_name = (starts_word && before.ends_with(is_word_char))
+            || (ends_word && after.starts_with(is_word_char));
+        (!is_part_of_name).then_some(offset)
+    })
 }
 
 /// The offset of the first of the `wanted` characters that no bracket opened in `code` encloses;
@@ -135,11 +132,7 @@ pub(super) fn find_outside_brackets(code: &str, wanted: &[char]) -> Option<usize
 
 /// The number, from 1, of the line that holds the byte at `offset`.
 pub(super) fn line_number_at(text: &str, offset: usize) -> usize {
-    let newline_count = text
-        .bytes()
-        .take(offset)
-        .filter(|&byte| byte == b'\n')
-        .count();
+    let newline_count = text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
     newline_count + 1
 }
 
@@ -150,11 +143,7 @@ mod tests {
     /// Checks that of `source` the words of `code` are left, and that its length is kept.
     fn check(source: &str, code: &str) {
         let found = code_only(source);
-        assert_eq!(
-            found.split_whitespace().collect::<Vec<_>>().join(" "),
-            code,
-            "{source:?}"
-        );
+        assert_eq!(found.split_whitespace().collect::<Vec<_>>().join(" "), code, "{source:?}");
         assert_eq!(found.len(), source.len(), "{source:?}");
     }
 
@@ -201,10 +190,7 @@ mod tests {
     fn phrases_match_whole_words_only() {
         let code = "MyHashMap HashMap<u8> HashMapper HashMap";
         assert_eq!(occurrences(code, "HashMap").collect::<Vec<_>>(), [10, 33]);
-        assert_eq!(
-            occurrences("grand::rng( rand::rng(x", "rand::rng(").count(),
-            1
-        );
+        assert_eq!(occurrences("grand::rng( rand::rng(x", "rand::rng(").count(), 1);
     }
 
     #[test]

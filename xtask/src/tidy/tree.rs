@@ -24,11 +24,7 @@ pub(super) struct File {
 
 impl File {
     fn new(path: String, text: String) -> Self {
-        let code = if path.ends_with(".rs") {
-            rust_text::code_only(&text)
-        } else {
-            String::new()
-        };
+        let code = if path.ends_with(".rs") { rust_text::code_only(&text) } else { String::new() };
         Self { path, text, code }
     }
 
@@ -53,10 +49,7 @@ impl Tree {
     /// that need it say so.
     fn add(&mut self, root: &Path, path: &str) -> Result<(), Error> {
         let full_path = root.join(path);
-        let read_error = |source| Error::Read {
-            path: full_path.clone(),
-            source,
-        };
+        let read_error = |source| Error::Read { path: full_path.clone(), source };
         if full_path.is_dir() {
             let mut names = Vec::new();
             for entry in fs::read_dir(&full_path).map_err(read_error)? {
@@ -78,10 +71,8 @@ impl Tree {
 
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        let files = files
-            .iter()
-            .map(|&(path, text)| File::new(path.to_owned(), text.to_owned()))
-            .collect();
+        let files =
+            files.iter().map(|&(path, text)| File::new(path.to_owned(), text.to_owned())).collect();
         Self { files }
     }
 

@@ -9,10 +9,7 @@ const CRATE_FOLDERS: &[&str] = &["storage", "models", "devices", "volume", "stor
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.rust_files()
-        .filter(|file| {
-            file.crate_folder()
-                .is_some_and(|folder| CRATE_FOLDERS.contains(&folder))
-        })
+        .filter(|file| file.crate_folder().is_some_and(|folder| CRATE_FOLDERS.contains(&folder)))
         .flat_map(|file| {
             forbidden::find(
                 file,
@@ -34,23 +31,14 @@ mod tests {
         let text = "//! A.\nuse std::collections::{BTreeMap, HashMap};\ntype S = HashSet<u8>;\n";
         let found = report(check, &[("crates/volume/src/a.rs", text)]);
         assert_eq!(found.len(), 2);
-        assert!(
-            found[0].starts_with("crates/volume/src/a.rs:2: `HashMap` "),
-            "{found:?}"
-        );
-        assert!(
-            found[1].starts_with("crates/volume/src/a.rs:3: `HashSet` "),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("crates/volume/src/a.rs:2: `HashMap` "), "{found:?}");
+        assert!(found[1].starts_with("crates/volume/src/a.rs:3: `HashSet` "), "{found:?}");
     }
 
     #[test]
     fn ordered_maps_exempt_lines_and_other_crates_pass() {
         let files = [
-            (
-                "crates/store/src/a.rs",
-                "use std::collections::BTreeMap; // not a HashMap\n",
-            ),
+            ("crates/store/src/a.rs", "use std::collections::BTreeMap; // not a HashMap\n"),
             (
                 "crates/store/src/b.rs",
                 "type A = HashMap<u8, u8>; // tidy: allow(looked up, never iterated)\n",

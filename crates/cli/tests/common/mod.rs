@@ -12,11 +12,7 @@ pub(crate) fn moirai(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Runs the tool; gives its exit status, standard output and standard error.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = moirai(folder, arguments).output().unwrap();
+    let Output { status, stdout, stderr } = moirai(folder, arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }

@@ -49,11 +49,8 @@ const RATIO_TOLERANCE: f64 = 0.20;
 const LATENCY_TOLERANCE: f64 = 0.15;
 
 /// The columns of the three scans of the table.
-const SCANS: [(&str, Option<&[usize]>); 3] = [
-    ("entire table scan", None),
-    ("a1 scan", Some(&[0])),
-    ("a1 + a2 scan", Some(&[0, 1])),
-];
+const SCANS: [(&str, Option<&[usize]>); 3] =
+    [("entire table scan", None), ("a1 scan", Some(&[0])), ("a1 + a2 scan", Some(&[0, 1]))];
 /// Seconds, normal and capsule.
 const PUBLISHED_SCANS_S: [(f64, f64); 3] = [(5.19, 5.34), (5.19, 1.06), (5.19, 3.20)];
 
@@ -70,43 +67,29 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (index, (name, _)) in SCANS.iter().enumerate() {
         let at = |figures: &[f64]| figures.get(index).copied().unwrap_or(f64::NAN);
-        let (published_normal, published_capsule) = PUBLISHED_SCANS_S
-            .get(index)
-            .copied()
-            .unwrap_or((f64::NAN, f64::NAN));
+        let (published_normal, published_capsule) =
+            PUBLISHED_SCANS_S.get(index).copied().unwrap_or((f64::NAN, f64::NAN));
         let row = |layout: &str, seconds| Row::new(format!("{name}, {layout}"), "s", seconds);
         rows.push(row("normal, host bus", at(&normal_bus)).beside(published_normal));
         rows.push(row("capsule, host bus", at(&capsule_bus)).beside(published_capsule));
         rows.push(row("normal, disks alone", at(&normal)));
         rows.push(row("capsule, disks alone", at(&capsule)));
         rows.push(
-            Row::new(
-                format!("{name}, ratio capsule to normal"),
-                "",
-                at(&capsule) / at(&normal),
-            )
-            .beside(published_capsule / published_normal)
-            .within(RATIO_TOLERANCE),
+            Row::new(format!("{name}, ratio capsule to normal"), "", at(&capsule) / at(&normal))
+                .beside(published_capsule / published_normal)
+                .within(RATIO_TOLERANCE),
         );
         let behind_bus = at(&capsule_bus) / at(&normal_bus);
         rows.push(
-            Row::new(
-                format!("{name}, capsule to normal behind the host bus"),
-                "",
-                behind_bus,
-            )
-            .beside(published_capsule / published_normal),
+            Row::new(format!("{name}, capsule to normal behind the host bus"), "", behind_bus)
+                .beside(published_capsule / published_normal),
         );
     }
     let latency = |name: &str, ms: f64, published: f64| {
-        Row::new(name, "ms", ms)
-            .beside(published)
-            .within(LATENCY_TOLERANCE)
+        Row::new(name, "ms", ms).beside(published).within(LATENCY_TOLERANCE)
     };
     let ratio = |name: &str, ours: f64, published: f64| {
-        Row::new(name, "", ours)
-            .beside(published)
-            .within(RATIO_TOLERANCE)
+        Row::new(name, "", ours).beside(published).within(RATIO_TOLERANCE)
     };
     rows.extend([
         latency("100 records of a1, normal", normal_ms.hundred, 5.56),
@@ -142,13 +125,8 @@ async fn table(layout: PageLayout, bus_mb_per_s: Option<f64>) -> Result<Arc<Tabl
     );
     let bus = bus_mb_per_s.map(|rate| Arc::new(HostBus::new(rate)));
     let store = Store::open(four_cheetahs(|| Contents::Nothing, bus)?).await?;
-    let options = LoadOptions {
-        page_rows: Some(CAPSULE_ROWS),
-    };
-    Ok(store
-        .load("records", &schema, layout, options)
-        .await?
-        .reserve(ROWS)?)
+    let options = LoadOptions { page_rows: Some(CAPSULE_ROWS) };
+    Ok(store.load("records", &schema, layout, options).await?.reserve(ROWS)?)
 }
 
 /// Seconds of each of [`SCANS`].
@@ -158,10 +136,8 @@ fn scans(seed: u64, layout: PageLayout, bus_mb_per_s: Option<f64>) -> Result<Vec
         let mut seconds = Vec::new();
         for (_, columns) in SCANS {
             let began = now();
-            let options = ScanOptions {
-                columns: columns.map(<[usize]>::to_vec),
-                ..ScanOptions::default()
-            };
+            let options =
+                ScanOptions { columns: columns.map(<[usize]>::to_vec), ..ScanOptions::default() };
             table.scan(options).await?.access().await?;
             seconds.push(now().since(began).as_s());
         }
@@ -186,11 +162,7 @@ fn latencies(seed: u64, layout: PageLayout) -> Result<Latencies, Failure> {
         let [mut hundred, mut record, mut record_blocks] = [Nanos::ZERO; 3];
         for _ in 0..ACCESSES {
             let row = random.random_range(0..ROWS - 100);
-            hundred += timed(
-                &mut random,
-                scan_rows(&table, Some(vec![0]), row..row + 100),
-            )
-            .await?;
+            hundred += timed(&mut random, scan_rows(&table, Some(vec![0]), row..row + 100)).await?;
             let row = random.random_range(0..ROWS);
             let unit = match table.page_rows().map(u64::from) {
                 Some(rows) => row / rows * rows..((row / rows + 1) * rows).min(ROWS),
@@ -215,11 +187,7 @@ async fn scan_rows(
     columns: Option<Vec<usize>>,
     rows: std::ops::Range<u64>,
 ) -> Result<(), Failure> {
-    let options = ScanOptions {
-        columns,
-        rows: Some(rows),
-        ..ScanOptions::default()
-    };
+    let options = ScanOptions { columns, rows: Some(rows), ..ScanOptions::default() };
     Ok(table.scan(options).await?.access().await?)
 }
 
@@ -246,10 +214,7 @@ mod tests {
         for row in &first.rows {
             assert_ne!(row.within, Some(false), "{row:?}");
         }
-        assert_eq!(
-            first.rows.iter().filter(|row| row.within.is_some()).count(),
-            9
-        );
+        assert_eq!(first.rows.iter().filter(|row| row.within.is_some()).count(), 9);
         assert_eq!(EXPERIMENT.outcome(1).unwrap(), first);
         for row in EXPERIMENT.outcome(2).unwrap().rows {
             assert_ne!(row.within, Some(false), "{row:?}");

@@ -85,9 +85,5 @@ fn bar(top: f64, row: &DemoRow, share: f64, value: &str) -> String {
 /// `value / full`, within 0 and 1 whatever they are.
 fn share(value: f64, full: f64) -> f64 {
     let share = value / full;
-    if share.is_finite() {
-        share.clamp(0.0, 1.0)
-    } else {
-        0.0
-    }
+    if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
 }

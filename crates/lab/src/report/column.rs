@@ -12,9 +12,7 @@ impl<Row> Column<Row> {
     /// The column that holds `value` of each of `rows`.
     pub(super) fn new(rows: &[Row], value: fn(&Row) -> f64) -> Self {
         let values = || rows.iter().map(value);
-        let least = values()
-            .filter(|value| *value > 0.0)
-            .fold(f64::MAX, f64::min);
+        let least = values().filter(|value| *value > 0.0).fold(f64::MAX, f64::min);
         // Counts need none; a measured value shows two digits at least.
         let decimals = match least {
             _ if values().all(|value| value.fract() == 0.0) => 0,

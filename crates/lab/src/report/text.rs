@@ -2,10 +2,7 @@
 
 /// `text` with the characters that mean something in HTML, even inside an attribute, written out.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// `value` with that many decimals and a comma between thousands; a dash when it is no number.

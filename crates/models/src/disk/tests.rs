@@ -42,20 +42,12 @@ fn a_whole_track_takes_one_revolution_wherever_the_head_comes_down() {
     let mut disk = bare("quantum-atlas-10k");
     let revolution = revolution_ns(&disk);
     for at_ns in [0, 1, 1_000_000, 4_321_987] {
-        disk.submit(
-            Instant {
-                ns: at_ns + 100_000_000 * (1 + at_ns),
-            },
-            request(0, 0, 334),
-        );
+        disk.submit(Instant { ns: at_ns + 100_000_000 * (1 + at_ns) }, request(0, 0, 334));
         let done = run(&mut disk).remove(0);
         let took = done.finished.since(done.issued).0;
         // The head waits for the next sector boundary at most.
         let sector = revolution / 334 + 1;
-        assert!(
-            (revolution - 1..=revolution + sector).contains(&took),
-            "{took} ns"
-        );
+        assert!((revolution - 1..=revolution + sector).contains(&took), "{took} ns");
         assert!(done.parts.rotation.0 <= sector);
     }
 }
@@ -66,9 +58,7 @@ fn a_disk_without_zero_latency_waits_for_the_first_sector() {
     let revolution = revolution_ns(&disk);
     let mut total = 0;
     for step in 0..100u64 {
-        let at = Instant {
-            ns: 1_000_000_000 * (step + 1) + step * revolution / 100,
-        };
+        let at = Instant { ns: 1_000_000_000 * (step + 1) + step * revolution / 100 };
         disk.submit(at, request(0, 0, 738));
         let done = run(&mut disk).remove(0);
         total += done.finished.since(done.issued).0;
@@ -90,10 +80,7 @@ fn sequential_tracks_lose_the_skew_or_with_zero_latency_the_switch_alone() {
         }
         let end = run(&mut disk).last().unwrap().finished.ns as f64;
         let expected = tracks as f64 * (revolution_ns(&disk) as f64 + lost_ns(&zone, &disk));
-        assert!(
-            (end / expected - 1.0).abs() < 0.015,
-            "{name}: {end} against {expected}"
-        );
+        assert!((end / expected - 1.0).abs() < 0.015, "{name}: {end} against {expected}");
     };
     // Equation 6.3 before the approximation: N sectors in the time of N + H.
     check("seagate-cheetah-36es", |zone, disk| {
@@ -116,11 +103,7 @@ fn semi_sequential_blocks_are_read_in_one_revolution() {
             disk.submit(Instant { ns: start_ns }, request(row, row * 738 + row, 1));
         }
         let done = run(&mut disk);
-        let end = done
-            .iter()
-            .map(|completion| completion.finished.ns)
-            .max()
-            .unwrap();
+        let end = done.iter().map(|completion| completion.finished.ns).max().unwrap();
         let limit = revolution + disk.profile.mechanics.seek.time(1).0;
         assert!(end - start_ns <= limit, "{} ns", end - start_ns);
     }
@@ -133,10 +116,7 @@ fn sptf_takes_the_nearest_request_first_and_fcfs_the_oldest() {
         for (id, first) in [(0, 15_000_000), (1, 1_000), (2, 9_000_000)] {
             disk.submit(Instant::ZERO, request(id, first, 8));
         }
-        run(&mut disk)
-            .iter()
-            .map(|done| done.id)
-            .collect::<Vec<_>>()
+        run(&mut disk).iter().map(|done| done.id).collect::<Vec<_>>()
     };
     assert_eq!(order(Scheduler::Fcfs), [0, 1, 2]);
     assert_eq!(order(Scheduler::Sptf), [1, 2, 0]);

@@ -17,25 +17,12 @@ use rand::Rng;
 /// A quadrangle volume of four Cheetah 36ES with d = 4.
 pub(crate) fn quadrangles(query: &str) -> Arc<dyn Device> {
     let disk = || open(format!("sim:seagate-cheetah-36es{query}").parse().unwrap()).unwrap();
-    let layout = LayoutDescription::Quadrangle {
-        depth: Some(4),
-        block: BlockCount(1),
-        zone: 0,
-    };
-    Volume::new(
-        "volume:test".into(),
-        (0..4).map(|_| disk()).collect(),
-        layout,
-    )
-    .unwrap()
+    let layout = LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
+    Volume::new("volume:test".into(), (0..4).map(|_| disk()).collect(), layout).unwrap()
 }
 
 pub(crate) fn file(path: &std::path::Path, size: &str) -> Arc<dyn Device> {
-    let size = if path.exists() {
-        String::new()
-    } else {
-        format!("size={size}&")
-    };
+    let size = if path.exists() { String::new() } else { format!("size={size}&") };
     let uri = format!("file:{}?{size}ensemble=64KiB", path.display());
     open(uri.parse().unwrap()).unwrap()
 }
@@ -53,18 +40,14 @@ pub(crate) fn schema() -> SchemaRef {
 
 pub(crate) fn batch(first: u64, rows: usize, random: &mut impl Rng) -> RecordBatch {
     let mut nullable = |chance: f64| !random.random_bool(chance);
-    let valid: Vec<[bool; 3]> = (0..rows)
-        .map(|_| [nullable(0.2), nullable(0.1), nullable(0.3)])
-        .collect();
+    let valid: Vec<[bool; 3]> =
+        (0..rows).map(|_| [nullable(0.2), nullable(0.1), nullable(0.3)]).collect();
     let row = |index: usize| first as i64 + index as i64;
-    let comments: Vec<Option<String>> = (0..rows)
-        .map(|i| valid[i][2].then(|| "x".repeat((row(i) as usize * 7) % 90)))
-        .collect();
+    let comments: Vec<Option<String>> =
+        (0..rows).map(|i| valid[i][2].then(|| "x".repeat((row(i) as usize * 7) % 90))).collect();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values((0..rows).map(|i| row(i) * 3))),
-        Arc::new(Int32Array::from_iter(
-            (0..rows).map(|i| valid[i][0].then(|| -(row(i) as i32))),
-        )),
+        Arc::new(Int32Array::from_iter((0..rows).map(|i| valid[i][0].then(|| -(row(i) as i32))))),
         Arc::new(
             Decimal128Array::from_iter(
                 (0..rows).map(|i| valid[i][1].then(|| i128::from(row(i)) * 101)),
@@ -72,12 +55,8 @@ pub(crate) fn batch(first: u64, rows: usize, random: &mut impl Rng) -> RecordBat
             .with_precision_and_scale(15, 2)
             .unwrap(),
         ),
-        Arc::new(StringViewArray::from_iter_values(
-            (0..rows).map(|i| ["A", "N", "R"][i % 3]),
-        )),
-        Arc::new(Date32Array::from_iter_values(
-            (0..rows).map(|i| (row(i) / 100) as i32),
-        )),
+        Arc::new(StringViewArray::from_iter_values((0..rows).map(|i| ["A", "N", "R"][i % 3]))),
+        Arc::new(Date32Array::from_iter_values((0..rows).map(|i| (row(i) / 100) as i32))),
         Arc::new(StringViewArray::from_iter(comments)),
     ];
     RecordBatch::try_new(schema(), columns).unwrap()
@@ -91,10 +70,7 @@ pub(crate) async fn load(
     rows: usize,
 ) -> RecordBatch {
     let mut random = moirai_runtime::random(&format!("load {name}"));
-    let mut load = store
-        .load(name, &schema(), layout, LoadOptions::default())
-        .await
-        .unwrap();
+    let mut load = store.load(name, &schema(), layout, LoadOptions::default()).await.unwrap();
     let mut batches = Vec::new();
     let mut done = 0;
     while done < rows {

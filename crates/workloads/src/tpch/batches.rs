@@ -61,10 +61,7 @@ mod tests {
     use super::*;
 
     fn batches(table: Table, scale_factor: f64, batch_rows: usize) -> Vec<RecordBatch> {
-        table
-            .batches(scale_factor, batch_rows)
-            .collect::<Result<_, _>>()
-            .unwrap()
+        table.batches(scale_factor, batch_rows).collect::<Result<_, _>>().unwrap()
     }
 
     fn row_count(batches: &[RecordBatch]) -> u64 {
@@ -76,14 +73,8 @@ mod tests {
         let check = |table: Table, expected_rows: u64| {
             let rows = row_count(&batches(table, 0.01, 8192));
             assert_eq!(rows, expected_rows, "{table}");
-            assert!(
-                table.rows(0.01).is_none_or(|exact| exact == rows),
-                "{table}"
-            );
-            assert!(
-                table.expected_rows(0.01).abs_diff(rows) * 100 < rows,
-                "{table}"
-            );
+            assert!(table.rows(0.01).is_none_or(|exact| exact == rows), "{table}");
+            assert!(table.expected_rows(0.01).abs_diff(rows) * 100 < rows, "{table}");
         };
         check(Table::Region, 5);
         check(Table::Nation, 25);
@@ -100,10 +91,7 @@ mod tests {
         for table in Table::ALL {
             let rows = row_count(&batches(table, 0.001, 8192));
             assert!(rows > 0, "{table}");
-            assert!(
-                table.rows(0.001).is_none_or(|exact| exact == rows),
-                "{table}"
-            );
+            assert!(table.rows(0.001).is_none_or(|exact| exact == rows), "{table}");
         }
     }
 
@@ -119,11 +107,7 @@ mod tests {
     #[test]
     fn two_generations_are_equal() {
         for table in Table::ALL {
-            assert_eq!(
-                batches(table, 0.001, 500),
-                batches(table, 0.001, 500),
-                "{table}"
-            );
+            assert_eq!(batches(table, 0.001, 500), batches(table, 0.001, 500), "{table}");
         }
     }
 
@@ -136,11 +120,7 @@ mod tests {
             let mut start_row = 0;
             for batch in batches(table, 0.001, BATCH_ROWS) {
                 let rows = BATCH_ROWS.min(whole[0].num_rows() - start_row);
-                assert_eq!(
-                    batch,
-                    whole[0].slice(start_row, rows),
-                    "{table} from {start_row}"
-                );
+                assert_eq!(batch, whole[0].slice(start_row, rows), "{table} from {start_row}");
                 start_row += rows;
             }
             assert_eq!(start_row, whole[0].num_rows(), "{table}");
@@ -155,13 +135,7 @@ mod tests {
             for batch in batches(Table::PartSupp, scale_factor, 8192) {
                 let parts = batch["ps_partkey"].as_primitive::<Int64Type>();
                 let suppliers = batch["ps_suppkey"].as_primitive::<Int64Type>();
-                keys.extend(
-                    parts
-                        .values()
-                        .iter()
-                        .copied()
-                        .zip(suppliers.values().iter().copied()),
-                );
+                keys.extend(parts.values().iter().copied().zip(suppliers.values().iter().copied()));
                 row_count += batch.num_rows();
             }
             keys.len() < row_count

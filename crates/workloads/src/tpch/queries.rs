@@ -15,17 +15,11 @@ struct Filling {
 }
 
 const fn all_rows(parameters: &'static [&'static str]) -> Filling {
-    Filling {
-        parameters,
-        row_limit: None,
-    }
+    Filling { parameters, row_limit: None }
 }
 
 const fn first_rows(row_limit: u32, parameters: &'static [&'static str]) -> Filling {
-    Filling {
-        parameters,
-        row_limit: Some(row_limit),
-    }
+    Filling { parameters, row_limit: Some(row_limit) }
 }
 
 /// Clauses 2.4.1.4 to 2.4.22.4 of the specification, in the order of the queries.
@@ -46,18 +40,7 @@ const FILLINGS: [Filling; 22] = [
     all_rows(&["special", "requests"]),
     all_rows(&["1995-09-01"]),
     all_rows(&["1996-01-01"]),
-    all_rows(&[
-        "Brand#45",
-        "MEDIUM POLISHED",
-        "49",
-        "14",
-        "23",
-        "45",
-        "19",
-        "3",
-        "36",
-        "9",
-    ]),
+    all_rows(&["Brand#45", "MEDIUM POLISHED", "49", "14", "23", "45", "19", "3", "36", "9"]),
     all_rows(&["Brand#23", "MED BOX"]),
     first_rows(100, &["300"]),
     all_rows(&["Brand#12", "Brand#23", "Brand#34", "1", "10", "20"]),
@@ -152,10 +135,7 @@ mod tests {
     fn every_query_is_one_statement_without_open_parameters() {
         for number in 1..=22 {
             let text = query(number, 1.0).unwrap();
-            assert!(
-                text.starts_with("select") || text.starts_with("with"),
-                "{text}"
-            );
+            assert!(text.starts_with("select") || text.starts_with("with"), "{text}");
             assert!(!text.contains([':', ';']), "{text}");
             let count = |bracket| text.matches(bracket).count();
             assert_eq!(count('('), count(')'), "{text}");
@@ -181,10 +161,7 @@ mod tests {
         };
         check(1, "date '1998-12-01' - interval '90' day\n");
         check(2, "p_size = 15\n\tand p_type like '%BRASS'");
-        check(
-            6,
-            "l_discount between 0.06 - 0.01 and 0.06 + 0.01\n\tand l_quantity < 24",
-        );
+        check(6, "l_discount between 0.06 - 0.01 and 0.06 + 0.01\n\tand l_quantity < 24");
         check(13, "o_comment not like '%special%requests%'");
         check(16, "p_size in (49, 14, 23, 45, 19, 3, 36, 9)");
         check(18, "sum(l_quantity) > 300");
@@ -201,10 +178,7 @@ mod tests {
             })
             .collect();
         let expected = [(2, "100"), (3, "10"), (10, "20"), (18, "100"), (21, "100")];
-        assert_eq!(
-            limited,
-            expected.map(|(number, limit)| (number, limit.to_owned()))
-        );
+        assert_eq!(limited, expected.map(|(number, limit)| (number, limit.to_owned())));
     }
 
     #[test]

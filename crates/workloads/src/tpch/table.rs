@@ -188,10 +188,7 @@ mod tests {
                 .map(|field| field.name().split('_').next().unwrap().to_owned())
                 .collect();
             assert_eq!(prefixes.len(), 1, "{table}: {prefixes:?}");
-            assert!(
-                schema.fields().iter().all(|field| !field.is_nullable()),
-                "{table}"
-            );
+            assert!(schema.fields().iter().all(|field| !field.is_nullable()), "{table}");
         }
     }
 
