@@ -12,7 +12,8 @@ use crate::shape::{MinipageShape, PageShape};
 use crate::space::{ColumnExtent, Space};
 use crate::{Error, Result};
 
-/// Pages in a table's first extent; each further one has twice as many, up to a whole region.
+/// Pages in a table's first extent; each further one has as many as all before it, up to a whole
+/// region.
 const FIRST_EXTENT_PAGES: u64 = 4;
 
 /// The A-pages of a table that is being loaded.
@@ -136,9 +137,8 @@ impl ColumnWriter {
         let columns = match &self.extent {
             Some(extent) => extent.columns,
             None => {
-                let last_pages = self.pages.extents.last().map(|last| last.columns / unit.0);
-                let wanted = last_pages.map_or(FIRST_EXTENT_PAGES, |pages| pages * 2);
-                let wanted = BlockCount(wanted * unit.0);
+                let columns: u64 = self.pages.extents.iter().map(|extent| extent.columns).sum();
+                let wanted = BlockCount(columns.max(FIRST_EXTENT_PAGES * unit.0));
                 let extent = space.allocate_columns(shape.slots(), wanted, unit)?;
                 self.extent.insert(extent).columns
             }

@@ -9,7 +9,8 @@ use crate::heap::{self, BuiltPage, HeapPlace, PageBuilder};
 use crate::space::{RunExtent, Space};
 use crate::{Error, Result};
 
-/// Pages in a heap's first extent; each further one has twice as many, up to a whole ensemble.
+/// Pages in a heap's first extent; each further one has as many as all before it, up to a whole
+/// ensemble.
 const FIRST_EXTENT_PAGES: u64 = 8;
 
 /// A heap that is being loaded.
@@ -87,8 +88,9 @@ impl HeapWriter {
     }
 
     fn allocate(&self, space: &mut Space, least: BlockCount) -> Result<RunExtent> {
-        let last = self.extents.last().map_or(FIRST_EXTENT_PAGES / 2 * heap::UNIT.0, |e| e.blocks);
-        space.allocate_run(least, BlockCount((2 * last).next_multiple_of(least.0)))
+        let blocks: u64 = self.extents.iter().map(|extent| extent.blocks).sum();
+        let wanted = blocks.max(FIRST_EXTENT_PAGES * heap::UNIT.0);
+        space.allocate_run(least, BlockCount(wanted.next_multiple_of(least.0)))
     }
 
     async fn write_pending(&mut self, device: &dyn Device) -> Result<()> {

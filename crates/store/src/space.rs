@@ -126,10 +126,26 @@ impl Space {
         Ok(longest)
     }
 
-    /// Takes an extent of at least `slots` slots, of up to `wanted` columns, in whole `unit`s.
+    /// Takes an extent of at least `slots` slots, of up to `wanted` columns, in whole `unit`s. It has
+    /// fewer only where a region has no more, or when the device is nearly full: small extents are
+    /// small I/Os for good.
     pub(crate) fn allocate_columns(
         &mut self,
         slots: usize,
+        wanted: BlockCount,
+        unit: BlockCount,
+    ) -> Result<ColumnExtent> {
+        match self.allocate_columns_of(slots, wanted, wanted, unit) {
+            Err(Error::Full { .. }) => self.allocate_columns_of(slots, unit, wanted, unit),
+            done => done,
+        }
+    }
+
+    /// The same, with at least `least` columns, or as many as a region has.
+    fn allocate_columns_of(
+        &mut self,
+        slots: usize,
+        least: BlockCount,
         wanted: BlockCount,
         unit: BlockCount,
     ) -> Result<ColumnExtent> {
@@ -139,7 +155,7 @@ impl Space {
             if !self.see(start)? {
                 return Err(self.full(needed));
             }
-            let Some(interval) = self.free_columns(start, unit) else {
+            let Some(interval) = self.free_columns(start, least, unit) else {
                 start += 1;
                 continue;
             };
@@ -151,9 +167,16 @@ impl Space {
         }
     }
 
-    /// The first free interval of columns of a region: first column and count, in whole units.
-    fn free_columns(&self, index: usize, unit: BlockCount) -> Option<(u64, u64)> {
+    /// The first free interval of a region that has at least `least` columns, or all there are:
+    /// first column and count, in whole units.
+    fn free_columns(
+        &self,
+        index: usize,
+        least: BlockCount,
+        unit: BlockCount,
+    ) -> Option<(u64, u64)> {
         let (region, used) = self.regions.get(index)?;
+        let least = least.min(region.columns).0 / unit.0 * unit.0;
         let whole = (0, region.columns.0);
         let intervals = match used {
             Use::Free => std::slice::from_ref(&whole),
@@ -162,7 +185,7 @@ impl Space {
         };
         intervals.iter().copied().find_map(|(first, count)| {
             let count = count / unit.0 * unit.0;
-            (count > 0).then_some((first, count))
+            (count > 0 && count >= least).then_some((first, count))
         })
     }
 

@@ -146,6 +146,28 @@ fn a_scan_reads_only_the_blocks_of_the_wanted_attributes() {
     assert!(fixed.0 * 2 < all.0, "{fixed} of {all}");
 }
 
+/// "In ensemble-sized I/Os": also of a table that was loaded after small ones left fragments.
+#[test]
+fn a_large_table_is_read_in_ensemble_sized_ios() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on_real(10, async {
+        let device = Metered::new(file(&folder.path().join("store"), "256MiB"));
+        let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
+        for small in 0..5 {
+            load(&store, &format!("small{small}"), PageLayout::Csm, 700 + 1000 * small).await;
+        }
+        load(&store, "large", PageLayout::Csm, 400_000).await;
+        let table = store.table("large").unwrap();
+        device.take();
+        let columns = Some(vec![0]);
+        scan(&table, ScanOptions { columns, ..ScanOptions::default() }).await.unwrap();
+        let meter = device.take();
+        // Ensembles of 64 KiB are 128 blocks; the first extents are small.
+        let average = meter.read_blocks.0 / meter.reads;
+        assert!(average > 96, "{average} blocks in each of {} reads", meter.reads);
+    });
+}
+
 #[test]
 fn page_bounds_tell_which_pages_can_be_left_out() {
     block_on_virtual(6, async {
