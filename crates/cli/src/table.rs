@@ -182,12 +182,14 @@ async fn load(
     }
     let table = load.finish().await?;
     bar.finish_and_clear();
-    print::line(format!(
+    // The table is there, whether anybody reads of it or not.
+    let _ = print::line(format!(
         "{:10} {:>12} rows  {layout}  {}",
         table.name(),
         print::grouped(table.rows()),
         watch.elapsed()
-    ))
+    ));
+    Ok(())
 }
 
 /// A store whose contents are in memory ends with the command: say so.
