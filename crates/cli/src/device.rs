@@ -53,9 +53,9 @@ fn list(json: bool) -> Result<(), Failure> {
             capacity_bytes: profile.geometry.capacity().bytes().0,
             rotation_rpm: rotation_rpm(&profile),
             average_seek_ms: average_seek(&profile).as_ms(),
-            zero_latency: profile.mechanics.zero_latency,
-            name: profile.name,
-            description: profile.description,
+            zero_latency: profile.mechanics.zero_latency_read,
+            name: profile.file.name,
+            description: profile.file.description,
         })
         .collect();
     if json {
@@ -170,8 +170,8 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
         profile: profile.map(|profile| ShownProfile {
             rotation_rpm: rotation_rpm(&profile),
             average_seek_ms: average_seek(&profile).as_ms(),
-            description: profile.description,
-            sources: profile.sources,
+            description: profile.file.description,
+            sources: profile.file.sources,
         }),
     };
     if json { print::json(&shown) } else { print_shown(&shown) }

@@ -4,10 +4,12 @@ mod contents;
 mod file;
 mod host_bus;
 mod open;
+mod profiles;
 mod simulated;
 
 pub use contents::Contents;
 pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
-pub use open::{SCHEMES, is_simulated, open, open_without_data, profile};
+pub use open::{SCHEMES, is_simulated, open, open_without_data};
+pub use profiles::{import, is_disksim, profile};
 pub use simulated::{SimulatedDisk, SimulatedOptions};

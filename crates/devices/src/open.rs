@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai_models::{Profile, Scheduler, built_in_names};
-use moirai_storage::{Device, DeviceUri, Error, Result};
+use moirai_models::Scheduler;
+use moirai_storage::{Device, DeviceUri, Result};
 use moirai_units::ByteCount;
 
-use crate::{Contents, FileDevice, FileOptions, SimulatedDisk, SimulatedOptions};
+use crate::{Contents, FileDevice, FileOptions, SimulatedDisk, SimulatedOptions, profile};
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
 pub const SCHEMES: [(&str, &str); 2] = [
@@ -16,9 +16,9 @@ pub const SCHEMES: [(&str, &str); 2] = [
         "a file; made with `size` when it is not there; direct I/O where the file system allows it",
     ),
     (
-        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs]",
-        "a simulated disk: a built-in profile or a TOML file; contents in memory, in the file that \
-         `data` names, or none at all",
+        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT]",
+        "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; \
+         contents in memory, in the file that `data` names, or none at all",
     ),
 ];
 
@@ -52,15 +52,7 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
         "sim" => {
             let profile = profile(&uri)?;
             let data: Option<String> = uri.take("data")?;
-            let scheduler = match uri.take::<String>("scheduler")?.as_deref() {
-                None | Some("sptf") => Scheduler::Sptf,
-                Some("fcfs") => Scheduler::Fcfs,
-                Some(other) => {
-                    return Err(
-                        uri.error(format!("no scheduler `{other}`: there are sptf and fcfs"))
-                    );
-                }
-            };
+            let scheduler = uri.take::<Scheduler>("scheduler")?.unwrap_or_default();
             uri.finish()?;
             let contents = match data.as_deref().filter(|_| with_data) {
                 None if !with_data => Contents::Nothing,
@@ -76,29 +68,4 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
             Err(uri.error(format!("there is no scheme `{other}`: use file:, sim: or volume:")))
         }
     }
-}
-
-/// The profile that a `sim:` URI names: a built-in one, or a TOML file.
-pub fn profile(uri: &DeviceUri) -> Result<Profile> {
-    if let Some(profile) = Profile::built_in(&uri.target) {
-        return Ok(profile);
-    }
-    let path = Path::new(&uri.target);
-    if path.extension().is_none_or(|extension| extension != "toml") {
-        let names: Vec<&str> = built_in_names().collect();
-        return Err(uri.error(format!(
-            "there is no profile `{}`: use {}, or a .toml file of your own",
-            uri.target,
-            names.join(", ")
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
-        path: path.to_owned(),
-        action: "reading the profile",
-        source,
-    })?;
-    Profile::parse(&text).map_err(|problem| Error::Description {
-        path: path.to_owned(),
-        problem: problem.to_string(),
-    })
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 
 use futures::future::{BoxFuture, join_all};
 use moirai_models::{
-    Direction, Disk, DiskCompletion, DiskRequest, Geometry, Profile, RequestId, Scheduler, Track,
+    Direction, Disk, DiskCompletion, DiskRequest, Geometry, ImmediateReport, Profile, RequestId,
+    Scheduler, Track,
 };
 use moirai_runtime::{now, sleep_until, spawn};
 use moirai_storage::{
@@ -62,6 +63,9 @@ impl SimulatedDisk {
     #[must_use]
     pub fn start(profile: Profile, options: SimulatedOptions) -> Arc<SimulatedDisk> {
         let geometry = profile.geometry.clone();
+        let cache = profile.electronics.cache.as_ref();
+        let writes_back =
+            cache.is_some_and(|cache| cache.immediate_report != ImmediateReport::None);
         let bell = Arc::new(Notify::new());
         let mechanism = Arc::new(Mechanism {
             state: Mutex::new(MechanismState {
@@ -80,7 +84,7 @@ impl SimulatedDisk {
                 depth: 1,
                 volume_block: BlockCount(1),
                 atomic_write: BlockCount(1),
-                volatile_cache: false,
+                volatile_cache: writes_back,
                 read_only: false,
                 keeps_data: options.contents.keeps_data(),
             },
@@ -111,16 +115,26 @@ impl SimulatedDisk {
 
     /// Queues a request that was checked.
     fn enqueue(&self, request: &Request) -> oneshot::Receiver<DiskCompletion> {
+        let direction = match request.op {
+            Op::Read => Direction::Read,
+            Op::Write => Direction::Write,
+        };
+        self.hand_over(|disk, id| {
+            disk.submit(now(), DiskRequest { id, direction, blocks: request.blocks });
+        })
+    }
+
+    /// Gives the model something under a new name, whose completion the receiver gets.
+    fn hand_over(
+        &self,
+        give: impl FnOnce(&mut Disk, RequestId),
+    ) -> oneshot::Receiver<DiskCompletion> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.mechanism.state.lock();
         let id = state.next_id;
         state.next_id += 1;
         state.waiting.insert(id, sender);
-        let direction = match request.op {
-            Op::Read => Direction::Read,
-            Op::Write => Direction::Write,
-        };
-        state.disk.submit(now(), DiskRequest { id, direction, blocks: request.blocks });
+        give(&mut state.disk, id);
         receiver
     }
 
@@ -252,6 +266,13 @@ impl Device for SimulatedDisk {
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async {
             self.check_latch()?;
+            if self.inquiry.volatile_cache {
+                let written = self.hand_over(|disk, id| disk.flush(now(), id));
+                self.mechanism.bell.notify_one();
+                if written.await.is_err() {
+                    panic!("the task that steps {} is gone", self.inquiry.name);
+                }
+            }
             let flushed = self.contents.lock().flush();
             self.latched.store(flushed.is_err(), Ordering::Release);
             flushed

@@ -1,40 +1,35 @@
-//! A disk drive: a request queue, the mechanism, and a bus that sends data in order.
+//! A disk drive: commands, a cache, a request queue, the mechanism, and a bus.
 //!
 //! Invariants:
-//! 1. The mechanism serves one request at a time; a decision which is next is made when it is free.
+//! 1. The mechanism serves one access at a time; which is next is decided when it is free.
 //! 2. Commands are decoded while the mechanism works on others, so that only a request that finds
 //!    the drive idle waits for its own decoding.
 //! 3. The parts of a completion add up to the time from issue to finish.
 //! 4. Stepping to a time in several steps gives what stepping there at once gives.
+//! 5. Reading ahead goes on while nobody waits. It has no events of its own: how far it got is worked
+//!    out when the next request comes.
 //!
 //! ```text
-//!   submit --> decoding --> queued --> on the media --> on the bus --> done
-//!              overhead     queue      seek, switch,    bus (what the media
-//!                                      rotation, media  did not overlap)
+//!            hit  +---------------------- cache --------------------+
+//!                 |                                                 v
+//!   submit --> decoding --> queued --> on the media -----------> on the bus --> done
+//!              overhead     queue      seek, switch, rotation,   bus (what the media
+//!                 |                    media                     did not overlap)
+//!                 +-- write, reported at once: bus --> done, and queued --> on the media
 //! ```
-//!
-//! Written data cross the bus before they wait for the mechanism (thesis 3.2.4).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-use moirai_units::{BlockRange, Instant, Nanos, ServiceParts};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos, ServiceParts};
 
-use crate::service::{self, Arm, Run};
-use crate::{Direction, Profile};
+use crate::cache::{Cache, Hit, SegmentIndex};
+use crate::queue::{Queue, Waiting};
+use crate::service::{self, Access, Arm, Arriving, Run, Streamed};
+use crate::{Direction, ImmediateReport, Profile, ReadAhead, Scheduler};
 
 /// Names a request of one disk.
 pub type RequestId = u64;
-
-/// How the next request is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Scheduler {
-    /// In order of arrival.
-    Fcfs,
-    /// Shortest positioning time first.
-    #[default]
-    Sptf,
-}
 
 /// A request to a disk, whose blocks the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,25 +49,50 @@ pub struct DiskCompletion {
     pub id: RequestId,
     /// When it was submitted.
     pub issued: Instant,
-    /// When the mechanism took it up.
+    /// When work on it began.
     pub started: Instant,
     /// When its last byte had crossed the bus, or was on the platter.
     pub finished: Instant,
+    /// Blocks that came from the cache, or were left to it.
+    pub cached: BlockCount,
     /// Where the time went.
     pub parts: ServiceParts,
 }
 
+/// An access to the media on somebody's behalf.
 #[derive(Clone, Copy, Debug)]
-struct Queued {
-    request: DiskRequest,
+struct Job {
+    id: RequestId,
     issued: Instant,
-    /// Decoded and, for a write, in the drive's memory.
-    ready: Instant,
     overhead: Nanos,
-    bus: Nanos,
+    /// All blocks of the request; the access may be to the last of them.
+    request: BlockRange,
+    /// When the transfer of cached blocks, which the access leaves out, may begin.
+    transfer: Instant,
+    segment: Option<SegmentIndex>,
+    /// The number of a write whose completion was reported when its data were in the buffer.
+    reported: Option<u64>,
 }
 
-/// Done requests, earliest first and then in the order they were served.
+/// A write that waits for a segment.
+#[derive(Clone, Copy, Debug)]
+struct Blocked {
+    request: DiskRequest,
+    issued: Instant,
+    overhead: Nanos,
+}
+
+/// Reading on behind a request, into its segment.
+#[derive(Clone, Copy, Debug)]
+struct Background {
+    segment: SegmentIndex,
+    /// When the head is over the end of the block before `rest`, and where.
+    from: Instant,
+    arm: Arm,
+    rest: BlockRange,
+}
+
+/// Done requests, earliest first and then in the order in which that was known.
 #[derive(Debug, PartialEq, Eq)]
 struct Done {
     finished: Instant,
@@ -92,17 +112,38 @@ impl PartialOrd for Done {
     }
 }
 
+/// A flush that waits for the writes before it.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    id: RequestId,
+    issued: Instant,
+    /// Writes with lower numbers were reported before it.
+    writes: u64,
+}
+
 /// A simulated disk.
 #[derive(Debug)]
 pub struct Disk {
     profile: Profile,
-    scheduler: Scheduler,
+    cache: Option<Cache>,
     arm: Arm,
+    /// Behind the last block accessed.
+    position: Lbn,
     media_free: Instant,
+    media_busy: Nanos,
     bus_free: Instant,
-    queue: VecDeque<Queued>,
+    previous: Direction,
+    queue: Queue<Job>,
+    background: Option<Background>,
+    blocked: VecDeque<Blocked>,
+    reported_writes: u64,
+    /// Numbers of reported writes that are not on the media.
+    unwritten: BTreeSet<u64>,
+    /// When the last reported write that was taken up is on the media.
+    written_until: Instant,
+    flushes: Vec<Flush>,
     done: BinaryHeap<Reverse<Done>>,
-    served: u64,
+    completed: u64,
 }
 
 impl Disk {
@@ -110,14 +151,23 @@ impl Disk {
     #[must_use]
     pub fn new(profile: Profile, scheduler: Scheduler) -> Disk {
         Disk {
+            cache: profile.electronics.cache.clone().map(Cache::new),
             profile,
-            scheduler,
             arm: Arm::default(),
+            position: Lbn(0),
             media_free: Instant::ZERO,
+            media_busy: Nanos::ZERO,
             bus_free: Instant::ZERO,
-            queue: VecDeque::new(),
+            previous: Direction::Read,
+            queue: Queue::new(scheduler),
+            background: None,
+            blocked: VecDeque::new(),
+            reported_writes: 0,
+            unwritten: BTreeSet::new(),
+            written_until: Instant::ZERO,
+            flushes: Vec::new(),
             done: BinaryHeap::new(),
-            served: 0,
+            completed: 0,
         }
     }
 
@@ -127,31 +177,40 @@ impl Disk {
         &self.profile
     }
 
+    /// Requests that wait for the mechanism or for a segment.
+    #[must_use]
+    pub fn queue_length(&self) -> usize {
+        self.queue.len() + self.blocked.len()
+    }
+
+    /// How long the mechanism has worked for requests, reading ahead left out.
+    #[must_use]
+    pub fn media_busy(&self) -> Nanos {
+        self.media_busy
+    }
+
     /// Hands a request to the disk at `now`, which is no earlier than any time given before.
     pub fn submit(&mut self, now: Instant, request: DiskRequest) {
-        let overhead = self.profile.command_overhead;
-        let decoded = now + overhead;
-        let ready = match request.direction {
-            Direction::Read => decoded,
-            Direction::Write => {
-                self.bus_free = self.bus_free.max(decoded) + self.bus_time(request.blocks.count.0);
-                self.bus_free
-            }
-        };
-        self.queue.push_back(Queued {
-            request,
-            issued: now,
-            ready,
-            overhead,
-            bus: ready.since(decoded),
-        });
+        self.decide(|at| at < now);
+        let previous = std::mem::replace(&mut self.previous, request.direction);
+        match request.direction {
+            Direction::Read => self.submit_read(now, request, previous),
+            Direction::Write => self.submit_write(now, request, previous),
+        }
+    }
+
+    /// Asks at `now` for a completion when all writes before are on the media.
+    pub fn flush(&mut self, now: Instant, id: RequestId) {
+        self.decide(|at| at < now);
+        self.flushes.push(Flush { id, issued: now, writes: self.reported_writes });
+        self.complete_flushes();
     }
 
     /// The next time at which something happens; `None` when the disk is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
         let finish = self.done.peek().map(|Reverse(done)| done.finished);
-        match (finish, self.next_decision()) {
+        match (finish, self.queue.next_start(self.media_free)) {
             (Some(finish), Some(decision)) => Some(finish.min(decision)),
             (finish, decision) => finish.or(decision),
         }
@@ -159,9 +218,7 @@ impl Disk {
 
     /// Lets time pass up to and with `now`; requests that finish are appended to `completions`.
     pub fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>) {
-        while let Some(at) = self.next_decision().filter(|at| *at <= now) {
-            self.take_up(at);
-        }
+        self.decide(|at| at <= now);
         while let Some(Reverse(done)) = self.done.peek() {
             if done.finished > now {
                 break;
@@ -171,96 +228,500 @@ impl Disk {
         }
     }
 
-    /// When the mechanism is free and a request waits for it.
-    fn next_decision(&self) -> Option<Instant> {
-        let ready = match self.scheduler {
-            Scheduler::Fcfs => self.queue.front().map(|queued| queued.ready),
-            Scheduler::Sptf => self.queue.iter().map(|queued| queued.ready).min(),
-        };
-        ready.map(|ready| ready.max(self.media_free))
+    /// Takes up accesses for as long as `due` says so of their time.
+    fn decide(&mut self, due: impl Fn(Instant) -> bool) {
+        while let Some(at) = self.queue.next_start(self.media_free).filter(|at| due(*at)) {
+            let mechanics = &self.profile.mechanics;
+            let Some(next) = self.queue.pop(mechanics, self.arm, self.position, at) else {
+                return;
+            };
+            self.serve(at.max(next.ready), next.access, next.job);
+        }
     }
 
-    fn take_up(&mut self, at: Instant) {
-        let Some(index) = self.choose(at) else { return };
-        let Some(queued) = self.queue.remove(index) else {
+    fn submit_read(&mut self, now: Instant, request: DiskRequest, previous: Direction) {
+        let overheads = self.profile.electronics.overheads;
+        let (hit, miss) = (overheads.read_hit.get(previous), overheads.read_miss.get(previous));
+        self.read_ahead_until(now);
+        let blocks = request.blocks;
+        let found = self.find(blocks);
+        let mut job = Job {
+            id: request.id,
+            issued: now,
+            overhead: miss,
+            request: blocks,
+            transfer: now + hit,
+            segment: None,
+            reported: None,
+        };
+        let Some(found) = found else {
+            self.stop_read_ahead(now);
+            job.transfer = Instant::ZERO;
+            job.segment = self.take_segment(blocks.first, false);
+            self.enqueue(
+                Access { direction: Direction::Read, blocks, data: None },
+                now + miss,
+                job,
+            );
             return;
         };
-        let Profile { geometry, mechanics, .. } = &self.profile;
-        let request = queued.request;
-        let sectors = request.blocks.count.0;
-        let bus_sector = self.bus_time(1);
+        if let Some(cache) = &mut self.cache {
+            cache.touch(found.segment);
+        }
+        let streaming = self.background.is_some_and(|ahead| ahead.segment == found.segment);
+        if found.blocks == blocks.count {
+            self.finish_hit(now, hit, request, found);
+            if streaming {
+                self.read_on(found.segment, blocks);
+            } else {
+                self.stop_read_ahead(now);
+                self.resume_read_ahead(found.segment, blocks, now + hit);
+            }
+            self.discard_sent(found.segment, blocks.end());
+            return;
+        }
+        let rest = BlockRange::between(blocks.first + found.blocks, blocks.end());
+        let access = Access { direction: Direction::Read, blocks: rest, data: None };
+        job.segment = Some(found.segment);
+        job.overhead = hit;
+        if let Some(cache) = &mut self.cache {
+            cache.add_user(found.segment);
+        }
+        match self.background.take().filter(|_| streaming) {
+            // The head is on its way to the rest already.
+            Some(ahead) => {
+                self.arm = ahead.arm;
+                self.serve(ahead.from, access, job);
+            }
+            None => {
+                self.stop_read_ahead(now);
+                job.overhead = miss;
+                self.enqueue(access, now + miss, job);
+            }
+        }
+    }
+
+    fn submit_write(&mut self, now: Instant, request: DiskRequest, previous: Direction) {
+        let overheads = self.profile.electronics.overheads;
+        let (hit, miss) = (overheads.write_hit.get(previous), overheads.write_miss.get(previous));
+        self.stop_read_ahead(now);
+        let report = self
+            .cache
+            .as_ref()
+            .map_or(ImmediateReport::None, |cache| cache.settings.immediate_report);
+        let blocks = request.blocks;
+        let joined = self.cache.as_ref().filter(|cache| cache.settings.combine_writes);
+        let joined = joined.and_then(|cache| cache.appendable(blocks.first, blocks.count));
+        if let Some(cache) = &mut self.cache {
+            cache.invalidate(blocks);
+        }
+        let at_once = match report {
+            ImmediateReport::None => false,
+            ImmediateReport::Sequential => joined.is_some(),
+            ImmediateReport::All => true,
+        };
+        if at_once {
+            // First come, first served.
+            let room = self.blocked.is_empty() && self.has_room_to_write();
+            let segment = match joined {
+                None if room => self.take_segment(blocks.first, true),
+                joined => joined,
+            };
+            match segment {
+                Some(segment) => {
+                    let shared = joined.is_some();
+                    self.write_back(request, now, hit, now + hit, now + miss, segment, shared);
+                }
+                None => {
+                    self.blocked.push_back(Blocked { request, issued: now, overhead: miss });
+                }
+            }
+            return;
+        }
+        let segment = joined
+            .inspect(|segment| self.cache.iter_mut().for_each(|cache| cache.add_user(*segment)))
+            .or_else(|| self.take_segment(blocks.first, true));
+        let data = self.take_bus(now + hit, blocks.count);
+        let job = Job {
+            id: request.id,
+            issued: now,
+            overhead: miss,
+            request: blocks,
+            transfer: Instant::ZERO,
+            segment,
+            reported: None,
+        };
+        let access = Access { direction: Direction::Write, blocks, data: Some(data) };
+        self.enqueue(access, now + miss, job);
+    }
+
+    /// Takes a write's data into `segment`, reports it complete, and leaves it to the queue.
+    #[expect(clippy::too_many_arguments, reason = "each is another time of one write")]
+    fn write_back(
+        &mut self,
+        request: DiskRequest,
+        issued: Instant,
+        overhead: Nanos,
+        transfer: Instant,
+        ready: Instant,
+        segment: SegmentIndex,
+        shared: bool,
+    ) {
+        let blocks = request.blocks;
+        let data = self.take_bus(transfer, blocks.count);
+        let in_buffer = data.from + self.bus_time(blocks.count);
+        if let Some(cache) = &mut self.cache {
+            if shared {
+                cache.add_user(segment);
+            }
+            cache.touch(segment);
+            cache.grow(segment, blocks.end(), in_buffer);
+        }
+        let completion = self.profile.electronics.overheads.write_completion;
+        let parts = ServiceParts {
+            queue: data.from.since(issued + overhead),
+            overhead: overhead + completion,
+            bus: in_buffer.since(data.from),
+            ..ServiceParts::default()
+        };
+        self.complete(DiskCompletion {
+            id: request.id,
+            issued,
+            started: data.from,
+            finished: in_buffer + completion,
+            cached: blocks.count,
+            parts,
+        });
+        self.unwritten.insert(self.reported_writes);
+        let job = Job {
+            id: request.id,
+            issued,
+            overhead,
+            request: blocks,
+            transfer: Instant::ZERO,
+            segment: Some(segment),
+            reported: Some(self.reported_writes),
+        };
+        self.reported_writes += 1;
+        let access = Access { direction: Direction::Write, blocks, data: Some(data) };
+        self.enqueue(access, ready, job);
+    }
+
+    fn enqueue(&mut self, access: Access, ready: Instant, job: Job) {
+        if let Some(extent) = self.profile.geometry.extent(access.blocks) {
+            self.queue.push(Waiting { access, ready, extent, job });
+        }
+    }
+
+    /// Serves an access on the media from `at` on.
+    fn serve(&mut self, at: Instant, access: Access, job: Job) {
+        let Profile { geometry, mechanics, electronics, .. } = &self.profile;
+        let sectors = job.request.count.0;
+        let before = sectors - access.blocks.count.0;
+        let bus = electronics.bus_sector.0;
+        let in_order = electronics.bus_in_order;
+        let wanted = (electronics.read_watermark * sectors as f64).ceil() as u64;
 
         // When the bus, which sends in block order, is through; see `Run`.
         let mut bus_end = Instant::ZERO;
         let mut first_passed = None;
-        let in_order = self.profile.bus_in_order;
-        let service = service::serve(
-            geometry,
-            mechanics,
-            self.arm,
-            at,
-            request.direction,
-            request.blocks,
-            |run: Run| {
-                first_passed.get_or_insert(run.first_passed);
-                // After the first sector of a run all from it on are still to be sent; after its
-                // last, all behind it. Out of order, nothing waits for what comes before it.
-                let (from_first, from_last) = if in_order {
-                    (sectors - run.first, sectors - (run.first + run.sectors) + 1)
-                } else {
-                    (run.sectors, 1)
-                };
-                bus_end = bus_end
-                    .max(run.first_passed + Nanos(bus_sector.0 * from_first))
-                    .max(run.last_passed + Nanos(bus_sector.0 * from_last));
-            },
-        );
-        let finished = match request.direction {
-            Direction::Write => service.media_end,
-            Direction::Read => {
-                let start = self.bus_free.max(first_passed.unwrap_or(at));
-                self.bus_free = bus_end.max(start + self.bus_time(sectors));
-                self.bus_free
+        let mut enough = Instant::ZERO;
+        let passed = |mut run: Run| {
+            run.first += before;
+            first_passed.get_or_insert(run.first_passed);
+            // After the first sector of a run all from it on are still to be sent; after its last,
+            // all behind it. Out of order, nothing waits for what comes before it.
+            let (from_first, from_last) = if in_order {
+                (sectors - run.first, sectors - (run.first + run.sectors) + 1)
+            } else {
+                (run.sectors, 1)
+            };
+            bus_end = bus_end
+                .max(run.first_passed + Nanos(bus * from_first))
+                .max(run.last_passed + Nanos(bus * from_last));
+            if run.first < wanted {
+                let counted = run.sectors.min(wanted - run.first) - 1;
+                let span = run.last_passed.since(run.first_passed).0;
+                let until = span * counted / (run.sectors - 1).max(1);
+                enough = enough.max(run.first_passed + Nanos(until));
             }
         };
-        let parts = ServiceParts {
-            queue: at.since(queued.ready),
-            overhead: queued.overhead,
-            bus: queued.bus + finished.since(service.media_end),
-            ..service.parts
+        let service = service::serve(geometry, mechanics, self.arm, at, access, passed);
+
+        let (media_end, overheads) = (service.media_end, electronics.overheads);
+        let finished = match access.direction {
+            Direction::Write => media_end + overheads.write_completion,
+            Direction::Read => {
+                // Cached blocks in front may cross the bus while the media turn to the rest.
+                let first = if before > 0 { Some(job.transfer) } else { first_passed };
+                let start = self.bus_free.max(first.unwrap_or(at)).max(enough);
+                let sent = start + overheads.reconnect + self.bus_time(job.request.count);
+                self.bus_free = bus_end.max(sent);
+                self.bus_free + overheads.read_completion
+            }
         };
-        self.arm = service.arm;
-        self.media_free = service.media_end;
-        self.served += 1;
-        self.done.push(Reverse(Done {
-            finished,
-            sequence: self.served,
-            completion: DiskCompletion {
-                id: request.id,
-                issued: queued.issued,
-                started: at,
+        let completion = match access.direction {
+            Direction::Read => overheads.read_completion,
+            Direction::Write => overheads.write_completion,
+        };
+        if job.reported.is_none() {
+            // An access that began before its request did so by reading ahead: that part is free.
+            let worked_before = (job.issued + job.overhead).since(at);
+            let mut parts = service.parts;
+            let queue = at.since(job.issued + job.overhead);
+            shorten(&mut parts, worked_before);
+            parts.queue += queue;
+            parts.overhead += job.overhead + completion;
+            let sum = parts.total();
+            parts.bus += finished.since(job.issued) - sum.min(finished.since(job.issued));
+            self.complete(DiskCompletion {
+                id: job.id,
+                issued: job.issued,
+                started: at.max(job.issued),
                 finished,
+                cached: BlockCount(before),
                 parts,
-            },
-        }));
-    }
-
-    fn choose(&self, at: Instant) -> Option<usize> {
-        if self.scheduler == Scheduler::Fcfs {
-            return (!self.queue.is_empty()).then_some(0);
+            });
         }
-        let Profile { geometry, mechanics, .. } = &self.profile;
-        let ready = self.queue.iter().enumerate().filter(|(_, queued)| queued.ready <= at);
-        ready
-            .min_by_key(|(_, queued)| {
-                let DiskRequest { direction, blocks, .. } = queued.request;
-                service::positioning_time(geometry, mechanics, self.arm, at, direction, blocks)
-            })
-            .map(|(index, _)| index)
+        self.arm = service.arm;
+        self.position = access.blocks.end();
+        self.media_free = media_end;
+        self.media_busy += media_end.since(at);
+        match access.direction {
+            Direction::Read => self.fill(&job, access.blocks, service.lead, media_end),
+            Direction::Write => self.written(&job, media_end),
+        }
+        self.unblock(media_end);
     }
 
-    fn bus_time(&self, sectors: u64) -> Nanos {
-        Nanos(sectors * self.profile.bus_sector.0)
+    /// Puts what was read into its segment, and reads on.
+    fn fill(&mut self, job: &Job, read: BlockRange, lead: u32, media_end: Instant) {
+        let (Some(cache), Some(segment)) = (&mut self.cache, job.segment) else { return };
+        cache.grow(segment, read.end(), media_end);
+        if cache.settings.read_while_waiting && read.first == job.request.first {
+            cache.lead(segment, BlockCount(u64::from(lead)));
+            cache.grow(segment, read.end(), media_end);
+        }
+        cache.remove_user(segment);
+        self.discard_sent(segment, job.request.end());
+        if self.queue.is_empty() {
+            let rest = BlockRange::new(read.end(), BlockCount::ZERO);
+            self.background = Some(Background { segment, from: media_end, arm: self.arm, rest });
+            self.read_on(segment, job.request);
+        }
+    }
+
+    /// Notes that a write is on the media.
+    fn written(&mut self, job: &Job, media_end: Instant) {
+        if let (Some(cache), Some(segment)) = (&mut self.cache, job.segment) {
+            cache.remove_user(segment);
+            if job.reported.is_none() {
+                cache.grow(segment, job.request.end(), media_end);
+            }
+        }
+        if let Some(number) = job.reported {
+            self.unwritten.remove(&number);
+            self.written_until = self.written_until.max(media_end);
+            self.complete_flushes();
+        }
+    }
+
+    /// Gives waiting writes the segments that became free at `at`.
+    fn unblock(&mut self, at: Instant) {
+        while let Some(Blocked { request, issued, overhead }) = self.blocked.front().copied() {
+            if !self.has_room_to_write() {
+                return;
+            }
+            let Some(segment) = self.take_segment(request.blocks.first, true) else { return };
+            self.blocked.pop_front();
+            let transfer = at.max(issued + overhead);
+            self.write_back(request, issued, overhead, transfer, transfer, segment, false);
+        }
+    }
+
+    /// Whether another segment may hold data that are not on the media.
+    fn has_room_to_write(&self) -> bool {
+        self.cache
+            .as_ref()
+            .is_some_and(|cache| cache.dirty_segments() < cache.settings.write_segments as usize)
+    }
+
+    /// Completes the flushes that wait for no write any more.
+    fn complete_flushes(&mut self) {
+        let pending = self.unwritten.first().copied().unwrap_or(u64::MAX);
+        let (done, waiting): (Vec<Flush>, Vec<Flush>) = std::mem::take(&mut self.flushes)
+            .into_iter()
+            .partition(|flush| flush.writes <= pending);
+        self.flushes = waiting;
+        for Flush { id, issued, .. } in done {
+            let finished = self.written_until.max(issued);
+            let parts = ServiceParts { queue: finished.since(issued), ..ServiceParts::default() };
+            let cached = BlockCount::ZERO;
+            self.complete(DiskCompletion { id, issued, started: issued, finished, cached, parts });
+        }
+    }
+
+    /// Sends a read from the cache.
+    fn finish_hit(&mut self, now: Instant, overhead: Nanos, request: DiskRequest, hit: Hit) {
+        let count = request.blocks.count;
+        let filled = self.cache.as_ref().and_then(|cache| cache.segment(hit.segment));
+        let filled = filled.map_or(now, |segment| segment.filled);
+        let start = self.bus_free.max(now + overhead);
+        let sent = start + self.bus_time(count);
+        // What is still on its way from the media goes out behind it.
+        let end = sent.max(filled + self.profile.electronics.bus_sector);
+        let end = if filled <= now { sent } else { end };
+        self.bus_free = end;
+        let completion = self.profile.electronics.overheads.read_completion;
+        let parts = ServiceParts {
+            queue: start.since(now + overhead),
+            overhead: overhead + completion,
+            media: end.since(sent),
+            bus: sent.since(start),
+            ..ServiceParts::default()
+        };
+        self.complete(DiskCompletion {
+            id: request.id,
+            issued: now,
+            started: start,
+            finished: end + completion,
+            cached: count,
+            parts,
+        });
+    }
+
+    fn discard_sent(&mut self, segment: SegmentIndex, end: Lbn) {
+        if let Some(cache) = &mut self.cache
+            && cache.settings.discard_sent
+            && cache.segment(segment).is_some_and(|held| !held.written)
+        {
+            cache.drop_before(segment, end);
+        }
+    }
+
+    fn find(&self, blocks: BlockRange) -> Option<Hit> {
+        let cache = self.cache.as_ref()?;
+        let arriving = self.background.filter(|ahead| {
+            cache.settings.hit_on_arriving
+                && ahead.rest.first == blocks.first
+                && !ahead.rest.is_empty()
+        });
+        let arriving =
+            arriving.map(|ahead| Hit { segment: ahead.segment, blocks: BlockCount::ZERO });
+        cache.find(blocks).or(arriving)
+    }
+
+    fn take_segment(&mut self, first: Lbn, written: bool) -> Option<SegmentIndex> {
+        let cache = self.cache.as_mut()?;
+        let segment = cache.take(first, written)?;
+        cache.add_user(segment);
+        Some(segment)
+    }
+
+    /// Lets reading ahead get as far as it does by `now`.
+    fn read_ahead_until(&mut self, now: Instant) -> Option<Streamed> {
+        let ahead = self.background.as_mut()?;
+        let Profile { geometry, mechanics, .. } = &self.profile;
+        let got = service::stream(geometry, mechanics, ahead.arm, ahead.from, ahead.rest, now);
+        let at = ahead.rest.first + got.blocks;
+        (ahead.from, ahead.arm) = (got.resume, got.resume_arm);
+        ahead.rest = BlockRange::between(at, ahead.rest.end());
+        if got.blocks > BlockCount::ZERO
+            && let Some(cache) = &mut self.cache
+        {
+            cache.grow(ahead.segment, at, got.resume);
+        }
+        if ahead.rest.is_empty() && got.resume <= now {
+            // The head rests where it is.
+            self.arm = got.resume_arm;
+            self.media_free = self.media_free.max(got.resume);
+            self.background = None;
+        }
+        Some(got)
+    }
+
+    /// Ends reading ahead at `now`, or as soon as the head can leave.
+    fn stop_read_ahead(&mut self, now: Instant) {
+        let Some(got) = self.read_ahead_until(now) else { return };
+        self.background = None;
+        let within = self.cache.as_ref().is_some_and(|cache| cache.settings.stop_within_sector);
+        let seeking = got.leave_arm != got.resume_arm;
+        let leave = if within && !seeking { got.leave.min(now) } else { got.leave };
+        self.media_free = self.media_free.max(leave);
+        self.arm = got.leave_arm;
+    }
+
+    /// Extends reading ahead as `request`, the last one to its segment, allows.
+    fn read_on(&mut self, segment: SegmentIndex, request: BlockRange) {
+        let (Some(cache), Some(ahead)) = (&self.cache, &mut self.background) else { return };
+        let geometry = &self.profile.geometry;
+        let next = ahead.rest.first;
+        let capacity = geometry.capacity();
+        let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
+        let far = request.end() + cache.settings.read_ahead_blocks;
+        let end = match cache.settings.read_ahead {
+            ReadAhead::None => next,
+            ReadAhead::Segment => far,
+            ReadAhead::Track => {
+                let last = Lbn(request.end().0 - 1);
+                track(last).map_or(next, |blocks| blocks.end()).min(far)
+            }
+            ReadAhead::Cylinder => {
+                let last = Lbn(request.end().0 - 1);
+                geometry.cylinder_end(last).unwrap_or(next).min(far)
+            }
+            ReadAhead::NextTrack => {
+                let begun = cache.segment(segment).map(|segment| segment.blocks.first);
+                match track(request.end()) {
+                    Some(here) if begun.is_some_and(|begun| begun < here.first) => {
+                        track(here.end()).map_or(here.end(), |next| next.end()).min(far)
+                    }
+                    Some(here) => here.end().min(far),
+                    None => next,
+                }
+            }
+        };
+        let end = end.min(Lbn(capacity.0)).max(ahead.rest.end()).max(next);
+        ahead.rest = BlockRange::between(next, end);
+    }
+
+    /// After a hit on a segment that was left, goes on where it ends.
+    fn resume_read_ahead(&mut self, segment: SegmentIndex, request: BlockRange, at: Instant) {
+        let Some(cache) = &self.cache else { return };
+        let idle = self.queue.is_empty() && self.media_free <= at;
+        if !cache.settings.resume_on_hit || !idle {
+            return;
+        }
+        let Some(held) = cache.segment(segment).filter(|held| !held.written) else { return };
+        let rest = BlockRange::new(held.blocks.end(), BlockCount::ZERO);
+        self.background = Some(Background { segment, from: at, arm: self.arm, rest });
+        self.read_on(segment, request);
+    }
+
+    /// Takes the bus for a write's data from `at` on, or when it is free.
+    fn take_bus(&mut self, at: Instant, count: BlockCount) -> Arriving {
+        let from = self.bus_free.max(at);
+        self.bus_free = from + self.bus_time(count);
+        Arriving { from, sector: self.profile.electronics.bus_sector }
+    }
+
+    fn bus_time(&self, count: BlockCount) -> Nanos {
+        Nanos(count.0 * self.profile.electronics.bus_sector.0)
+    }
+
+    fn complete(&mut self, completion: DiskCompletion) {
+        let (finished, sequence) = (completion.finished, self.completed);
+        self.completed += 1;
+        self.done.push(Reverse(Done { finished, sequence, completion }));
+    }
+}
+
+/// Takes `span` off the earliest parts of an access.
+fn shorten(parts: &mut ServiceParts, mut span: Nanos) {
+    for part in [&mut parts.seek, &mut parts.head_switch, &mut parts.rotation, &mut parts.media] {
+        let taken = span.min(*part);
+        *part = *part - taken;
+        span = span - taken;
     }
 }
 

@@ -1,36 +1,44 @@
-//! Disk geometry: zones of tracks, and where on the platter each block lies.
+//! Disk geometry: zones of tracks, and where on the platters each block lies.
 //!
-//! Blocks are numbered down the cylinder: all tracks of a cylinder, head by head, then the next
-//! cylinder inwards (thesis 3.2.2). A track starts `track_skew` sectors later than the one before,
-//! or `cylinder_skew` when the cylinder changes, so that a sequential access loses no revolution.
+//! Three orders meet here. The *physical* order counts the sectors of a zone along its tracks, in
+//! the order in which the drive numbers tracks (`TrackOrder`). The *good* order leaves out what the
+//! factory found bad (slipped) and what is kept in reserve (spares). The *logical* order is the good
+//! one behind the zone's management area: consecutive LBNs are consecutive good sectors (thesis
+//! 3.2.2, 4.2.1). Defects that came later are *remapped*: their LBNs live on a spare.
+//!
+//! Invariants, held by property tests for every sparing scheme:
+//! 1. `locate` is injective, and `lbn_at` is its inverse.
+//! 2. Tracks tile the LBNs: every LBN lies in the range of exactly one track, remapped or not.
+
+mod sparing;
+mod zone;
 
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-/// Cylinders whose tracks have the same number of sectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Zone {
-    /// The outermost cylinder of the zone.
-    pub first_cylinder: u32,
-    /// How many cylinders.
-    pub cylinders: u32,
-    /// Sectors on each track, N.
-    pub track_sectors: u32,
-    /// Sectors that pass while the next head takes over, H.
-    pub track_skew: u32,
-    /// Sectors that pass while the arm moves to the next cylinder.
-    pub cylinder_skew: u32,
-    /// Sectors at the end of the zone that hold no blocks.
-    pub spare_sectors: u32,
-}
+pub use sparing::Sparing;
+pub use zone::{Defects, GeometryError, TrackOrder, Zone};
+
+use zone::MappedZone;
 
 /// A disk's zones, with the block numbers that follow from them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
     heads: u32,
+    order: TrackOrder,
+    sparing: Sparing,
     capacity: BlockCount,
-    zones: Vec<Zone>,
-    /// First block of each zone.
-    zone_firsts: Vec<Lbn>,
+    zones: Vec<MappedZone>,
+}
+
+/// A sector's place on the platters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Cylinder, counted from the rim.
+    pub cylinder: u32,
+    /// Head, which is also the surface.
+    pub head: u32,
+    /// Sector, counted round the track from the track's own first one.
+    pub sector: u32,
 }
 
 /// One track and the blocks on it.
@@ -42,32 +50,56 @@ pub struct Track {
     pub head: u32,
     /// Sectors round the track.
     pub sectors: u32,
-    /// Where the first block lies, in sectors from the index mark.
+    /// Where the track's sector 0 lies, in sectors from the index mark.
     pub origin_sector: u32,
-    /// The blocks on the track; fewer than the sectors where spares follow.
+    /// The blocks numbered along the track; fewer than the sectors where spares or bad sectors are.
     pub blocks: BlockRange,
     /// Skew to the next track, in sectors.
     pub next_skew: u32,
 }
 
+/// Consecutive blocks on consecutive sectors of one track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Cylinder, counted from the rim.
+    pub cylinder: u32,
+    /// Head, which is also the surface.
+    pub head: u32,
+    /// Sectors round the track.
+    pub track_sectors: u32,
+    /// The first of the extent's sectors, counted from the index mark.
+    pub angle_sector: u32,
+    /// Blocks, and sectors, of the extent.
+    pub blocks: BlockCount,
+    /// Sectors of the track before the first one that hold the blocks before it, without a gap.
+    pub lead: u32,
+}
+
 impl Geometry {
-    /// Numbers the blocks of `zones`, which follow each other from the rim inwards. The disk ends
-    /// after `capacity` blocks, or with its last sector.
-    #[must_use]
-    pub fn new(heads: u32, zones: Vec<Zone>, capacity: Option<BlockCount>) -> Geometry {
-        let mut zone_firsts = Vec::with_capacity(zones.len());
+    /// Numbers the blocks of `zones`, which are in order from the rim inwards and may leave
+    /// cylinders out. The disk ends after `capacity` blocks, or with its last good sector.
+    pub fn new(
+        heads: u32,
+        order: TrackOrder,
+        sparing: Sparing,
+        zones: Vec<Zone>,
+        capacity: Option<BlockCount>,
+    ) -> Result<Geometry, GeometryError> {
+        let mut mapped = Vec::with_capacity(zones.len());
         let mut next = Lbn(0);
-        for zone in &zones {
-            zone_firsts.push(next);
-            next += zone_blocks(zone, heads);
+        for (index, zone) in zones.into_iter().enumerate() {
+            let zone = MappedZone::new(index, zone, heads, order, sparing, next)?;
+            next = zone.blocks().end();
+            mapped.push(zone);
         }
         let all = next.since(Lbn(0));
-        Geometry {
+        Ok(Geometry {
             heads,
+            order,
+            sparing,
             capacity: capacity.map_or(all, |given| given.min(all)),
-            zones,
-            zone_firsts,
-        }
+            zones: mapped,
+        })
     }
 
     /// Blocks on the disk.
@@ -77,9 +109,13 @@ impl Geometry {
     }
 
     /// The zones from the rim inwards.
-    #[must_use]
-    pub fn zones(&self) -> &[Zone] {
-        &self.zones
+    pub fn zones(&self) -> impl ExactSizeIterator<Item = &Zone> + Clone {
+        self.zones.iter().map(MappedZone::zone)
+    }
+
+    /// The blocks of each zone, in the order of [`Geometry::zones`].
+    pub fn zone_blocks(&self) -> impl ExactSizeIterator<Item = BlockRange> {
+        self.zones.iter().map(MappedZone::blocks)
     }
 
     /// Heads, which are also the tracks of a cylinder.
@@ -88,91 +124,76 @@ impl Geometry {
         self.heads
     }
 
-    /// Cylinders of the disk.
+    /// In which order tracks are numbered.
     #[must_use]
-    pub fn cylinders(&self) -> u32 {
-        self.zones.iter().map(|zone| zone.cylinders).sum()
+    pub fn order(&self) -> TrackOrder {
+        self.order
     }
 
-    /// The track that `lbn` lies on; `None` past the end of the disk.
+    /// Where the spares are.
+    #[must_use]
+    pub fn sparing(&self) -> Sparing {
+        self.sparing
+    }
+
+    /// Cylinders of the disk, those that no zone has included.
+    #[must_use]
+    pub fn cylinders(&self) -> u32 {
+        self.zones().last().map_or(0, |zone| zone.first_cylinder + zone.cylinders)
+    }
+
+    /// The place of `lbn`'s sector; `None` past the end of the disk.
+    #[must_use]
+    pub fn locate(&self, lbn: Lbn) -> Option<Location> {
+        let zone = self.zone_of(lbn)?;
+        Some(zone.location(zone.physical(lbn)))
+    }
+
+    /// The block that the sector at `location` holds; `None` for spares, bad sectors, management
+    /// areas and places that the disk does not have.
+    #[must_use]
+    pub fn lbn_at(&self, location: Location) -> Option<Lbn> {
+        let index = self
+            .zones
+            .partition_point(|zone| zone.zone().first_cylinder <= location.cylinder)
+            .checked_sub(1)?;
+        let lbn = self.zones.get(index)?.lbn_at(location)?;
+        (lbn.0 < self.capacity.0).then_some(lbn)
+    }
+
+    /// The track that `lbn` is numbered along; `None` past the end of the disk.
     #[must_use]
     pub fn track(&self, lbn: Lbn) -> Option<Track> {
+        let mut track = self.zone_of(lbn)?.track(lbn);
+        let end = track.blocks.end().min(Lbn(self.capacity.0));
+        track.blocks = BlockRange::between(track.blocks.first, end);
+        Some(track)
+    }
+
+    /// The longest run from `blocks.first` on, within `blocks`, that lies on consecutive sectors of
+    /// one track; `None` past the end of the disk.
+    #[must_use]
+    pub fn extent(&self, blocks: BlockRange) -> Option<Extent> {
+        let zone = self.zone_of(blocks.first)?;
+        Some(zone.extent(blocks.first, blocks.count))
+    }
+
+    /// The end of the cylinder that `lbn` lies on; of its track where blocks are not numbered down
+    /// the cylinder. `None` past the end of the disk.
+    #[must_use]
+    pub fn cylinder_end(&self, lbn: Lbn) -> Option<Lbn> {
+        let end = self.zone_of(lbn)?.cylinder_end(lbn);
+        Some(end.min(Lbn(self.capacity.0)))
+    }
+
+    fn zone_of(&self, lbn: Lbn) -> Option<&MappedZone> {
         if lbn.0 >= self.capacity.0 {
             return None;
         }
-        let index = self.zone_firsts.partition_point(|first| *first <= lbn) - 1;
-        let (zone, zone_first) = (self.zones.get(index)?, *self.zone_firsts.get(index)?);
-        let track_sectors = u64::from(zone.track_sectors);
-        let heads = u64::from(self.heads);
-
-        let track_in_zone = lbn.since(zone_first).0 / track_sectors;
-        let (cylinder_in_zone, head) = (track_in_zone / heads, track_in_zone % heads);
-        let cylinder_turn =
-            (heads - 1) * u64::from(zone.track_skew) + u64::from(zone.cylinder_skew);
-        let turned = cylinder_in_zone * cylinder_turn + head * u64::from(zone.track_skew);
-
-        let first = zone_first + BlockCount(track_in_zone * track_sectors);
-        let zone_end = zone_first + zone_blocks(zone, self.heads);
-        let end = (first + BlockCount(track_sectors)).min(zone_end).min(Lbn(self.capacity.0));
-        Some(Track {
-            cylinder: zone.first_cylinder + cylinder_in_zone as u32,
-            head: head as u32,
-            sectors: zone.track_sectors,
-            origin_sector: (turned % track_sectors) as u32,
-            blocks: BlockRange::between(first, end),
-            next_skew: if head + 1 == heads { zone.cylinder_skew } else { zone.track_skew },
-        })
+        let index = self.zones.partition_point(|zone| zone.blocks().first <= lbn).checked_sub(1)?;
+        self.zones.get(index)
     }
-}
-
-fn zone_blocks(zone: &Zone, heads: u32) -> BlockCount {
-    let sectors = u64::from(zone.cylinders) * u64::from(heads) * u64::from(zone.track_sectors);
-    BlockCount(sectors - u64::from(zone.spare_sectors))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn two_zones() -> Geometry {
-        let zone = |first_cylinder, track_sectors| Zone {
-            first_cylinder,
-            cylinders: 3,
-            track_sectors,
-            track_skew: 20,
-            cylinder_skew: 35,
-            spare_sectors: 5,
-        };
-        Geometry::new(2, vec![zone(0, 200), zone(3, 100)], None)
-    }
-
-    #[test]
-    fn blocks_run_down_the_cylinder_and_tracks_are_skewed() {
-        // Figure 3.4 of the thesis: 200 sectors, skew 20.
-        let disk = two_zones();
-        let at = |lbn| disk.track(Lbn(lbn)).unwrap();
-        assert_eq!((at(0).cylinder, at(0).head, at(0).origin_sector), (0, 0, 0));
-        assert_eq!((at(200).cylinder, at(200).head, at(200).origin_sector), (0, 1, 20));
-        assert_eq!((at(400).cylinder, at(400).head, at(400).origin_sector), (1, 0, 55));
-        assert_eq!((at(0).next_skew, at(200).next_skew), (20, 35));
-        assert_eq!(at(1199 - 5).blocks.count, BlockCount(195), "spares hold no blocks");
-        assert_eq!((at(1195).cylinder, at(1195).sectors), (3, 100));
-        assert_eq!(disk.capacity(), BlockCount(1195 + 595));
-        assert!(disk.track(Lbn(1790)).is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn tracks_tile_the_disk(lbn in 0u64..1790) {
-            let disk = two_zones();
-            let track = disk.track(Lbn(lbn)).unwrap();
-            prop_assert!(track.blocks.contains(Lbn(lbn)));
-            prop_assert!(track.blocks.count.0 <= u64::from(track.sectors));
-            if let Some(next) = disk.track(track.blocks.end()) {
-                prop_assert_eq!(next.blocks.first, track.blocks.end());
-                prop_assert_ne!((next.cylinder, next.head), (track.cylinder, track.head));
-            }
-        }
-    }
-}
+mod tests;

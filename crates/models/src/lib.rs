@@ -4,14 +4,26 @@
 //! no random numbers: the same requests at the same times give the same completions.
 
 pub mod analytic;
+mod cache;
 mod disk;
+pub mod diskspecs;
+mod electronics;
 mod geometry;
 mod mechanics;
 mod profile;
+mod queue;
+mod seek;
 mod service;
 
-pub use disk::{Disk, DiskCompletion, DiskRequest, RequestId, Scheduler};
-pub use geometry::{Geometry, Track, Zone};
-pub use mechanics::{Mechanics, SeekCurve};
-pub use profile::{Profile, ProfileError, built_in_names};
+pub use disk::{Disk, DiskCompletion, DiskRequest, RequestId};
+pub use electronics::{After, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead};
+pub use geometry::{
+    Defects, Extent, Geometry, GeometryError, Location, Sparing, Track, TrackOrder, Zone,
+};
+pub use mechanics::{Mechanics, Positioning};
+pub use profile::{
+    CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile, built_in_names,
+};
+pub use queue::{Scheduler, UnknownScheduler};
+pub use seek::{SeekCurve, SeekFormula};
 pub use service::Direction;

@@ -1,52 +1,8 @@
-//! The moving parts: seek curve, head switch, and a platter that turns with an exact period.
+//! The moving parts: arm, heads, and a platter that turns with an exact period.
 
 use moirai_units::{Instant, Nanos};
 
-/// Seek time by distance: measured points, linear between them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeekCurve {
-    /// (distance in cylinders, time), strictly increasing in distance, the first at distance 1.
-    points: Vec<(u32, Nanos)>,
-}
-
-impl SeekCurve {
-    /// A curve through `points`; `None` unless they start at distance 1 and increase in distance.
-    #[must_use]
-    pub fn new(points: Vec<(u32, Nanos)>) -> Option<SeekCurve> {
-        let starts_at_one = points.first().is_some_and(|(distance, _)| *distance == 1);
-        let increases = points.is_sorted_by(|a, b| a.0 < b.0);
-        (starts_at_one && increases).then_some(SeekCurve { points })
-    }
-
-    /// Time to move the arm over `distance` cylinders; past the last point, that point's time.
-    #[must_use]
-    pub fn time(&self, distance: u32) -> Nanos {
-        if distance == 0 {
-            return Nanos::ZERO;
-        }
-        let above = self.points.partition_point(|(known, _)| *known < distance);
-        match (
-            above.checked_sub(1).and_then(|below| self.points.get(below)),
-            self.points.get(above),
-        ) {
-            (_, Some((known, time))) if *known == distance => *time,
-            (Some((d0, t0)), Some((d1, t1))) => {
-                let (t0, t1) = (t0.0 as i64, t1.0 as i64);
-                let (run, width) = (i64::from(distance - d0), i64::from(d1 - d0));
-                Nanos((t0 + (t1 - t0) * run / width) as u64)
-            }
-            (Some((_, last)), None) => *last,
-            (None, Some((_, first))) => *first,
-            (None, None) => Nanos::ZERO,
-        }
-    }
-
-    /// The points the curve was made of.
-    #[must_use]
-    pub fn points(&self) -> &[(u32, Nanos)] {
-        &self.points
-    }
-}
+use crate::{Direction, SeekCurve};
 
 /// The moving parts of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +11,15 @@ pub struct Mechanics {
     pub revolution_ps: u64,
     /// Changing to another head of the cylinder.
     pub head_switch: Nanos,
-    /// What settling adds to a seek or head switch before a write.
-    pub write_settle: Nanos,
+    /// What settling adds to a seek or head switch before a write; less than nothing where the drive
+    /// overlaps it with other work (thesis 4.2.2).
+    pub write_settle_ns: i64,
     /// Arm movement by distance.
     pub seek: SeekCurve,
-    /// Whether sectors are accessed in whatever order they come round (thesis 3.2.4).
-    pub zero_latency: bool,
+    /// Whether sectors are read in whatever order they come round (thesis 3.2.4).
+    pub zero_latency_read: bool,
+    /// Whether they are written so.
+    pub zero_latency_write: bool,
 }
 
 impl Mechanics {
@@ -84,54 +43,100 @@ impl Mechanics {
         u64::from(sector) * self.revolution_ps / u64::from(track_sectors)
     }
 
+    /// Picoseconds in which `sectors` of a track of `track_sectors` pass.
+    #[must_use]
+    pub fn span_ps(&self, sectors: u64, track_sectors: u32) -> u64 {
+        sectors * self.revolution_ps / u64::from(track_sectors)
+    }
+
+    /// The sector boundary at or after `ps` picoseconds of turning, which are a turn at most.
+    #[must_use]
+    pub fn sectors_begun(&self, ps: u64, track_sectors: u32) -> u32 {
+        let product = u128::from(ps) * u128::from(track_sectors);
+        product.div_ceil(u128::from(self.revolution_ps)) as u32
+    }
+
     /// Picoseconds from the angle `from` until the angle `to` comes round.
     #[must_use]
     pub fn turn_ps(&self, from: u64, to: u64) -> u64 {
         if to >= from { to - from } else { to + self.revolution_ps - from }
     }
+
+    /// Time to move from one track to another, and how much of it is for the head alone: a head is
+    /// switched while the arm moves.
+    #[must_use]
+    pub fn positioning(
+        &self,
+        distance: u32,
+        switches_head: bool,
+        direction: Direction,
+    ) -> Positioning {
+        let mut seek = self.seek.time(distance);
+        let mut head_switch = Nanos::ZERO;
+        if switches_head {
+            if distance > 0 {
+                seek = seek.max(self.head_switch);
+            } else {
+                head_switch = self.head_switch;
+            }
+        }
+        if direction == Direction::Write && (distance > 0 || switches_head) {
+            let settled = |time: Nanos| Nanos(time.0.saturating_add_signed(self.write_settle_ns));
+            if distance > 0 { seek = settled(seek) } else { head_switch = settled(head_switch) }
+        }
+        Positioning { seek, head_switch }
+    }
+}
+
+/// The two ways to spend time between tracks, of which one is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positioning {
+    /// The arm moves, and the head may be switched meanwhile.
+    pub seek: Nanos,
+    /// Only the head is switched.
+    pub head_switch: Nanos,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn curve() -> SeekCurve {
-        let point = |distance, ns| (distance, Nanos(ns));
-        SeekCurve::new(vec![point(1, 1000), point(3, 3000), point(10, 2300)]).unwrap()
-    }
-
-    #[test]
-    fn seeks_are_interpolated_between_the_points() {
-        let check = |distance, ns| assert_eq!(curve().time(distance), Nanos(ns), "{distance}");
-        check(0, 0);
-        check(1, 1000);
-        check(2, 2000);
-        check(3, 3000);
-        check(4, 2900);
-        check(10, 2300);
-        check(9999, 2300);
-    }
-
-    #[test]
-    fn a_curve_needs_increasing_distances_from_one() {
-        assert!(SeekCurve::new(vec![]).is_none());
-        assert!(SeekCurve::new(vec![(2, Nanos(1))]).is_none());
-        assert!(SeekCurve::new(vec![(1, Nanos(1)), (1, Nanos(2))]).is_none());
-    }
-
     #[test]
     fn the_angle_is_exact_after_any_number_of_turns() {
         let mechanics = Mechanics {
             revolution_ps: Mechanics::revolution_ps(10_025.0),
             head_switch: Nanos::ZERO,
-            write_settle: Nanos::ZERO,
-            seek: curve(),
-            zero_latency: true,
+            write_settle_ns: 0,
+            seek: SeekCurve::new(vec![(1, Nanos(1000))]).unwrap(),
+            zero_latency_read: true,
+            zero_latency_write: true,
         };
         assert_eq!(mechanics.revolution_ps, 5_985_037_406);
         for ns in [0, 5_985_037, 5_985_038, u64::MAX] {
             let exact = u128::from(ns) * 1000 % u128::from(mechanics.revolution_ps);
             assert_eq!(u128::from(mechanics.angle_ps(Instant { ns })), exact);
         }
+    }
+
+    #[test]
+    fn settling_and_switching_overlap_with_the_arm() {
+        let mechanics = Mechanics {
+            revolution_ps: 1,
+            head_switch: Nanos(500),
+            write_settle_ns: -600,
+            seek: SeekCurve::new(vec![(1, Nanos(400)), (2, Nanos(900))]).unwrap(),
+            zero_latency_read: false,
+            zero_latency_write: false,
+        };
+        let check = |distance, switches, direction, seek, head_switch| {
+            let expected = Positioning { seek: Nanos(seek), head_switch: Nanos(head_switch) };
+            assert_eq!(mechanics.positioning(distance, switches, direction), expected);
+        };
+        check(0, false, Direction::Write, 0, 0);
+        check(0, true, Direction::Read, 0, 500);
+        check(1, true, Direction::Read, 500, 0);
+        check(2, true, Direction::Read, 900, 0);
+        check(2, true, Direction::Write, 300, 0);
+        check(0, true, Direction::Write, 0, 0);
     }
 }

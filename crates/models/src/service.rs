@@ -1,11 +1,11 @@
-//! How the mechanism serves one request: seek, rotation and media on each track it touches.
+//! How the mechanism serves one access: seek, rotation and media for each run of sectors.
 
-use moirai_units::{BlockRange, Instant, Lbn, Nanos, ServiceParts};
+use moirai_units::{BlockCount, BlockRange, Instant, Nanos, ServiceParts};
 
-use crate::{Geometry, Mechanics, Track};
+use crate::{Extent, Geometry, Mechanics};
 
 /// Which way data cross the head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// Off the platter.
     Read,
@@ -20,18 +20,10 @@ pub(crate) struct Arm {
     pub(crate) head: u32,
 }
 
-/// The wanted sectors of one track.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    track: Track,
-    first_sector: u32,
-    sectors: u32,
-}
-
-/// A run of sectors that passed the head in one go, for the bus to send on.
+/// A run of sectors that passed the head in one go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// The sector's place in the request, counted from 0.
+    /// The first sector's place in the request, counted from 0.
     pub(crate) first: u64,
     pub(crate) sectors: u64,
     /// When the first and the last of them had passed.
@@ -39,104 +31,82 @@ pub(crate) struct Run {
     pub(crate) last_passed: Instant,
 }
 
-/// What serving a request on the media takes.
+/// When data that are to be written come over the bus.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving {
+    /// When the first sector's begin.
+    pub(crate) from: Instant,
+    /// What each sector takes.
+    pub(crate) sector: Nanos,
+}
+
+/// What serving an access on the media takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Service {
     pub(crate) parts: ServiceParts,
     pub(crate) media_end: Instant,
     pub(crate) arm: Arm,
+    /// Blocks directly before the first one that passed the head while it waited for that.
+    pub(crate) lead: u32,
 }
 
-/// The arm movement before a track, and when it is over.
-struct Positioning {
-    seek: Nanos,
-    head_switch: Nanos,
-    arrival: Instant,
+/// Where an extent's first sector is met: picoseconds of waiting, and how many of the extent's
+/// sectors lie before the one that is met first.
+#[derive(Clone, Copy)]
+struct Meeting {
+    wait_ps: u64,
+    skipped: u32,
 }
 
-fn pieces(geometry: &Geometry, blocks: BlockRange) -> impl Iterator<Item = Piece> + '_ {
-    let mut at: Lbn = blocks.first;
-    std::iter::from_fn(move || {
-        if at >= blocks.end() {
-            return None;
-        }
-        let track = geometry.track(at)?;
-        let end = track.blocks.end().min(blocks.end());
-        let piece = Piece {
-            track,
-            first_sector: (track.origin_sector + at.since(track.blocks.first).0 as u32)
-                % track.sectors,
-            sectors: end.since(at).0 as u32,
-        };
-        at = end;
-        Some(piece)
-    })
-}
-
-fn move_arm(
-    mechanics: &Mechanics,
-    from: Arm,
-    to: &Track,
-    start: Instant,
-    direction: Direction,
-) -> Positioning {
-    let distance = from.cylinder.abs_diff(to.cylinder);
-    let (mut seek, mut head_switch) = (Nanos::ZERO, Nanos::ZERO);
-    if distance > 0 {
-        // The head is switched while the arm moves.
-        seek = mechanics.seek.time(distance);
-    } else if from.head != to.head {
-        head_switch = mechanics.head_switch;
-    }
-    if direction == Direction::Write && (seek, head_switch) != (Nanos::ZERO, Nanos::ZERO) {
-        seek += mechanics.write_settle;
-    }
-    Positioning { seek, head_switch, arrival: start + seek + head_switch }
-}
-
-/// Picoseconds from `arrival` until the first wanted sector begins, and how many of the piece's
-/// sectors lie before that one.
-fn rotate(mechanics: &Mechanics, piece: &Piece, arrival: Instant) -> (u64, u32) {
-    let angle = mechanics.angle_ps(arrival);
-    let start = mechanics.sector_angle_ps(piece.first_sector, piece.track.sectors);
+fn rotate(mechanics: &Mechanics, extent: &Extent, at: Instant, zero_latency: bool) -> Meeting {
+    let angle = mechanics.angle_ps(at);
+    let start = mechanics.sector_angle_ps(extent.angle_sector, extent.track_sectors);
     let wait_ps = mechanics.turn_ps(angle, start);
-    if !mechanics.zero_latency || wait_ps == 0 {
-        return (wait_ps, 0);
+    if !zero_latency || wait_ps == 0 {
+        return Meeting { wait_ps, skipped: 0 };
     }
-    // How far past the piece's first sector the head came down, and the next sector from there.
+    // How far past the first sector the head came down, and the next sector from there.
     let past_ps = mechanics.revolution_ps - wait_ps;
-    let next = sectors_begun(mechanics, piece.track.sectors, past_ps);
-    if next >= piece.sectors {
-        return (wait_ps, 0);
+    let next = mechanics.sectors_begun(past_ps, extent.track_sectors);
+    if u64::from(next) >= extent.blocks.0 {
+        return Meeting { wait_ps, skipped: 0 };
     }
-    let next_ps = mechanics.sector_angle_ps(next, piece.track.sectors);
-    (next_ps.saturating_sub(past_ps), next)
+    let next_ps = mechanics.sector_angle_ps(next, extent.track_sectors);
+    Meeting { wait_ps: next_ps.saturating_sub(past_ps), skipped: next }
 }
 
-/// The sector boundary at or after `ps` picoseconds of turning.
-fn sectors_begun(mechanics: &Mechanics, track_sectors: u32, ps: u64) -> u32 {
-    let product = u128::from(ps) * u128::from(track_sectors);
-    product.div_ceil(u128::from(mechanics.revolution_ps)) as u32
+fn zero_latency(mechanics: &Mechanics, direction: Direction) -> bool {
+    match direction {
+        Direction::Read => mechanics.zero_latency_read,
+        Direction::Write => mechanics.zero_latency_write,
+    }
 }
 
 /// Time from `start` until the first wanted sector is under the head: what SPTF minimises.
 pub(crate) fn positioning_time(
-    geometry: &Geometry,
     mechanics: &Mechanics,
     arm: Arm,
     start: Instant,
     direction: Direction,
-    blocks: BlockRange,
+    extent: &Extent,
 ) -> Nanos {
-    let Some(piece) = pieces(geometry, blocks).next() else {
-        return Nanos::ZERO;
-    };
-    let moved = move_arm(mechanics, arm, &piece.track, start, direction);
-    let (wait_ps, _) = rotate(mechanics, &piece, moved.arrival);
-    moved.seek + moved.head_switch + Nanos(wait_ps / 1000)
+    let distance = arm.cylinder.abs_diff(extent.cylinder);
+    let moved = mechanics.positioning(distance, arm.head != extent.head, direction);
+    let moving = moved.seek + moved.head_switch;
+    let met = rotate(mechanics, extent, start + moving, zero_latency(mechanics, direction));
+    moving + Nanos(met.wait_ps / 1000)
 }
 
-/// Serves `blocks` from `start` on, with the arm where it is; tells the runs of sectors to `passed`.
+/// An access for the mechanism.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) direction: Direction,
+    pub(crate) blocks: BlockRange,
+    /// For a write whose data are still on their way.
+    pub(crate) data: Option<Arriving>,
+}
+
+/// Serves `access` from `start` on, with the arm where it is; tells the runs of sectors to `passed`.
 ///
 /// Times are cut to whole nanoseconds after each phase, so that a head is never late for the sector
 /// that follows the one it has just passed.
@@ -145,48 +115,137 @@ pub(crate) fn serve(
     mechanics: &Mechanics,
     arm: Arm,
     start: Instant,
-    direction: Direction,
-    blocks: BlockRange,
+    access: Access,
     mut passed: impl FnMut(Run),
 ) -> Service {
+    let Access { direction, mut blocks, data } = access;
+    let zero_latency = zero_latency(mechanics, direction);
     let mut service = Service { media_end: start, arm, ..Service::default() };
     let mut sectors_before = 0u64;
-    for piece in pieces(geometry, blocks) {
-        let moved = move_arm(mechanics, service.arm, &piece.track, service.media_end, direction);
-        let (wait_ps, skipped) = rotate(mechanics, &piece, moved.arrival);
-        let span_ps = |sectors: u32| mechanics.sector_angle_ps(sectors, piece.track.sectors);
-        let at = |ps: u64| moved.arrival + Nanos(ps / 1000);
-
-        let tail = piece.sectors - skipped;
-        let tail_end_ps = wait_ps + span_ps(tail);
-        passed(Run {
-            first: sectors_before + u64::from(skipped),
-            sectors: u64::from(tail),
-            first_passed: at(wait_ps + span_ps(1)),
-            last_passed: at(tail_end_ps),
+    while let Some(extent) = geometry.extent(blocks).filter(|_| !blocks.is_empty()) {
+        let distance = service.arm.cylinder.abs_diff(extent.cylinder);
+        let moved = mechanics.positioning(distance, service.arm.head != extent.head, direction);
+        let there = service.media_end + moved.seek + moved.head_switch;
+        let span_ps = |sectors: u64| mechanics.span_ps(sectors, extent.track_sectors);
+        let arrival = data.map_or(there, |data| {
+            // Every sector must have come when the head meets it; both go on at an even pace, so the
+            // first and the last decide.
+            let last = extent.blocks.0 - 1;
+            let come = |index: u64| data.from + Nanos(data.sector.0 * (sectors_before + index + 1));
+            let for_last = come(last).ns.saturating_sub(span_ps(last) / 1000);
+            there.max(come(0)).max(Instant { ns: for_last })
         });
-        let mut end_ps = tail_end_ps;
+        let met = rotate(mechanics, &extent, arrival, zero_latency);
+        let at = |ps: u64| arrival + Nanos(ps / 1000);
+        if sectors_before == 0 {
+            let waited = mechanics.sectors_begun(met.wait_ps, extent.track_sectors);
+            service.lead = extent.lead.min(waited.saturating_sub(1));
+        }
+
+        let skipped = u64::from(met.skipped);
+        let tail = extent.blocks.0 - skipped;
+        let mut end_ps = met.wait_ps + span_ps(tail);
+        passed(Run {
+            first: sectors_before + skipped,
+            sectors: tail,
+            first_passed: at(met.wait_ps + span_ps(1)),
+            last_passed: at(end_ps),
+        });
         if skipped > 0 {
-            // The head meets the piece's first sectors last: one turn after it passed them.
-            let head_start_ps = wait_ps + mechanics.revolution_ps - span_ps(skipped);
+            // The head meets the extent's first sectors last: one turn after it passed them.
+            let head_start_ps = met.wait_ps + mechanics.revolution_ps - span_ps(skipped);
             end_ps = head_start_ps + span_ps(skipped);
             passed(Run {
                 first: sectors_before,
-                sectors: u64::from(skipped),
+                sectors: skipped,
                 first_passed: at(head_start_ps + span_ps(1)),
                 last_passed: at(end_ps),
             });
         }
 
-        let media = Nanos(span_ps(piece.sectors) / 1000);
-        let turning = at(end_ps).since(moved.arrival);
+        let media = Nanos(span_ps(extent.blocks.0) / 1000);
+        let turning = at(end_ps).since(arrival);
         service.parts.seek += moved.seek;
         service.parts.head_switch += moved.head_switch;
+        service.parts.bus += arrival.since(there);
         service.parts.media += media;
         service.parts.rotation += turning - media;
         service.media_end = at(end_ps);
-        service.arm = Arm { cylinder: piece.track.cylinder, head: piece.track.head };
-        sectors_before += u64::from(piece.sectors);
+        service.arm = Arm { cylinder: extent.cylinder, head: extent.head };
+        sectors_before += extent.blocks.0;
+        blocks = BlockRange::between(blocks.first + extent.blocks, blocks.end());
     }
     service
+}
+
+/// How far reading straight on gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streamed {
+    /// Blocks that had passed.
+    pub(crate) blocks: BlockCount,
+    /// From when and where reading goes on, as if it had not been looked at.
+    pub(crate) resume: Instant,
+    pub(crate) resume_arm: Arm,
+    /// When and where the head can leave: when the sector or the seek under way is over.
+    pub(crate) leave: Instant,
+    pub(crate) leave_arm: Arm,
+}
+
+/// Reads `blocks` in order from `start` on, up to the time `until`.
+pub(crate) fn stream(
+    geometry: &Geometry,
+    mechanics: &Mechanics,
+    arm: Arm,
+    start: Instant,
+    mut blocks: BlockRange,
+    until: Instant,
+) -> Streamed {
+    let mut streamed = Streamed {
+        blocks: BlockCount::ZERO,
+        resume: start,
+        resume_arm: arm,
+        leave: start,
+        leave_arm: arm,
+    };
+    while let Some(extent) = geometry.extent(blocks).filter(|_| !blocks.is_empty()) {
+        if streamed.leave >= until {
+            break;
+        }
+        let from = streamed.leave_arm;
+        let distance = from.cylinder.abs_diff(extent.cylinder);
+        let moved = mechanics.positioning(distance, from.head != extent.head, Direction::Read);
+        let there = streamed.leave + moved.seek + moved.head_switch;
+        streamed.leave = there;
+        streamed.leave_arm = Arm { cylinder: extent.cylinder, head: extent.head };
+        if there >= until {
+            break;
+        }
+        streamed.resume = there;
+        streamed.resume_arm = streamed.leave_arm;
+        let met = rotate(mechanics, &extent, there, false);
+        let span = |sectors: u64| met.wait_ps + mechanics.span_ps(sectors, extent.track_sectors);
+        let after = |sectors: u64| there + Nanos(span(sectors) / 1000);
+        let turned_ps = until.since(there).0 * 1000;
+        if turned_ps < met.wait_ps {
+            streamed.leave = until;
+            break;
+        }
+        let mut whole = extent.blocks.0;
+        if after(whole) > until {
+            let into_ps = turned_ps - met.wait_ps;
+            whole = u64::from(mechanics.sectors_begun(into_ps, extent.track_sectors));
+            if after(whole) > until {
+                whole -= 1;
+            }
+        }
+        streamed.blocks += BlockCount(whole);
+        streamed.resume = after(whole);
+        if whole < extent.blocks.0 {
+            streamed.leave = after(whole + 1);
+            break;
+        }
+        streamed.leave = streamed.resume;
+        blocks = BlockRange::between(blocks.first + extent.blocks, blocks.end());
+    }
+    streamed
 }

@@ -1,7 +1,7 @@
 //! Tests of the disk: times that follow from the geometry, and the invariants under any requests.
 
 use super::*;
-use crate::Zone;
+use crate::{CacheSettings, Overheads, Zone};
 use moirai_units::{BlockCount, Lbn};
 use proptest::prelude::*;
 
@@ -28,8 +28,8 @@ fn atlas(scheduler: Scheduler) -> Disk {
 /// The disk with the bus and command processing taken away: what is left is mechanics.
 fn bare(name: &str) -> Disk {
     let mut profile = Profile::built_in(name).unwrap();
-    profile.command_overhead = Nanos::ZERO;
-    profile.bus_sector = Nanos::ZERO;
+    profile.electronics.overheads = Overheads::default();
+    profile.electronics.bus_sector = Nanos::ZERO;
     Disk::new(profile, Scheduler::Sptf)
 }
 
@@ -72,7 +72,7 @@ fn a_disk_without_zero_latency_waits_for_the_first_sector() {
 fn sequential_tracks_lose_the_skew_or_with_zero_latency_the_switch_alone() {
     let check = |name: &str, lost_ns: fn(&Zone, &Disk) -> f64| {
         let mut disk = bare(name);
-        let zone = disk.profile.geometry.zones()[0].clone();
+        let zone = disk.profile.geometry.zones().next().unwrap().clone();
         let tracks = 400;
         for track in 0..tracks {
             let sectors = u64::from(zone.track_sectors);
@@ -127,7 +127,7 @@ fn in_order_bus_delivery_overlaps_little_with_a_zero_latency_read() {
     // Thesis 5.3.1: a track read from the middle crosses the bus after its first block was read.
     let bus = |in_order| {
         let mut profile = Profile::built_in("quantum-atlas-10k").unwrap();
-        profile.bus_in_order = in_order;
+        profile.electronics.bus_in_order = in_order;
         let mut disk = Disk::new(profile, Scheduler::Sptf);
         disk.submit(Instant { ns: 2_500_000 }, request(0, 0, 334));
         run(&mut disk).remove(0).parts.bus
@@ -137,16 +137,314 @@ fn in_order_bus_delivery_overlaps_little_with_a_zero_latency_read() {
     assert!(bus(false) < Nanos(one_track.0 / 100), "{}", bus(false));
 }
 
+/// The Atlas 10K with a cache, as its extracted parameters say.
+fn cached(change: impl FnOnce(&mut CacheSettings)) -> Disk {
+    let mut profile = Profile::built_in("quantum-atlas-10k").unwrap();
+    let mut settings = CacheSettings {
+        segments: 10,
+        segment_blocks: BlockCount(374),
+        adaptive: false,
+        write_segments: 1,
+        read_ahead: ReadAhead::Segment,
+        read_ahead_blocks: BlockCount(354),
+        resume_on_hit: false,
+        read_while_waiting: false,
+        hit_on_arriving: true,
+        discard_sent: false,
+        write_drops_reads: false,
+        hit_on_written: true,
+        stop_within_sector: false,
+        immediate_report: ImmediateReport::None,
+        combine_writes: true,
+    };
+    change(&mut settings);
+    profile.electronics.cache = Some(settings);
+    Disk::new(profile, Scheduler::Fcfs)
+}
+
+fn write(id: RequestId, first: u64, count: u64) -> DiskRequest {
+    DiskRequest { direction: Direction::Write, ..request(id, first, count) }
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant { ns: ms * 1_000_000 }
+}
+
+/// Sends requests at their times and gives what each took.
+fn send(disk: &mut Disk, requests: &[(u64, DiskRequest)]) -> Vec<DiskCompletion> {
+    let mut done = Vec::new();
+    for (ms, request) in requests {
+        while let Some(at) = disk.next_event().filter(|at| *at < at_ms(*ms)) {
+            disk.advance(at, &mut done);
+        }
+        disk.submit(at_ms(*ms), *request);
+    }
+    done.extend(run(disk));
+    done.sort_by_key(|done| done.id);
+    done
+}
+
+#[test]
+fn what_was_read_ahead_is_a_hit_as_long_as_its_segment_lasts() {
+    let hits = |change: fn(&mut CacheSettings)| -> Vec<bool> {
+        let mut disk = cached(change);
+        let far = 9_000_000;
+        let requests = [
+            (0, request(0, 1000, 8)),
+            (50, request(1, 1008, 8)),
+            (100, request(2, 1000, 8)),
+            (150, request(3, far, 8)),
+            (200, request(4, 1300, 8)),
+            (250, write(5, far + 100, 8)),
+            (300, request(6, 1310, 8)),
+            (350, request(7, far + 100, 8)),
+        ];
+        send(&mut disk, &requests).iter().map(|done| done.cached > BlockCount::ZERO).collect()
+    };
+    let (yes, no) = (true, false);
+    assert_eq!(hits(|_| ()), [no, yes, yes, no, yes, no, yes, yes]);
+    let one = |cache: &mut CacheSettings| cache.segments = 1;
+    assert_eq!(hits(one), [no, yes, yes, no, no, no, no, no]);
+    let nothing_ahead = |cache: &mut CacheSettings| cache.read_ahead = ReadAhead::None;
+    assert_eq!(hits(nothing_ahead), [no, no, yes, no, no, no, no, yes]);
+    let discard = |cache: &mut CacheSettings| cache.discard_sent = true;
+    assert_eq!(hits(discard), [no, yes, no, no, yes, no, yes, yes]);
+    let drops = |cache: &mut CacheSettings| cache.write_drops_reads = true;
+    assert_eq!(hits(drops), [no, yes, yes, no, yes, no, no, yes]);
+    let own = |cache: &mut CacheSettings| cache.hit_on_written = false;
+    assert_eq!(hits(own), [no, yes, yes, no, yes, no, yes, no]);
+}
+
+#[test]
+fn reading_ahead_ends_where_its_policy_says() {
+    // Tracks of 334 blocks, cylinders of six.
+    let check = |read_ahead, request_first: u64, reached: u64| {
+        let make = || cached(|cache| cache.read_ahead = read_ahead);
+        let hit = |probe: u64| {
+            let mut disk = make();
+            let requests = [(0, request(0, request_first, 8)), (100, request(1, probe, 1))];
+            send(&mut disk, &requests)[1].cached > BlockCount::ZERO
+        };
+        assert!(hit(reached - 1) && !hit(reached), "{read_ahead:?} from {request_first}");
+    };
+    check(ReadAhead::Segment, 100, 108 + 354);
+    check(ReadAhead::Track, 100, 334);
+    check(ReadAhead::Cylinder, 5 * 334 + 100, 6 * 334);
+    check(ReadAhead::NextTrack, 100, 334);
+    check(ReadAhead::NextTrack, 330, 338 + 354);
+    check(ReadAhead::None, 100, 108);
+}
+
+#[test]
+fn a_read_of_what_is_being_read_ahead_goes_on_with_it() {
+    let mut disk = cached(|_| ());
+    disk.submit(Instant::ZERO, request(0, 0, 8));
+    let first = run(&mut disk).remove(0);
+    // A sector passes in 18 us: half a millisecond later some of the next blocks are there.
+    disk.submit(first.finished + Nanos(500_000), request(1, 8, 200));
+    let second = run(&mut disk).remove(0);
+    assert!(second.cached > BlockCount::ZERO && second.cached < BlockCount(200));
+    assert_eq!(second.parts.seek + second.parts.rotation, Nanos::ZERO);
+    assert_eq!(second.parts.total(), second.finished.since(second.issued));
+}
+
+#[test]
+fn writes_reported_at_once_take_the_bus_alone_and_a_flush_waits_for_them() {
+    let mut disk = cached(|cache| {
+        cache.immediate_report = ImmediateReport::All;
+        cache.write_segments = 2;
+    });
+    disk.submit(Instant::ZERO, write(0, 9_000_000, 8));
+    disk.flush(Instant { ns: 1 }, 1);
+    disk.flush(at_ms(500), 2);
+    let done = run(&mut disk);
+    assert_eq!(done.iter().map(|done| done.id).collect::<Vec<_>>(), [0, 1, 2]);
+    let parts = done[0].parts;
+    assert_eq!(parts.total(), parts.overhead + parts.bus);
+    assert_eq!(done[0].finished.ns, 184_000 + 8 * 6_400);
+    assert!(done[1].finished.ns > 5_000_000, "a seek and half a turn: {:?}", done[1]);
+    assert_eq!(done[2].finished, at_ms(500), "nothing is left to write");
+}
+
+#[test]
+fn a_write_waits_for_a_segment_when_none_is_free() {
+    let finished = |write_segments| {
+        let mut disk = cached(|cache| {
+            cache.immediate_report = ImmediateReport::All;
+            cache.write_segments = write_segments;
+            cache.combine_writes = false;
+        });
+        for id in 0..3 {
+            disk.submit(Instant::ZERO, write(id, 9_000_000 - id * 4_000_000, 8));
+        }
+        run(&mut disk).iter().map(|done| done.finished).max().unwrap()
+    };
+    assert!(finished(3) < at_ms(1));
+    assert!(finished(1) > at_ms(5));
+}
+
+#[test]
+fn sequential_writes_join_and_lose_no_revolution() {
+    let mut disk = cached(|cache| cache.immediate_report = ImmediateReport::Sequential);
+    let revolution = revolution_ns(&disk);
+    for id in 0..4 {
+        disk.submit(Instant { ns: id * 100_000 }, write(id, 1000 + id * 16, 16));
+    }
+    let done = run(&mut disk);
+    let media = disk.media_busy().0;
+    assert!(done.len() == 4 && media < 2 * revolution, "{media} of {revolution}");
+}
+
+#[test]
+fn every_scheduler_has_its_order() {
+    let order = |scheduler| {
+        let mut disk = atlas(scheduler);
+        // The first is taken up at once; the rest wait for it.
+        let firsts = [9_000_000, 15_000_000, 1_000, 9_100_000, 8_999_000, 17_000_000];
+        disk.submit(Instant::ZERO, request(0, firsts[0], 8));
+        run_one_decision(&mut disk);
+        for (id, first) in firsts.iter().enumerate().skip(1) {
+            let at = Instant { ns: 1_000_000 + 10_000 * id as u64 };
+            disk.submit(at, request(id as u64, *first, 8));
+        }
+        run(&mut disk).iter().map(|done| done.id).collect::<Vec<_>>()
+    };
+    assert_eq!(order(Scheduler::Fcfs), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(order(Scheduler::CLook), [0, 3, 1, 5, 2, 4]);
+    assert_eq!(order(Scheduler::Sstf), [0, 4, 3, 1, 5, 2]);
+    // With much weight on age it is first come, first served.
+    assert_eq!(order(Scheduler::AgedSptf { weight: 1e6 }), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(order(Scheduler::AgedSptf { weight: 0.0 }), order(Scheduler::Sptf));
+}
+
+/// Requests over the disk, some of them close to the one before.
+fn any_requests() -> impl Strategy<Value = Vec<(u64, u64, bool, u64)>> {
+    let one = (0u64..17_900_000, 1u64..2000, any::<bool>(), 0u64..30_000_000, 0u64..3);
+    prop::collection::vec(one, 1..40).prop_map(|requests| {
+        let mut end = 0;
+        requests
+            .into_iter()
+            .map(|(first, count, write, gap, near)| {
+                let first = if near > 0 { end + (near - 1) * (first % 50) } else { first };
+                let first = first.min(17_900_000);
+                end = first + count;
+                (first, count, write, gap)
+            })
+            .collect()
+    })
+}
+
+fn any_scheduler() -> impl Strategy<Value = Scheduler> {
+    prop_oneof![
+        Just(Scheduler::Fcfs),
+        Just(Scheduler::CLook),
+        Just(Scheduler::Sstf),
+        Just(Scheduler::Sptf),
+        Just(Scheduler::AgedSptf { weight: 0.3 }),
+    ]
+}
+
+fn any_cache() -> impl Strategy<Value = Option<CacheSettings>> {
+    let read_ahead = prop_oneof![
+        Just(ReadAhead::None),
+        Just(ReadAhead::Track),
+        Just(ReadAhead::Cylinder),
+        Just(ReadAhead::Segment),
+        Just(ReadAhead::NextTrack),
+    ];
+    let report = prop_oneof![
+        Just(ImmediateReport::None),
+        Just(ImmediateReport::Sequential),
+        Just(ImmediateReport::All),
+    ];
+    let flags = prop::collection::vec(any::<bool>(), 8);
+    let settings = (1u32..5, 1u64..500, 1u32..3, read_ahead, report, flags).prop_map(
+        |(segments, blocks, write_segments, read_ahead, immediate_report, flags)| CacheSettings {
+            segments,
+            segment_blocks: BlockCount(blocks),
+            adaptive: flags[0],
+            write_segments: write_segments.min(segments),
+            read_ahead,
+            read_ahead_blocks: BlockCount(blocks),
+            resume_on_hit: flags[1],
+            read_while_waiting: flags[2],
+            hit_on_arriving: flags[3],
+            discard_sent: flags[4],
+            write_drops_reads: flags[5],
+            hit_on_written: flags[6],
+            stop_within_sector: flags[7],
+            immediate_report,
+            combine_writes: flags[1] || flags[2],
+        },
+    );
+    prop::option::of(settings)
+}
+
+fn run_one_decision(disk: &mut Disk) {
+    let at = disk.next_event().unwrap();
+    disk.advance(at, &mut Vec::new());
+}
+
 proptest! {
+    /// Looking outwards from the arm finds what looking at all of them finds.
+    #[test]
+    fn sptf_is_the_shortest_of_all(
+        firsts in prop::collection::vec(0u64..17_900_000, 2..60),
+        start_ns in 0u64..20_000_000,
+    ) {
+        let mut disk = atlas(Scheduler::Sptf);
+        let start = Instant { ns: start_ns };
+        for (id, first) in firsts.iter().enumerate() {
+            disk.submit(start, request(id as u64, *first, 8));
+        }
+        let first_done = run(&mut disk).into_iter().min_by_key(|done| done.started).unwrap();
+        let Profile { geometry, mechanics, .. } = disk.profile();
+        let time = |first: u64| {
+            let extent = geometry.extent(BlockRange::new(Lbn(first), BlockCount(8))).unwrap();
+            let at = first_done.started;
+            service::positioning_time(mechanics, Arm::default(), at, Direction::Read, &extent)
+        };
+        let best = firsts.iter().map(|first| time(*first)).min().unwrap();
+        prop_assert_eq!(time(firsts[first_done.id as usize]), best);
+    }
+
+    /// Over the phases of a turn: a single one can come down just behind the sector it wants. Within
+    /// a track: skews fit one rate.
+    #[test]
+    fn a_doubled_media_rate_makes_no_request_slower(track in 0u64..50_000, from in 0u64..200, count in 1u64..29) {
+        let mean = |rate: u64| {
+            let mut profile = Profile::built_in("quantum-atlas-10k").unwrap();
+            let slow_ps = profile.mechanics.revolution_ps;
+            profile.mechanics.revolution_ps /= rate;
+            let blocks = profile.geometry.track(Lbn(track * 300)).unwrap().blocks;
+            let first = blocks.first.0 + from;
+            let phases = 64;
+            let total: u64 = (0..phases).map(|phase| {
+                let mut disk = Disk::new(profile.clone(), Scheduler::Fcfs);
+                let at = Instant { ns: phase * slow_ps / 1000 / phases };
+                disk.submit(at, request(0, first, count));
+                let done = run(&mut disk).remove(0);
+                done.finished.since(done.issued).0
+            }).sum();
+            total / phases
+        };
+        prop_assert!(mean(2) <= mean(1));
+    }
+
     /// Invariants 1, 3 and 4, whatever is asked.
     #[test]
     fn any_requests_are_each_served_once_and_their_times_add_up(
-        requests in prop::collection::vec((0u64..17_900_000, 1u64..2000, any::<bool>(), 0u64..30_000_000), 1..40),
-        fcfs in any::<bool>(),
+        requests in any_requests(),
+        scheduler in any_scheduler(),
+        cache in any_cache(),
         pause_ns in 1u64..5_000_000,
     ) {
-        let scheduler = if fcfs { Scheduler::Fcfs } else { Scheduler::Sptf };
-        let (mut by_event, mut by_clock) = (atlas(scheduler), atlas(scheduler));
+        let make = || {
+            let mut profile = Profile::built_in("quantum-atlas-10k").unwrap();
+            profile.electronics.cache = cache.clone();
+            Disk::new(profile, scheduler)
+        };
+        let (mut by_event, mut by_clock) = (make(), make());
         let (mut done, mut done_by_clock) = (Vec::new(), Vec::new());
         let mut now = Instant::ZERO;
         for (id, (first, count, write, gap)) in requests.iter().enumerate() {
@@ -176,7 +474,8 @@ proptest! {
         for completion in &done {
             prop_assert_eq!(completion.parts.total(), completion.finished.since(completion.issued));
         }
-        let mut busy: Vec<_> = done.iter().map(|completion| {
+        let uncached = done.iter().filter(|_| cache.is_none());
+        let mut busy: Vec<_> = uncached.map(|completion| {
             let parts = completion.parts;
             let mechanism = parts.seek + parts.head_switch + parts.rotation + parts.media;
             (completion.started, completion.started + mechanism)

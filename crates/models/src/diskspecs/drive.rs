@@ -1,0 +1,336 @@
+//! `disksim_disk`: electronics and cache, and the `dm_disk` that it names.
+
+use std::collections::BTreeMap;
+
+use super::parameters::Parameters;
+use super::{Block, DiskspecsError, Imported, Load, layout, mechanism};
+use crate::{CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead};
+
+/// What a file that leaves the transfer rate to a bus it does not have is given: synchronous SCSI-1,
+/// 5 million bytes a second, the bus of the drives that such files are of.
+const BUS_MB_PER_S_ASSUMED: f64 = 5.0;
+
+/// The two drives of this level whose measured traces are known lose their read data at each write:
+/// of 36 reads that would have hit them right after one, none did.
+const LIMITED_FAST_WRITE: &str = "`Fast write level` is 1 (limited): writes are reported complete \
+    when their data are in the buffer, and a write gives up what was read before.";
+
+/// DiskSim gives no credit for sectors read out of order unless the drive also reads any free block.
+const NO_FREE_BLOCKS: &str = "`Immediate buffer read` without `Read any free blocks` changes no time \
+    in DiskSim; zero-latency reads are off.";
+
+const BLOCKS_MAX: u64 = 1 << 50;
+
+/// Parameters that say nothing of the drive, or only how DiskSim is to compute.
+const NOT_OF_THE_DRIVE: [&str; 4] = [
+    "Print stats",
+    "Avg sectors per cylinder",
+    "Calc sector by sector",
+    "Hold bus entire read xfer",
+];
+
+/// Parameters whose value 0 is what a profile does: any other is noted.
+const ZERO_EXPECTED: [&str; 10] = [
+    "Allow sneaky full read hits",
+    "Allow sneaky partial read hits",
+    "Allow sneaky intermediate read hits",
+    "Allow write prebuffering",
+    "Preseeking level",
+    "Minimum read-ahead (blks)",
+    "Disconnect write if seek",
+    "Extra write disconnect",
+    "Minimum seek delay",
+    "Write disconnect overhead",
+];
+
+/// Parameters whose value 1 is what a profile does.
+const ONE_EXPECTED: [&str; 3] =
+    ["Write hit stop prefetch", "Read directly to buffer", "Immed transfer partial hit"];
+
+pub(super) fn convert(
+    block: &Block,
+    all: &[Block],
+    load: &mut Load<'_>,
+) -> Result<Imported, DiskspecsError> {
+    let given = Parameters::of(block);
+    let mut notes = Vec::new();
+    let model = match given.block("Model") {
+        Ok(Some(model)) => model,
+        Ok(None) => return Err(given.error("Model", "missing")),
+        // A name of a block that stands elsewhere.
+        Err(error) => {
+            let name = given.word("Model")?;
+            all.iter().find(|other| Some(other.name.as_str()) == name).ok_or(error)?
+        }
+    };
+    let disk = Parameters::of(model);
+    if model.kind != "dm_disk" {
+        return Err(model.place.error(format!("expected a `dm_disk`, found `{}`", model.kind)));
+    }
+    let needed = |name: &str| match disk.block(name) {
+        Ok(Some(block)) => Ok(block),
+        Ok(None) => Err(disk.error(name, "missing")),
+        Err(error) => Err(error),
+    };
+    let heads = disk.needed_count("Number of data surfaces", 256)? as u32;
+    let layout = layout::convert(needed("Layout Model")?, &mut notes)?;
+    let cylinders =
+        layout.zones.last().map_or(0, |zone| zone.first_cylinder.unwrap_or(0) + zone.cylinders);
+    let stated = disk.count("Number of cylinders", 10_000_000)?;
+    if stated != 0 && stated != u64::from(cylinders) {
+        notes.push(format!(
+            "`Number of cylinders` is {stated}, the zones end with cylinder {cylinders}; \
+             the zones are believed."
+        ));
+    }
+    let mechanism = mechanism::convert(needed("Mechanical Model")?, cylinders, &mut notes, load)?;
+    let blocks = disk.count("Block count", BLOCKS_MAX)?;
+    for name in disk.left_over() {
+        notes.push(format!("`{name}` of the disk model is not represented."));
+    }
+
+    let bus = bus_mb_per_s(&given, all)?;
+    if bus.is_none() {
+        notes.push(format!(
+            "`Bulk sector transfer time` is 0, which leaves the rate to the bus of a `.parv` file; \
+             {BUS_MB_PER_S_ASSUMED} MB/s are assumed (synchronous SCSI-1)."
+        ));
+    }
+    let bus_mb_per_s = bus.unwrap_or(BUS_MB_PER_S_ASSUMED);
+    let overheads = overheads(&given)?;
+    let cache = cache(&given, &mut notes)?;
+    let read_watermark = given.number("High (read) water mark", 0.0, 1.0)?.unwrap_or(0.0);
+    let of_request = given.flag("Set watermark by reqsize")?;
+    let immediate_read = given.flag("Immediate buffer read")?;
+    let zero_latency_read = immediate_read && given.flag("Read any free blocks")?;
+    if immediate_read && !zero_latency_read {
+        notes.push(NO_FREE_BLOCKS.into());
+    }
+    let zero_latency_write = given.flag("Immediate buffer write")?;
+    // A write's data are taken all at once; the mark is for writes longer than a segment.
+    given.number("Low (write) water mark", 0.0, 1.0)?;
+    if read_watermark > 0.0 && !of_request {
+        notes.push("`High (read) water mark` is of the segment; here it is of the request.".into());
+    }
+    note_the_rest(&given, &mut notes)?;
+
+    let source = |what: &str| format!("extracted: {what} of {}", block.place.file);
+    let mut sources = BTreeMap::new();
+    for key in ["heads", "rotation_rpm", "head_switch_ms", "write_settle_ms", "zones", "sparing"] {
+        sources.insert(key.to_owned(), source("the disk model"));
+    }
+    let seek = if mechanism.seek.is_some() { "seek" } else { "seek_ms" };
+    sources.insert(seek.to_owned(), source("the disk model"));
+    sources.insert("track_order".to_owned(), source("the disk model"));
+    for key in ["zero_latency_read", "zero_latency_write", "overheads", "bus_in_order"] {
+        sources.insert(key.to_owned(), source("the electronics"));
+    }
+    sources.insert("bus_mb_per_s".to_owned(), bus_source(&given, block)?);
+    sources.insert("read_watermark".to_owned(), source("the electronics"));
+    if cache.is_some() {
+        sources.insert("cache".to_owned(), source("the electronics"));
+    }
+    let mut profile = ProfileFile {
+        name: profile_name(&block.name),
+        description: format!("{}, from DiskSim's parameters", block.name),
+        heads,
+        rotation_rpm: mechanism.rotation_rpm,
+        head_switch_ms: mechanism.head_switch_ms,
+        write_settle_ms: mechanism.write_settle_ms,
+        zero_latency_read,
+        zero_latency_write,
+        bus_mb_per_s,
+        bus_in_order: true,
+        read_watermark,
+        capacity_blocks: None,
+        seek_ms: mechanism.seek_ms,
+        track_order: layout.track_order,
+        sparing: layout.sparing,
+        seek: mechanism.seek,
+        overheads,
+        cache,
+        zones: layout.zones,
+        sources,
+    };
+    drop_bad_remaps(&mut profile, &mut notes);
+    check_capacity(&mut profile, blocks, &mut notes);
+    Ok(Imported { profile, notes, bus_assumed: bus.is_none() })
+}
+
+/// The slowest of the drive's own rate and those of the file's buses; `None` when neither is given.
+fn bus_mb_per_s(given: &Parameters<'_>, all: &[Block]) -> Result<Option<f64>, DiskspecsError> {
+    let mut sector_ms = given.ms("Bulk sector transfer time")?;
+    for bus in all.iter().filter(|block| block.kind == "disksim_bus") {
+        let bus = Parameters::of(bus);
+        let read = bus.ms("Read block transfer time")?;
+        sector_ms = sector_ms.max(read).max(bus.ms("Write block transfer time")?);
+    }
+    Ok((sector_ms > 0.0).then(|| 0.512 / sector_ms))
+}
+
+fn bus_source(given: &Parameters<'_>, block: &Block) -> Result<String, DiskspecsError> {
+    Ok(if given.ms("Bulk sector transfer time")? > 0.0 {
+        format!("extracted: the electronics of {}", block.place.file)
+    } else {
+        "interpolated: the bus of the file, or synchronous SCSI-1 where it has none".into()
+    })
+}
+
+fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {
+    let scale = given.number("Time scale for overheads", 0.0, 1000.0)?.unwrap_or(1.0);
+    let each = given.ms("Per-request overhead time")?;
+    let prepare = given.ms("Data preparation overhead")?;
+    let first = |name: &str, more: f64| Ok(Some((given.ms(name)? + more) * scale + each * scale));
+    Ok(OverheadsFile {
+        command_ms: 0.0,
+        read_hit_after_read_ms: first("Read hit over. after read", prepare)?,
+        read_hit_after_write_ms: first("Read hit over. after write", prepare)?,
+        read_miss_after_read_ms: first("Read miss over. after read", 0.0)?,
+        read_miss_after_write_ms: first("Read miss over. after write", 0.0)?,
+        write_hit_after_read_ms: first("Write hit over. after read", prepare)?,
+        write_hit_after_write_ms: first("Write hit over. after write", prepare)?,
+        write_miss_after_read_ms: first("Write miss over. after read", 0.0)?,
+        write_miss_after_write_ms: first("Write miss over. after write", 0.0)?,
+        reconnect_ms: (given.ms("First reselect overhead")? + prepare) * scale,
+        read_completion_ms: given.ms("Read completion overhead")? * scale,
+        write_completion_ms: given.ms("Write completion overhead")? * scale,
+    })
+}
+
+fn cache(
+    given: &Parameters<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Option<CacheFile>, DiskspecsError> {
+    let segments = given.count("Number of buffer segments", 65_536)?.max(1);
+    let segment_blocks = given.count("Segment size (in blks)", 1 << 30)?.max(1);
+    let write_segments =
+        given.count("Maximum number of write segments", 65_536)?.clamp(1, segments);
+    if given.flag("Use separate write segment")? && segments > 1 {
+        notes
+            .push("`Use separate write segment`: reads and writes share all segments here.".into());
+    }
+    let policy = "Buffer continuous read";
+    let read_ahead = match given.count(policy, 1000)? {
+        0 => ReadAhead::None,
+        1 => ReadAhead::Track,
+        2 => ReadAhead::Cylinder,
+        3 => ReadAhead::Segment,
+        4 => ReadAhead::NextTrack,
+        other => return Err(given.error(policy, &format!("{other} is not known: 0 to 4 are"))),
+    };
+    let most = given.count("Maximum read-ahead (blks)", 1 << 30)?;
+    let kept = given.number("Read-ahead over requested", -1.0, 1.0)?.unwrap_or(0.0);
+    let fast_write = given.count("Fast write level", 2)?;
+    let immediate_report =
+        if fast_write == 0 { ImmediateReport::None } else { ImmediateReport::All };
+    if fast_write == 1 {
+        notes.push(LIMITED_FAST_WRITE.into());
+    }
+    let file = CacheFile {
+        segments: segments as u32,
+        segment_blocks,
+        adaptive: false,
+        write_segments: write_segments as u32,
+        read_ahead,
+        read_ahead_blocks: (most > 0).then_some(most),
+        resume_on_hit: given.flag("Read-ahead on idle hit")?,
+        read_while_waiting: given.flag("Read any free blocks")?,
+        hit_on_arriving: given.flag("Allow almost read hits")?,
+        discard_sent: kept < 0.0,
+        write_drops_reads: fast_write == 1,
+        hit_on_written: given.flag("Allow read hits on write data")?,
+        stop_within_sector: given.flag("Stop prefetch in sector")?,
+        immediate_report,
+        combine_writes: given.flag("Combine seq writes")?,
+    };
+    Ok(given.flag("Enable caching in buffer")?.then_some(file))
+}
+
+/// Parameters without a place in a profile: those that matter are named.
+fn note_the_rest(given: &Parameters<'_>, notes: &mut Vec<String>) -> Result<(), DiskspecsError> {
+    for name in
+        NOT_OF_THE_DRIVE.into_iter().chain(["Hold bus entire write xfer", "Never disconnect"])
+    {
+        given.number(name, 0.0, 1e9)?;
+    }
+    for (names, expected) in [(ZERO_EXPECTED.as_slice(), 0.0), (ONE_EXPECTED.as_slice(), 1.0)] {
+        for name in names {
+            let value = given.number(name, -1.0, 1e9)?.unwrap_or(expected);
+            if value != expected {
+                notes.push(format!("`{name}` is {value}; a profile has what {expected} means."));
+            }
+        }
+    }
+    if given.count("Max queue length", 1 << 30)? == 1 {
+        notes.push(
+            "`Max queue length` is 1; a simulated disk takes as many requests as are sent.".into(),
+        );
+    }
+    if let Some(scheduler) = given.block("Scheduler")? {
+        let scheduler = Parameters::of(scheduler);
+        let policy = scheduler.count("Scheduling policy", 1000)?;
+        if policy != 1 {
+            notes.push(format!(
+                "`Scheduling policy` is {policy}; the order is chosen where the disk is named \
+                 (`?scheduler=`)."
+            ));
+        }
+    }
+    for name in given.left_over() {
+        let value = given.number(name, f64::MIN, f64::MAX).ok().flatten();
+        if value != Some(0.0) {
+            notes.push(format!("`{name}` is not represented."));
+        }
+    }
+    Ok(())
+}
+
+/// Leaves out remaps to places that hold blocks themselves, which no disk could have.
+fn drop_bad_remaps(profile: &mut ProfileFile, notes: &mut Vec<String>) {
+    for index in 0..profile.zones.len() {
+        let mut alone = profile.clone();
+        let Some(zone) = profile.zones.get_mut(index).filter(|zone| !zone.remapped.is_empty())
+        else {
+            continue;
+        };
+        alone.zones = vec![zone.clone()];
+        if crate::Profile::new(alone.clone()).is_ok() {
+            continue;
+        }
+        if let Some(only) = alone.zones.first_mut() {
+            only.remapped.clear();
+        }
+        if crate::Profile::new(alone).is_ok() {
+            notes.push(format!(
+                "zone {index}: its remapped defects do not fit its spares and are left out."
+            ));
+            zone.remapped.clear();
+        }
+    }
+}
+
+/// The zones say how many blocks there are; a smaller count of the file cuts the disk short.
+fn check_capacity(profile: &mut ProfileFile, stated: u64, notes: &mut Vec<String>) {
+    let Ok(worked_out) = crate::Profile::new(profile.clone()) else { return };
+    let all = worked_out.geometry.capacity().0;
+    if stated == 0 || stated == all {
+        return;
+    }
+    if stated < all {
+        profile.capacity_blocks = Some(stated);
+        profile
+            .sources
+            .insert("capacity_blocks".into(), "extracted: the file's block count".into());
+    }
+    notes.push(format!(
+        "`Block count` is {stated}, the zones hold {all}; the disk has {} blocks.",
+        stated.min(all)
+    ));
+}
+
+fn profile_name(block: &str) -> String {
+    let words = block.trim_end_matches("_validate").split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<String> =
+        words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect();
+    if words.is_empty() { "imported".into() } else { words.join("-") }
+}

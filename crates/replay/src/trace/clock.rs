@@ -1,0 +1,42 @@
+//! The time of a trace, which does not go back.
+
+use moirai_units::{Instant, Nanos};
+
+use super::Flaw;
+use super::fields::TIME_NS_MAX;
+
+/// The latest time so far, from the start of the trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    last: Instant,
+}
+
+impl Clock {
+    /// Moves on to `time`; going back is an error.
+    #[inline]
+    pub(super) fn ordered(&mut self, column: &'static str, time: Nanos) -> Result<Instant, Flaw> {
+        let at = Instant { ns: time.0 };
+        if at < self.last {
+            return Err(Flaw::Backwards { column, at, last: self.last });
+        }
+        self.last = at;
+        Ok(at)
+    }
+
+    /// Moves on to `time`, or stays where that would be going back.
+    #[inline]
+    pub(super) fn held(&mut self, time: Nanos) -> Instant {
+        self.last = self.last.max(Instant { ns: time.0 });
+        self.last
+    }
+
+    /// Moves on by `span`. Waits that add up to more than the latest time there is end there.
+    pub(super) fn wait(&mut self, span: Nanos) {
+        self.last.ns = self.last.ns.saturating_add(span.0).min(TIME_NS_MAX);
+    }
+
+    /// The latest time so far.
+    pub(super) fn now(self) -> Instant {
+        self.last
+    }
+}
