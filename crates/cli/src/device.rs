@@ -1,5 +1,12 @@
 //! `moirai device`: which devices there are, and what they say of themselves.
 
+mod draw;
+pub(crate) mod drive;
+mod fit;
+mod import;
+mod measured;
+mod validate;
+
 use clap::Subcommand;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
@@ -27,12 +34,20 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    Draw(draw::Arguments),
+    Import(import::Arguments),
+    Validate(validate::Arguments),
+    Fit(fit::Arguments),
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
         Command::Show { uri, json } => run::on_device(&uri, async { show(&uri, json) }),
+        Command::Draw(arguments) => draw::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Fit(arguments) => fit::run(&arguments),
     }
 }
 

@@ -11,6 +11,10 @@ pub(crate) enum Failure {
     Sql(#[from] moirai_sql::Error),
     #[error(transparent)]
     Lab(#[from] moirai_lab::Failure),
+    #[error(transparent)]
+    Trace(#[from] moirai_replay::trace::TraceError),
+    #[error(transparent)]
+    Replay(#[from] moirai_replay::ReplayError),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -32,6 +36,15 @@ impl Failure {
             _ => false,
         };
         if is_usage { 2 } else { 1 }
+    }
+}
+
+impl From<moirai_replay::ReplayFailure> for Failure {
+    fn from(failure: moirai_replay::ReplayFailure) -> Failure {
+        match failure {
+            moirai_replay::ReplayFailure::Replay(error) => error.into(),
+            moirai_replay::ReplayFailure::Output(error) => error.into(),
+        }
     }
 }
 

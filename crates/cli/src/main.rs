@@ -7,6 +7,7 @@ mod lab;
 mod print;
 mod progress;
 mod prompt;
+mod replay;
 mod run;
 mod sql;
 mod table;
@@ -39,9 +40,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Devices: which there are, and what they say of themselves
+    /// Devices: list, show and draw them; import, validate and fit drive profiles
     #[command(subcommand)]
     Device(device::Command),
+    Replay(replay::Arguments),
     /// Volumes: several devices as one, striped or in quadrangles
     #[command(subcommand)]
     Volume(volume::Command),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         .init();
     let done = match Arguments::parse().command {
         Command::Device(command) => device::run(command),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Volume(command) => volume::run(command),
         Command::Table(command) => table::run(command),
         Command::Sql(arguments) => sql::run(arguments),

@@ -2,6 +2,17 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// A count of requests whose number is not known, with their rate.
+pub(crate) fn spinner(what: &str) -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    let template = "{msg:16} {human_pos} requests  {per_sec}  {elapsed}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
 /// A bar over a known number of steps, or a count when it is not known.
 pub(crate) fn bar(what: &str, steps: Option<u64>) -> ProgressBar {
     let bar = match steps {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use moirai::storage::Device;
-use moirai::units::{BlockCount, Lbn};
-use moirai::volume::{Description, Layout, LayoutDescription, StripeUnit, Volume};
+use moirai::units::{BlockCount, ByteCount, Lbn};
+use moirai::volume::{
+    ControllerTable, ControllerWrites, Description, Layout, LayoutDescription, StripeUnit, Volume,
+};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -43,6 +45,12 @@ pub(crate) enum Command {
         /// Quadrangle: zone of the disks, counted from the rim
         #[arg(long, default_value_t = 0)]
         zone: usize,
+        /// Put an array controller with a cache of this size before the volume, like 64MiB
+        #[arg(long, value_name = "SIZE")]
+        controller: Option<ByteCount>,
+        /// Let the controller give writes to the disks before it acknowledges them
+        #[arg(long, requires = "controller")]
+        write_through: bool,
     },
     /// Show a volume's layout and attributes
     Show {
@@ -66,14 +74,32 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Create { path, devices, layout, unit, depth, block, zone } => {
+        Command::Create {
+            path,
+            devices,
+            layout,
+            unit,
+            depth,
+            block,
+            zone,
+            controller,
+            write_through,
+        } => {
             let layout = match layout {
                 LayoutKind::Stripe => LayoutDescription::Stripe { unit },
                 LayoutKind::Quadrangle => {
                     LayoutDescription::Quadrangle { depth, block: BlockCount(block), zone }
                 }
             };
-            create(&path, &Description::new(devices, layout))
+            let mut description = Description::new(devices, layout);
+            description.controller = controller.map(|size| ControllerTable {
+                size: size.0.to_string(),
+                write: match write_through {
+                    true => ControllerWrites::Through,
+                    false => ControllerWrites::Back,
+                },
+            });
+            create(&path, &description)
         }
         Command::Show { path, json } => with_volume(&path, |volume| show(volume, json)),
         Command::Map { path, lbn, json } => {
@@ -97,6 +123,9 @@ fn create(path: &Path, description: &Description) -> Result<(), Failure> {
     // A description that does not fit its devices is never written, and checking makes no contents.
     run::in_time(moirai::is_simulated_volume(description)?, async {
         let open_device = moirai::devices::open_without_data;
+        if let Some(controller) = &description.controller {
+            controller.size(path)?;
+        }
         let volume = moirai::volume::open_described(path, description, open_device)?;
         std::fs::write(path, description.to_toml())
             .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;

@@ -1,6 +1,7 @@
 //! Devices behind the storage interface: files, and disks simulated in virtual time.
 
 mod contents;
+mod controller;
 mod file;
 mod host_bus;
 mod open;
@@ -8,8 +9,10 @@ mod profiles;
 mod simulated;
 
 pub use contents::Contents;
+pub use controller::ArrayController;
 pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
-pub use open::{SCHEMES, is_simulated, open, open_without_data};
+pub use moirai_models::WritePolicy;
+pub use open::{SCHEMES, is_simulated, model, open, open_without_data};
 pub use profiles::{import, is_disksim, profile};
 pub use simulated::{SimulatedDisk, SimulatedOptions};

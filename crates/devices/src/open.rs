@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai_models::Scheduler;
+use moirai_models::{Disk, Scheduler};
 use moirai_storage::{Device, DeviceUri, Result};
 use moirai_units::ByteCount;
 
@@ -36,6 +36,18 @@ pub fn open(uri: DeviceUri) -> Result<Arc<dyn Device>> {
 /// Opens the device that `uri` names for its attributes: a simulated one without its contents.
 pub fn open_without_data(uri: DeviceUri) -> Result<Arc<dyn Device>> {
     open_with(uri, false)
+}
+
+/// The model of the simulated disk that `uri` names, for who steps it; its contents do not matter.
+pub fn model(mut uri: DeviceUri) -> Result<Disk> {
+    if uri.scheme != "sim" {
+        return Err(uri.error("it is no simulated disk: name one as sim:PROFILE"));
+    }
+    let profile = profile(&uri)?;
+    let scheduler = uri.take::<Scheduler>("scheduler")?.unwrap_or_default();
+    let _: Option<String> = uri.take("data")?;
+    uri.finish()?;
+    Ok(Disk::new(profile, scheduler))
 }
 
 fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {

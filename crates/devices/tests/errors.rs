@@ -18,7 +18,7 @@ fn unknown_devices_are_errors_that_name_what_there_is() {
         assert!(error.contains(expected), "{error}");
     };
     check("tape:x", "there is no scheme `tape`");
-    check("sim:quantum-fireball", "use maxtor-atlas-10k-iii, quantum-atlas-10k");
+    check("sim:quantum-fireball", "seagate-cheetah-36es, ");
     check("sim:./no-such.toml", "no-such.toml: reading the profile failed");
     check("sim:quantum-atlas-10k?scheduler=elevator", "no scheduler `elevator`");
     check("sim:quantum-atlas-10k?date=x", "takes no parameter `date`; it takes data, scheduler");

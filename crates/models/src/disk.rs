@@ -18,6 +18,9 @@
 //!                 +-- write, reported at once: bus --> done, and queued --> on the media
 //! ```
 
+mod read_ahead;
+mod request;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
@@ -25,39 +28,13 @@ use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos, ServiceParts};
 
 use crate::cache::{Cache, Hit, SegmentIndex};
 use crate::queue::{Queue, Waiting};
-use crate::service::{self, Access, Arm, Arriving, Run, Streamed};
-use crate::{Direction, ImmediateReport, Profile, ReadAhead, Scheduler};
+use crate::service::{self, Access, Arm, Arriving, Run};
+use crate::{Direction, ImmediateReport, Profile, Scheduler};
 
-/// Names a request of one disk.
-pub type RequestId = u64;
+pub use request::{DiskCompletion, DiskRequest, RequestId};
 
-/// A request to a disk, whose blocks the disk has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskRequest {
-    /// Comes back with the completion.
-    pub id: RequestId,
-    /// Read or write.
-    pub direction: Direction,
-    /// The blocks accessed.
-    pub blocks: BlockRange,
-}
-
-/// A request that is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskCompletion {
-    /// The request.
-    pub id: RequestId,
-    /// When it was submitted.
-    pub issued: Instant,
-    /// When work on it began.
-    pub started: Instant,
-    /// When its last byte had crossed the bus, or was on the platter.
-    pub finished: Instant,
-    /// Blocks that came from the cache, or were left to it.
-    pub cached: BlockCount,
-    /// Where the time went.
-    pub parts: ServiceParts,
-}
+use read_ahead::Background;
+use request::Done;
 
 /// An access to the media on somebody's behalf.
 #[derive(Clone, Copy, Debug)]
@@ -80,36 +57,6 @@ struct Blocked {
     request: DiskRequest,
     issued: Instant,
     overhead: Nanos,
-}
-
-/// Reading on behind a request, into its segment.
-#[derive(Clone, Copy, Debug)]
-struct Background {
-    segment: SegmentIndex,
-    /// When the head is over the end of the block before `rest`, and where.
-    from: Instant,
-    arm: Arm,
-    rest: BlockRange,
-}
-
-/// Done requests, earliest first and then in the order in which that was known.
-#[derive(Debug, PartialEq, Eq)]
-struct Done {
-    finished: Instant,
-    sequence: u64,
-    completion: DiskCompletion,
-}
-
-impl Ord for Done {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.finished, self.sequence).cmp(&(other.finished, other.sequence))
-    }
-}
-
-impl PartialOrd for Done {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 /// A flush that waits for the writes before it.
@@ -616,86 +563,6 @@ impl Disk {
         let segment = cache.take(first, written)?;
         cache.add_user(segment);
         Some(segment)
-    }
-
-    /// Lets reading ahead get as far as it does by `now`.
-    fn read_ahead_until(&mut self, now: Instant) -> Option<Streamed> {
-        let ahead = self.background.as_mut()?;
-        let Profile { geometry, mechanics, .. } = &self.profile;
-        let got = service::stream(geometry, mechanics, ahead.arm, ahead.from, ahead.rest, now);
-        let at = ahead.rest.first + got.blocks;
-        (ahead.from, ahead.arm) = (got.resume, got.resume_arm);
-        ahead.rest = BlockRange::between(at, ahead.rest.end());
-        if got.blocks > BlockCount::ZERO
-            && let Some(cache) = &mut self.cache
-        {
-            cache.grow(ahead.segment, at, got.resume);
-        }
-        if ahead.rest.is_empty() && got.resume <= now {
-            // The head rests where it is.
-            self.arm = got.resume_arm;
-            self.media_free = self.media_free.max(got.resume);
-            self.background = None;
-        }
-        Some(got)
-    }
-
-    /// Ends reading ahead at `now`, or as soon as the head can leave.
-    fn stop_read_ahead(&mut self, now: Instant) {
-        let Some(got) = self.read_ahead_until(now) else { return };
-        self.background = None;
-        let within = self.cache.as_ref().is_some_and(|cache| cache.settings.stop_within_sector);
-        let seeking = got.leave_arm != got.resume_arm;
-        let leave = if within && !seeking { got.leave.min(now) } else { got.leave };
-        self.media_free = self.media_free.max(leave);
-        self.arm = got.leave_arm;
-    }
-
-    /// Extends reading ahead as `request`, the last one to its segment, allows.
-    fn read_on(&mut self, segment: SegmentIndex, request: BlockRange) {
-        let (Some(cache), Some(ahead)) = (&self.cache, &mut self.background) else { return };
-        let geometry = &self.profile.geometry;
-        let next = ahead.rest.first;
-        let capacity = geometry.capacity();
-        let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
-        let far = request.end() + cache.settings.read_ahead_blocks;
-        let end = match cache.settings.read_ahead {
-            ReadAhead::None => next,
-            ReadAhead::Segment => far,
-            ReadAhead::Track => {
-                let last = Lbn(request.end().0 - 1);
-                track(last).map_or(next, |blocks| blocks.end()).min(far)
-            }
-            ReadAhead::Cylinder => {
-                let last = Lbn(request.end().0 - 1);
-                geometry.cylinder_end(last).unwrap_or(next).min(far)
-            }
-            ReadAhead::NextTrack => {
-                let begun = cache.segment(segment).map(|segment| segment.blocks.first);
-                match track(request.end()) {
-                    Some(here) if begun.is_some_and(|begun| begun < here.first) => {
-                        track(here.end()).map_or(here.end(), |next| next.end()).min(far)
-                    }
-                    Some(here) => here.end().min(far),
-                    None => next,
-                }
-            }
-        };
-        let end = end.min(Lbn(capacity.0)).max(ahead.rest.end()).max(next);
-        ahead.rest = BlockRange::between(next, end);
-    }
-
-    /// After a hit on a segment that was left, goes on where it ends.
-    fn resume_read_ahead(&mut self, segment: SegmentIndex, request: BlockRange, at: Instant) {
-        let Some(cache) = &self.cache else { return };
-        let idle = self.queue.is_empty() && self.media_free <= at;
-        if !cache.settings.resume_on_hit || !idle {
-            return;
-        }
-        let Some(held) = cache.segment(segment).filter(|held| !held.written) else { return };
-        let rest = BlockRange::new(held.blocks.end(), BlockCount::ZERO);
-        self.background = Some(Background { segment, from: at, arm: self.arm, rest });
-        self.read_on(segment, request);
     }
 
     /// Takes the bus for a write's data from `at` on, or when it is free.

@@ -4,6 +4,7 @@
 //! no random numbers: the same requests at the same times give the same completions.
 
 pub mod analytic;
+mod array_cache;
 mod cache;
 mod disk;
 pub mod diskspecs;
@@ -15,6 +16,7 @@ mod queue;
 mod seek;
 mod service;
 
+pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 pub use disk::{Disk, DiskCompletion, DiskRequest, RequestId};
 pub use electronics::{After, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead};
 pub use geometry::{

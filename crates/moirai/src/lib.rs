@@ -32,19 +32,44 @@ pub use moirai_store as store;
 pub use moirai_units as units;
 pub use moirai_volume as volume;
 
+use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri};
 use moirai_store::Store;
-use moirai_volume::Description;
+use moirai_volume::{ControllerWrites, Description};
 
 /// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`. Inside a runtime only.
 pub fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    open_with(uri, moirai_devices::open)
+}
+
+/// Opens the device or volume that `uri` names for its attributes and times: simulated disks hold
+/// nothing. Inside a runtime only.
+pub fn open_device_for_timing(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    open_with(uri, moirai_devices::open_without_data)
+}
+
+fn open_with(
+    uri: &str,
+    open: fn(DeviceUri) -> storage::Result<Arc<dyn Device>>,
+) -> storage::Result<Arc<dyn Device>> {
     let uri: DeviceUri = uri.parse()?;
     if uri.scheme == "volume" {
         uri.finish()?;
-        let volume = moirai_volume::open(Path::new(&uri.target), moirai_devices::open)?;
-        return Ok(volume);
+        let path = Path::new(&uri.target);
+        let description = Description::read(path)?;
+        let volume = moirai_volume::open_described(path, &description, open)?;
+        return match &description.controller {
+            None => Ok(volume),
+            Some(controller) => {
+                let policy = match controller.write {
+                    ControllerWrites::Back => WritePolicy::EARLY_DESTAGE,
+                    ControllerWrites::Through => WritePolicy::Through,
+                };
+                Ok(ArrayController::start(volume, controller.size(path)?, policy))
+            }
+        };
     }
-    moirai_devices::open(uri)
+    open(uri)
 }
 
 /// Opens the store on the device or volume that `uri` names. Inside a runtime only.

@@ -262,7 +262,7 @@ fn formats_are_found_by_their_first_lines() {
     );
     check("fio version 3 iolog\n", Some(Format::FioIolog));
     // `ssdsim` in either unit, or `disksim`.
-    check("26214000 1 240840 6 0\n", None);
+    check("26214000 1 240840 6 0\n", Some(Format::SsdSim));
     check("", None);
     check("# nothing but a comment\n", None);
     check("Total nonsense\n", None);

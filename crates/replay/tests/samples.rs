@@ -38,7 +38,7 @@ fn check(
 #[test]
 fn traces() {
     let known = |format| (format, Some(format));
-    let unknown = |format| (format, None);
+    let taken_as_ns = |format| (format, Some(Format::SsdSim));
     let check = |name: &str, (format, detected), counts, end_ns: u64| {
         let Some(requests) = check(name, format, detected, counts) else {
             return;
@@ -46,8 +46,8 @@ fn traces() {
         let last = requests.last().map(|request| request.at);
         assert_eq!(last, Some(Arrival::At(Instant { ns: end_ns })), "{name}");
     };
-    let ssdsim = unknown(Format::SsdSim);
-    let ssdsim_us = unknown(Format::SsdSimMicroseconds);
+    let ssdsim = taken_as_ns(Format::SsdSim);
+    let ssdsim_us = taken_as_ns(Format::SsdSimMicroseconds);
     check(
         "traces/disksim_ascii_head20000.trace",
         known(Format::DiskSim),

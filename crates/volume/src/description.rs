@@ -22,7 +22,50 @@ pub struct Description {
     pub devices: Vec<String>,
     stripe: Option<StripeTable>,
     quadrangle: Option<QuadrangleTable>,
+    /// The array controller before the volume, if there is one. Who opens the volume puts it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerTable>,
 }
+
+/// An array controller's cache.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerTable {
+    /// The size of the cache, like `64MiB`.
+    pub size: String,
+    /// Whether writes are acknowledged before the disks have them.
+    #[serde(default)]
+    pub write: ControllerWrites,
+}
+
+/// When a controller gives writes to the disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControllerWrites {
+    /// After they are acknowledged, early.
+    #[default]
+    Back,
+    /// Before.
+    Through,
+}
+
+impl ControllerTable {
+    /// The size in bytes; `path` is what messages call the description.
+    pub fn size(&self, path: &Path) -> Result<ByteCount> {
+        let size: ByteCount = self
+            .size
+            .parse()
+            .map_err(|problem| bad(path, format!("key `controller.size`: {problem}")))?;
+        if size.0 < CONTROLLER_BYTES_MIN {
+            let least = ByteCount(CONTROLLER_BYTES_MIN);
+            return Err(bad(path, format!("key `controller.size`: {size} is less than {least}")));
+        }
+        Ok(size)
+    }
+}
+
+/// The smallest controller's cache.
+const CONTROLLER_BYTES_MIN: u64 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -94,7 +137,8 @@ impl Description {
     /// Describes a volume.
     #[must_use]
     pub fn new(devices: Vec<String>, layout: LayoutDescription) -> Description {
-        let mut description = Description { devices, stripe: None, quadrangle: None };
+        let mut description =
+            Description { devices, stripe: None, quadrangle: None, controller: None };
         match layout {
             LayoutDescription::Stripe { unit } => {
                 let unit = match unit {
@@ -128,6 +172,9 @@ impl Description {
             return Err(bad(path, "key `devices`: a volume has at least one"));
         }
         description.layout(path)?;
+        if let Some(controller) = &description.controller {
+            controller.size(path)?;
+        }
         Ok(description)
     }
 

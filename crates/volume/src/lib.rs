@@ -10,7 +10,9 @@ mod stripe;
 mod volume;
 mod zones;
 
-pub use description::{Description, LayoutDescription, StripeUnit};
+pub use description::{
+    ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
+};
 pub use layout::{DiskIndex, Layout, Location};
 pub use quadrangle::{Quadrangle, QuadrangleDimensions};
 pub use stripe::Stripe;

@@ -1,7 +1,7 @@
 //! Tests of the disk: times that follow from the geometry, and the invariants under any requests.
 
 use super::*;
-use crate::{CacheSettings, Overheads, Zone};
+use crate::{CacheSettings, Overheads, ReadAhead, Zone};
 use moirai_units::{BlockCount, Lbn};
 use proptest::prelude::*;
 

@@ -125,7 +125,11 @@ pub(super) fn convert(
     for key in ["zero_latency_read", "zero_latency_write", "overheads", "bus_in_order"] {
         sources.insert(key.to_owned(), source("the electronics"));
     }
-    sources.insert("bus_mb_per_s".to_owned(), bus_source(&given, block)?);
+    let bus_source = match bus {
+        Some(_) => source("the electronics or the bus"),
+        None => "interpolated: synchronous SCSI-1; the file leaves it to the machine's bus".into(),
+    };
+    sources.insert("bus_mb_per_s".to_owned(), bus_source);
     sources.insert("read_watermark".to_owned(), source("the electronics"));
     if cache.is_some() {
         sources.insert("cache".to_owned(), source("the electronics"));
@@ -166,14 +170,6 @@ fn bus_mb_per_s(given: &Parameters<'_>, all: &[Block]) -> Result<Option<f64>, Di
         sector_ms = sector_ms.max(read).max(bus.ms("Write block transfer time")?);
     }
     Ok((sector_ms > 0.0).then(|| 0.512 / sector_ms))
-}
-
-fn bus_source(given: &Parameters<'_>, block: &Block) -> Result<String, DiskspecsError> {
-    Ok(if given.ms("Bulk sector transfer time")? > 0.0 {
-        format!("extracted: the electronics of {}", block.place.file)
-    } else {
-        "interpolated: the bus of the file, or synchronous SCSI-1 where it has none".into()
-    })
 }
 
 fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {

@@ -159,9 +159,10 @@ impl Parameter {
             Kind::CacheFlag(field) => profile.cache.as_mut().map(|cache| f64::from(*field(cache))),
             Kind::ReadAhead => {
                 let policy = profile.cache.as_ref()?.read_ahead;
-                READ_AHEADS.iter().zip(0u32..).find_map(|((known, _), index)| {
-                    (*known == policy).then_some(f64::from(index))
-                })
+                READ_AHEADS
+                    .iter()
+                    .zip(0u32..)
+                    .find_map(|((known, _), index)| (*known == policy).then_some(f64::from(index)))
             }
             Kind::SeekShift => profile.seek_ms.first().map(|(_, ms)| *ms),
             Kind::SeekStretch if profile.seek_ms.len() > 1 => {

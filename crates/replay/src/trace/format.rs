@@ -66,8 +66,8 @@ impl Format {
     /// The format of a trace that begins with `head`: the only one that can read it. A last line
     /// without its end is left out, unless it is the only one.
     ///
-    /// None where several formats can, because a guess may be wrong by a unit: five columns of
-    /// whole numbers are `ssdsim`, `ssdsim-us` or `disksim`.
+    /// Five columns of whole numbers are taken as `ssdsim`, the most common of those that can be so:
+    /// times in nanoseconds. `ssdsim-us` has to be named.
     #[must_use]
     pub fn detect(head: &[u8]) -> Option<Format> {
         let whole_lines = memrchr(b'\n', head).and_then(|end| head.get(..end));
@@ -75,7 +75,13 @@ impl Format {
         let mut fitting = Format::ALL
             .into_iter()
             .filter(|format| TraceReader::new("", head, *format).all(|request| request.is_ok()));
-        fitting.next().filter(|_| fitting.next().is_none())
+        let first = fitting.next()?;
+        let rest: Vec<Format> = fitting.collect();
+        if rest.is_empty() {
+            return Some(first);
+        }
+        let has_requests = || TraceReader::new("", head, Format::SsdSim).next().is_some();
+        (rest.contains(&Format::SsdSim) && has_requests()).then_some(Format::SsdSim)
     }
 }
 

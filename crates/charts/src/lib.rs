@@ -1,0 +1,16 @@
+//! Pictures as SVG text: a drive at a glance, and response times side by side.
+//!
+//! A picture needs nothing but itself: no script, no style sheet, no font but `sans-serif`. It has a
+//! light background of its own, scales to whatever width it is given, and may stand in a page beside
+//! others: what it names, it names after what it is. Labels have room for the widest of usual fonts.
+
+mod colours;
+mod distributions;
+mod drive;
+mod plot;
+mod scale;
+mod svg;
+mod text;
+
+pub use distributions::distributions;
+pub use drive::drive;

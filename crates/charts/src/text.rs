@@ -1,0 +1,164 @@
+//! Text as pictures show it: escaped, cut to the room there is, and numbers with their units.
+
+use moirai_units::ByteCount;
+
+/// `text` for an element or an attribute of XML. Characters that XML does not allow become `�`.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\t' | '\n' | '\r' => escaped.push(' '),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            control if control.is_control() => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// How wide `text` may become at `size` in the widest of the usual fonts, in the unit of `size`.
+pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
+    let ems: f64 = text.chars().map(width_ems).sum();
+    ems * size * if bold { 1.13 } else { 1.0 }
+}
+
+/// Widths of DejaVu Sans, rounded up.
+fn width_ems(character: char) -> f64 {
+    match character {
+        'i' | 'j' | 'l' | ' ' | '.' | ',' | '\'' => 0.33,
+        'f' | 'r' | 't' | 'I' | 'J' | ':' | ';' | '(' | ')' | '-' | '/' | '|' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 1.0,
+        'A'..='Z' => 0.75,
+        _ if character.is_ascii() => 0.64,
+        _ => 1.0,
+    }
+}
+
+/// `text`, or as much of its beginning as `room` holds and an ellipsis.
+pub(crate) fn fit(text: &str, size: f64, bold: bool, room: f64) -> String {
+    if width(text, size, bold) <= room {
+        return text.to_owned();
+    }
+    let mut left = room - width("…", size, bold);
+    let mut cut = String::new();
+    for character in text.chars() {
+        left -= width(character.encode_utf8(&mut [0; 4]), size, bold);
+        if left < 0.0 {
+            break;
+        }
+        cut.push(character);
+    }
+    if cut.is_empty() { cut } else { format!("{}…", cut.trim_end()) }
+}
+
+/// `text` in lines no wider than `room`, `most` at most; an ellipsis where it goes on.
+pub(crate) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_full = lines.len() == most;
+        let Some(line) = lines.last_mut() else {
+            lines.push(word.to_owned());
+            continue;
+        };
+        let longer = format!("{line} {word}");
+        let fits = width(&longer, size, false) <= room;
+        if fits || is_full {
+            *line = longer;
+        } else {
+            lines.push(word.to_owned());
+        }
+        // What is too long now is cut below.
+        if is_full && !fits {
+            break;
+        }
+    }
+    lines.iter().map(|line| fit(line, size, false, room)).collect()
+}
+
+/// `value` with that many decimals and a comma between thousands.
+pub(crate) fn number(value: f64, decimals: usize) -> String {
+    let mut text = format!("{value:.decimals$}");
+    let mut position = text.find('.').unwrap_or(text.len());
+    while position > 3 + usize::from(value < 0.0) {
+        position -= 3;
+        text.insert(position, ',');
+    }
+    text
+}
+
+/// A whole number with a comma between thousands.
+pub(crate) fn count(value: impl Into<u64>) -> String {
+    let digits = value.into().to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `count` and the word for so many.
+pub(crate) fn counted(value: impl Into<u64>, one: &str) -> String {
+    let value = value.into();
+    format!("{} {one}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
+/// `value` with three significant digits, and no fewer before the point than it has.
+pub(crate) fn significant(value: f64) -> String {
+    if value <= 0.0 || !value.is_finite() {
+        return "0".to_owned();
+    }
+    let magnitude = value.log10().floor() as i32;
+    number(value, usize::try_from(2 - magnitude).unwrap_or(0).min(9))
+}
+
+/// A size in the decimal units in which drives are sold.
+pub(crate) fn bytes(size: ByteCount) -> String {
+    let units = [("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    let value = size.0 as f64;
+    match units.iter().find(|(_, bytes)| value >= *bytes) {
+        Some((unit, bytes)) => format!("{} {unit}", significant(value / bytes)),
+        None => format!("{value} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_text_is_markup() {
+        assert_eq!(escape("a<b> & \"c\"\n\u{1}'"), "a&lt;b&gt; &amp; &quot;c&quot; \u{fffd}&#39;");
+    }
+
+    #[test]
+    fn numbers_read_easily() {
+        assert_eq!(count(1_234_567u64), "1,234,567");
+        assert_eq!(count(12u32), "12");
+        assert_eq!(counted(1u32, "zone"), "1 zone");
+        assert_eq!(number(-1234.56, 1), "-1,234.6");
+        assert_eq!(significant(5.9852), "5.99");
+        assert_eq!(significant(0.123_45), "0.123");
+        assert_eq!(significant(12_345.6), "12,346");
+        assert_eq!(significant(f64::NAN), "0");
+        assert_eq!(bytes(ByteCount(9_184_760_832)), "9.18 GB");
+        assert_eq!(bytes(ByteCount(512)), "512 B");
+    }
+
+    #[test]
+    fn long_texts_are_cut_to_their_room() {
+        assert_eq!(fit("short", 10.0, false, 100.0), "short");
+        assert_eq!(fit("abcdefghij", 10.0, false, 45.0), "abcde…");
+        assert_eq!(fit("abc", 10.0, false, 1.0), "");
+        assert_eq!(wrap("aa bb cc dd", 10.0, 35.0, 3), ["aa bb", "cc dd"]);
+        assert_eq!(wrap("aa bb cc dd ee", 10.0, 35.0, 2), ["aa bb", "cc d…"]);
+        assert!(wrap(" ", 10.0, 35.0, 2).is_empty());
+    }
+}

@@ -1,0 +1,28 @@
+//! `moirai device draw`: a picture of a drive.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moirai_models::Profile;
+
+use super::drive;
+use crate::failure::Failure;
+use crate::print;
+
+/// Draw a drive as SVG: its zones, its first tracks with their blocks and skew, its seek curve
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The drive, as sim:PROFILE
+    uri: String,
+    /// Where the picture goes
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let drive = drive::named(&arguments.uri)?;
+    let profile =
+        Profile::new(drive.profile).map_err(|problem| Failure::Failed(problem.to_string()))?;
+    drive::write(&arguments.out, &moirai_charts::drive(&profile))?;
+    print::line(format!("{}: open it in a browser", arguments.out.display()))
+}

@@ -1,0 +1,157 @@
+//! `moirai device fit`: a profile adjusted to a measured trace.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moirai_models::ProfileFile;
+use moirai_replay::fit::{Change, PARAMETERS, Parameter, fit};
+use serde::Serialize;
+
+use super::{drive, measured};
+use crate::failure::Failure;
+use crate::{print, progress};
+
+/// Adjust a few parameters of a drive to a measured trace
+///
+/// The first half of the trace is fitted, the second half tells what that is worth. The trace is in
+/// the format of `moirai device validate`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
+    #[arg(long, value_name = "URI")]
+    device: String,
+    /// The measured trace
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Where the profile goes
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Parameters to adjust, with commas between; all that can be when not given. A name that is
+    /// none lists them
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    parameters: Vec<Parameter>,
+    /// Write over a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    profile: String,
+    simulations: u32,
+    changes: Vec<ShownChange>,
+    fitted_half: ShownHalf,
+    held_out_half: ShownHalf,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ShownChange {
+    parameter: &'static str,
+    before: String,
+    after: String,
+}
+
+#[derive(Serialize)]
+struct ShownHalf {
+    demerit_before_ms: f64,
+    demerit_after_ms: f64,
+    per_request_rms_before_ms: f64,
+    per_request_rms_after_ms: f64,
+    correlation_before: f64,
+    correlation_after: f64,
+}
+
+impl From<Change> for ShownHalf {
+    fn from(Change { before, after }: Change) -> ShownHalf {
+        ShownHalf {
+            demerit_before_ms: before.demerit_ms,
+            demerit_after_ms: after.demerit_ms,
+            per_request_rms_before_ms: before.per_request_rms_ms,
+            per_request_rms_after_ms: after.per_request_rms_ms,
+            correlation_before: before.correlation,
+            correlation_after: after.correlation,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.out.exists() && !arguments.force {
+        let problem =
+            format!("{} is there already: name another, or --force", arguments.out.display());
+        return Err(Failure::Usage(problem));
+    }
+    let mut drive = drive::named(&arguments.device)?;
+    let requests = measured::read(&arguments.trace)?;
+    measured::find_bus(&mut drive, &requests);
+    let parameters =
+        if arguments.parameters.is_empty() { &PARAMETERS[..] } else { &arguments.parameters };
+    let bar = progress::bar("fitting", Some(1000));
+    let fitted = fit(&drive.profile, &requests, parameters, |done| {
+        bar.set_position((done * 1000.0) as u64);
+    });
+    bar.finish_and_clear();
+    let fitted = fitted.map_err(|problem| Failure::Failed(problem.to_string()))?;
+    let profile = ProfileFile {
+        description: format!("{}, fitted to a measured trace", fitted.profile.description),
+        ..fitted.profile
+    };
+    drive::write_profile(&profile, &arguments.out, arguments.force)?;
+    let changes = fitted.changes.into_iter().map(|(parameter, before, after)| ShownChange {
+        parameter,
+        before,
+        after,
+    });
+    let shown = Shown {
+        profile: arguments.out.display().to_string(),
+        simulations: fitted.simulations,
+        changes: changes.collect(),
+        fitted_half: fitted.fitted.into(),
+        held_out_half: fitted.held_out.into(),
+        notes: drive.notes,
+    };
+    if arguments.json { print::json(&shown) } else { print_shown(&shown) }
+}
+
+fn print_shown(shown: &Shown) -> Result<(), Failure> {
+    drive::say(&shown.notes);
+    print::table(
+        &[("parameter", false), ("before", true), ("after", true)],
+        shown
+            .changes
+            .iter()
+            .map(|change| {
+                vec![change.parameter.into(), change.before.clone(), change.after.clone()]
+            })
+            .collect(),
+    )?;
+    let rows = |name: &str, half: &ShownHalf| {
+        let row = |figure: &str, before: f64, after: f64| {
+            let shown = |value: f64| format!("{value:.3}");
+            vec![name.to_owned(), figure.to_owned(), shown(before), shown(after)]
+        };
+        vec![
+            row("demerit figure, ms", half.demerit_before_ms, half.demerit_after_ms),
+            row(
+                "per-request RMS, ms",
+                half.per_request_rms_before_ms,
+                half.per_request_rms_after_ms,
+            ),
+            row("correlation", half.correlation_before, half.correlation_after),
+        ]
+    };
+    let mut halves = rows("first, fitted", &shown.fitted_half);
+    halves.extend(rows("second, held out", &shown.held_out_half));
+    print::line("")?;
+    print::table(
+        &[("half of the trace", false), ("figure", false), ("before", true), ("after", true)],
+        halves,
+    )?;
+    print::line(format!(
+        "\n{}, after {} simulations; `moirai device show sim:{}` shows it",
+        shown.profile, shown.simulations, shown.profile
+    ))
+}

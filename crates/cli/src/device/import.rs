@@ -1,0 +1,92 @@
+//! `moirai device import`: DiskSim's parameter files become profiles.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use moirai_models::Profile;
+use serde::Serialize;
+
+use super::drive;
+use crate::failure::Failure;
+use crate::print;
+
+/// Make a profile of a drive in DiskSim's parameters (.diskspecs or .parv)
+///
+/// Files that it sources must lie beside it. What a profile cannot represent is said on standard
+/// error, one note for each.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// DiskSim's parameter file
+    file: PathBuf,
+    /// Which drive, by the name of its block, when the file has several
+    #[arg(long)]
+    drive: Option<String>,
+    /// The bus of the machine, in million bytes a second, where the file leaves it open
+    #[arg(long, value_name = "MB")]
+    bus_mb_per_s: Option<f64>,
+    /// Where the profile goes; to standard output when not given
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Print what was imported and the notes as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    name: String,
+    capacity_bytes: u64,
+    cylinders: u32,
+    heads: u32,
+    zones: usize,
+    rotation_rpm: f64,
+    bus_assumed: bool,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut drive = drive::imported(&arguments.file, arguments.drive.as_deref())?;
+    if let Some(rate) = arguments.bus_mb_per_s {
+        drive.profile.bus_mb_per_s = rate;
+        drive.bus_assumed = false;
+        drive.notes.retain(|note| !note.contains("MB/s are assumed"));
+        let source = "extracted: the bus of the machine, as the import was told".to_owned();
+        drive.profile.sources.insert("bus_mb_per_s".into(), source);
+    }
+    let invalid = |problem| {
+        let file = arguments.file.display();
+        Failure::Failed(format!("{file} makes no valid profile: {problem}"))
+    };
+    let profile = Profile::new(drive.profile).map_err(invalid)?;
+    if let Some(path) = &arguments.out {
+        drive::write_profile(&profile.file, path, arguments.force)?;
+    }
+    if arguments.json {
+        return print::json(&Shown {
+            name: profile.file.name.clone(),
+            capacity_bytes: profile.geometry.capacity().bytes().0,
+            cylinders: profile.geometry.cylinders(),
+            heads: profile.geometry.heads(),
+            zones: profile.geometry.zones().len(),
+            rotation_rpm: profile.file.rotation_rpm,
+            bus_assumed: drive.bus_assumed,
+            notes: drive.notes,
+        });
+    }
+    drive::say(&drive.notes);
+    match &arguments.out {
+        None => print::line(drive::text(&profile.file)?.trim_end()),
+        Some(path) => print::line(format!(
+            "{}: {}, {}, {:.0} rpm, {} zones; `moirai device show sim:{}` shows it",
+            path.display(),
+            profile.file.name,
+            profile.geometry.capacity().bytes(),
+            profile.file.rotation_rpm,
+            profile.geometry.zones().len(),
+            path.display()
+        )),
+    }
+}

@@ -1,0 +1,329 @@
+//! `moirai replay`: a trace of block I/O onto devices.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use moirai::storage::{DeviceUri, Op};
+use moirai::units::{ByteCount, Nanos};
+use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
+use moirai_replay::{Devices, Drives, Options, Replayed, Summary, Target, replay, stack};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{print, progress, run};
+
+/// Replay a trace of block I/O onto a device, or onto one device for each of the trace's
+///
+/// At the trace's times (open loop), or with a number of requests always under way (`--closed`).
+/// Simulated drives are stepped directly, at some million requests a second; volumes and files go
+/// through the storage interface.
+///
+/// Formats: disksim, disksim-validate, spc, ssdsim (times in ns), ssdsim-us, msr-csv, blkparse,
+/// fio-iolog. With `auto` the first lines decide; five columns of whole numbers are taken as ssdsim.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// A device's URI. One device takes the requests of all of the trace's; with several, each takes
+    /// those of one, in their order
+    #[arg(long = "device", value_name = "URI", required = true)]
+    devices: Vec<String>,
+    /// The trace
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// The trace's format, or auto
+    #[arg(long, default_value = "auto")]
+    format: String,
+    /// Keep N requests under way, whatever the trace's times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    closed: Option<u32>,
+    /// Multiply the trace's times: 0.5 is twice as fast
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale)]
+    time_scale: f64,
+    /// Let requests past the device's end come round to its beginning
+    #[arg(long)]
+    wrap: bool,
+    /// Put the trace's devices one behind the other on the one device; reads the trace twice
+    #[arg(long, conflicts_with = "wrap")]
+    stack: bool,
+    /// Write each request's times and parts into a CSV file
+    #[arg(long, value_name = "FILE")]
+    per_request: Option<PathBuf>,
+    /// Replay writes onto devices that are not simulated, which destroys what they hold
+    #[arg(long)]
+    yes_destroy_data: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale.is_finite() && scale >= 0.0 => Ok(scale),
+        _ => Err("write a number of 0 or more".into()),
+    }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    devices: Vec<String>,
+    trace: String,
+    format: &'static str,
+    requests: u64,
+    reads: u64,
+    bytes: u64,
+    mean_response_ms: f64,
+    p50_response_ms: f64,
+    p95_response_ms: f64,
+    p99_response_ms: f64,
+    p999_response_ms: f64,
+    max_response_ms: f64,
+    /// Where the mean response time goes, for devices that know.
+    parts_ms: Option<std::collections::BTreeMap<&'static str, f64>>,
+    /// The part of the time that the mechanisms work, on average over the drives.
+    utilisation: Option<f64>,
+    mean_queue_depth: f64,
+    max_queue_depth: u32,
+    requests_per_virtual_s: f64,
+    virtual_s: f64,
+    wall_s: f64,
+    requests_per_wall_s: f64,
+}
+
+/// Bytes of a trace read at once, and looked at to find its format.
+const READ_BYTES: usize = 256 << 10;
+
+fn open(path: &Path) -> Result<BufReader<File>, Failure> {
+    let file = File::open(path)
+        .map_err(|problem| Failure::Failed(format!("opening {}: {problem}", path.display())))?;
+    Ok(BufReader::with_capacity(READ_BYTES, file))
+}
+
+fn format_of(arguments: &Arguments) -> Result<Format, Failure> {
+    if arguments.format != "auto" {
+        return arguments.format.parse().map_err(|problem| Failure::Usage(format!("{problem}")));
+    }
+    let mut reader = open(&arguments.trace)?;
+    let head = reader.fill_buf()?;
+    Format::detect(head).ok_or_else(|| {
+        let names = Format::ALL.map(Format::name).join(", ");
+        Failure::Failed(format!(
+            "{}: its first lines are of no known format; give it with --format: {names}",
+            arguments.trace.display()
+        ))
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let format = format_of(arguments)?;
+    let name = arguments.trace.display().to_string();
+    let trace = || -> Result<TraceReader<BufReader<File>>, Failure> {
+        Ok(TraceReader::new(name.clone(), open(&arguments.trace)?, format))
+    };
+    let options = Options {
+        closed: arguments.closed,
+        time_scale: arguments.time_scale,
+        wrap: arguments.wrap,
+        stacked_at: if arguments.stack { stack(trace()?)? } else { Vec::new() },
+    };
+    let uris: Vec<DeviceUri> =
+        arguments.devices.iter().map(|uri| uri.parse()).collect::<Result<_, _>>()?;
+    let all_drives = uris.iter().all(|uri| uri.scheme == "sim");
+    let mut simulated = all_drives;
+    for uri in &arguments.devices {
+        simulated |= moirai::is_simulated(uri)?;
+    }
+    if !simulated && !arguments.yes_destroy_data {
+        refuse_writes(arguments, trace()?)?;
+    }
+    let bar = progress::spinner("replaying");
+    let mut requests = with_progress(trace()?, &bar);
+    let mut csv = match &arguments.per_request {
+        Some(path) => Some(PerRequest::create(path)?),
+        None => None,
+    };
+    let each = |replayed: &Replayed| csv.as_mut().map_or(Ok(()), |csv| csv.write(replayed));
+    let watch = moirai::runtime::Stopwatch::start();
+    let (summary, busy) = if all_drives {
+        let drives = arguments.devices.iter().zip(uris);
+        let drives = drives.map(|(name, uri)| Ok((name.clone(), moirai::devices::model(uri)?)));
+        let mut target = Drives::new(drives.collect::<Result<_, Failure>>()?);
+        run::in_time(true, async {
+            let summary = replay(&mut target, &mut requests, &options, each).await?;
+            Ok::<_, Failure>((summary, target.busy()))
+        })?
+    } else {
+        run::in_time(simulated, async {
+            let devices = arguments.devices.iter().map(|uri| moirai::open_device_for_timing(uri));
+            let mut target = Devices::new(devices.collect::<Result<_, _>>()?);
+            let summary = replay(&mut target, &mut requests, &options, each).await?;
+            Ok::<_, Failure>((summary, None))
+        })?
+    };
+    bar.finish_and_clear();
+    let wall_s = watch.elapsed().as_s();
+    if let Some(csv) = csv {
+        csv.finish()?;
+    }
+    let shown = shown(arguments, format, &summary, busy.map(Nanos::as_s), wall_s);
+    if arguments.json { print::json(&shown) } else { print_shown(&shown) }
+}
+
+/// An error when the trace writes: what a file holds is not destroyed without being told to.
+fn refuse_writes(
+    arguments: &Arguments,
+    trace: TraceReader<BufReader<File>>,
+) -> Result<(), Failure> {
+    for request in trace {
+        if request?.op == Op::Write {
+            return Err(Failure::Usage(format!(
+                "{} has writes, and replaying them destroys what {} holds: say so with \
+                 --yes-destroy-data",
+                arguments.trace.display(),
+                arguments.devices.join(" and ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Requests between two looks at the clock.
+const PROGRESS_REQUESTS: u64 = 1 << 16;
+
+fn with_progress<'a>(
+    trace: TraceReader<BufReader<File>>,
+    bar: &'a ProgressBar,
+) -> impl Iterator<Item = Result<TraceRequest, TraceError>> + 'a {
+    let mut read = 0u64;
+    trace.inspect(move |_| {
+        read += 1;
+        if read.is_multiple_of(PROGRESS_REQUESTS) {
+            bar.set_position(read);
+        }
+    })
+}
+
+/// The CSV file with a line for each request, in the order in which they finish.
+struct PerRequest {
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl PerRequest {
+    fn create(path: &Path) -> Result<PerRequest, Failure> {
+        let failed = |problem| Failure::Failed(format!("making {}: {problem}", path.display()));
+        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+        writeln!(
+            out,
+            "request,device,rw,lbn,sectors,issued_ns,started_ns,finished_ns,response_ns,queue_ns,\
+             overhead_ns,seek_ns,head_switch_ns,rotation_ns,media_ns,bus_ns"
+        )
+        .map_err(failed)?;
+        Ok(PerRequest { path: path.to_owned(), out })
+    }
+
+    fn write(&mut self, replayed: &Replayed) -> std::io::Result<()> {
+        let Replayed { request, device, op, blocks, done } = replayed;
+        let op = if *op == Op::Read { 'R' } else { 'W' };
+        let (lbn, sectors) = (blocks.first.0, blocks.count.0);
+        let (issued, started, finished) = (done.issued.ns, done.started.ns, done.finished.ns);
+        let response = done.finished.since(done.issued).0;
+        write!(
+            self.out,
+            "{request},{device},{op},{lbn},{sectors},{issued},{started},{finished},{response}"
+        )?;
+        match done.parts {
+            Some(parts) => writeln!(
+                self.out,
+                ",{},{},{},{},{},{},{}",
+                parts.queue.0,
+                parts.overhead.0,
+                parts.seek.0,
+                parts.head_switch.0,
+                parts.rotation.0,
+                parts.media.0,
+                parts.bus.0
+            ),
+            None => writeln!(self.out, ",,,,,,,"),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let path = self.path.display();
+        self.out.flush().map_err(|problem| Failure::Failed(format!("writing {path}: {problem}")))
+    }
+}
+
+fn shown(
+    arguments: &Arguments,
+    format: Format,
+    summary: &Summary,
+    busy_s: Option<f64>,
+    wall_s: f64,
+) -> Shown {
+    let virtual_s = summary.span().as_s();
+    let rate = |seconds: f64| if seconds > 0.0 { summary.requests() as f64 / seconds } else { 0.0 };
+    let drives_s = virtual_s * arguments.devices.len() as f64;
+    Shown {
+        devices: arguments.devices.clone(),
+        trace: arguments.trace.display().to_string(),
+        format: format.name(),
+        requests: summary.requests(),
+        reads: summary.reads(),
+        bytes: summary.blocks() * 512,
+        mean_response_ms: summary.mean_response_ms(),
+        p50_response_ms: summary.response_percentile_ms(50.0),
+        p95_response_ms: summary.response_percentile_ms(95.0),
+        p99_response_ms: summary.response_percentile_ms(99.0),
+        p999_response_ms: summary.response_percentile_ms(99.9),
+        max_response_ms: summary.max_response_ms(),
+        parts_ms: summary.mean_parts_ms().map(|parts| parts.into_iter().collect()),
+        utilisation: busy_s.filter(|_| drives_s > 0.0).map(|busy| busy / drives_s),
+        mean_queue_depth: summary.mean_under_way(),
+        max_queue_depth: summary.max_under_way(),
+        requests_per_virtual_s: rate(virtual_s),
+        virtual_s,
+        wall_s,
+        requests_per_wall_s: rate(wall_s),
+    }
+}
+
+fn print_shown(shown: &Shown) -> Result<(), Failure> {
+    let ms = |value: f64| format!("{value:.3} ms");
+    let reads = shown.reads as f64 / (shown.requests as f64).max(1.0);
+    let mut rows = vec![
+        ("format", shown.format.to_owned()),
+        ("requests", print::grouped(shown.requests)),
+        ("reads", format!("{:.1} %", reads * 100.0)),
+        ("moved", ByteCount(shown.bytes).to_string()),
+        ("mean response", ms(shown.mean_response_ms)),
+        ("median", ms(shown.p50_response_ms)),
+        ("95 %", ms(shown.p95_response_ms)),
+        ("99 %", ms(shown.p99_response_ms)),
+        ("99.9 %", ms(shown.p999_response_ms)),
+        ("longest", ms(shown.max_response_ms)),
+        ("queue depth, mean", format!("{:.2}", shown.mean_queue_depth)),
+        ("queue depth, most", print::grouped(shown.max_queue_depth.into())),
+    ];
+    if let Some(utilisation) = shown.utilisation {
+        rows.push(("utilisation", format!("{:.1} %", utilisation * 100.0)));
+    }
+    rows.push(("time on the devices", format!("{:.3} s", shown.virtual_s)));
+    rows.push(("requests a second there", format!("{:.1}", shown.requests_per_virtual_s)));
+    rows.push(("time here", format!("{:.3} s", shown.wall_s)));
+    let rate = print::grouped(shown.requests_per_wall_s as u64);
+    rows.push(("requests a second here", rate));
+    let cells = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    print::table(&[("figure", false), ("value", true)], cells)?;
+    let Some(parts) = &shown.parts_ms else { return Ok(()) };
+    print::line("\nWhere the mean response time goes:")?;
+    let order = ["queue", "overhead", "seek", "head_switch", "rotation", "media", "bus"];
+    let rows = order.iter().filter_map(|name| {
+        let part = parts.get(name)?;
+        let share = part / shown.mean_response_ms.max(f64::MIN_POSITIVE) * 100.0;
+        Some(vec![name.replace('_', " "), ms(*part), format!("{share:.1} %")])
+    });
+    print::table(&[("part", false), ("mean", true), ("share", true)], rows.collect())
+}
