@@ -1,5 +1,8 @@
 //! Benchmarks with peers in the same run: ratios and medians, never a verdict.
 
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+mod replay;
 mod scan;
 
 use clap::{Parser, Subcommand};
@@ -22,11 +25,33 @@ enum Benchmark {
         #[arg(long, default_value_t = 7)]
         runs: usize,
     },
+    /// Replay random reads onto a simulated Atlas 10K: requests a second, and once, twice, four times
+    /// as many
+    Replay {
+        /// Requests of the smallest trace
+        #[arg(long, default_value_t = 1_000_000)]
+        requests: u64,
+        /// Runs of each; the median counts
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+    },
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let default = Benchmark::Scan { rows: 8_000_000, runs: 7 };
-    match Arguments::parse().benchmark.unwrap_or(default) {
-        Benchmark::Scan { rows, runs } => scan::run(rows, runs),
+    match Arguments::parse().benchmark {
+        Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
+        Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
+        None => {
+            replay::run(1_000_000, 3)?;
+            println!();
+            scan::run(8_000_000, 7)
+        }
     }
+}
+
+fn pin_to_one_core() -> Result<(), Box<dyn std::error::Error>> {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(0);
+    rustix::thread::sched_setaffinity(None, &cores)?;
+    Ok(())
 }

@@ -19,6 +19,8 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use rand::Rng;
 
+use crate::pin_to_one_core;
+
 const COLUMNS: usize = 4;
 const BATCH_ROWS: usize = 8192;
 
@@ -59,7 +61,6 @@ pub(crate) fn run(rows: u64, runs: usize) -> Outcome<()> {
     })
 }
 
-#[expect(clippy::print_stdout, reason = "what a benchmark is for")]
 fn report(rows: u64, peers: &mut [(String, Vec<f64>)]) {
     let bytes = rows as f64 * 8.0 * COLUMNS as f64;
     println!(
@@ -77,13 +78,6 @@ fn report(rows: u64, peers: &mut [(String, Vec<f64>)]) {
         let of_csm = rate / *csm.get_or_insert(rate);
         println!("{name:30} {median:>10.3} {rate:>10.2} {of_csm:>12.2}");
     }
-}
-
-fn pin_to_one_core() -> Outcome<()> {
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(0);
-    rustix::thread::sched_setaffinity(None, &cores)?;
-    Ok(())
 }
 
 fn schema() -> SchemaRef {

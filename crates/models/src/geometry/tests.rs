@@ -83,6 +83,30 @@ fn surfaces_are_followed_over_a_group_of_cylinders_and_back() {
 }
 
 #[test]
+fn block_numbers_have_64_bits() {
+    // 30 TB in blocks of 512 bytes.
+    let zone = |first_cylinder, track_sectors| Zone {
+        first_cylinder,
+        cylinders: 300_000,
+        track_sectors,
+        track_skew: 900,
+        cylinder_skew: 700,
+        spares: 1000,
+        defects: Defects { slipped: vec![5, 20_000_000_001], remapped: Vec::new() },
+        ..Zone::default()
+    };
+    let order = TrackOrder::SurfaceSerpentine { cylinders: 300 };
+    let zones = vec![zone(0, 6000), zone(300_000, 4000)];
+    let sparing = Sparing::SectorsPerZone { slip_to_end: false };
+    let disk = Geometry::new(20, order, sparing, zones, None).unwrap();
+    assert_eq!(disk.capacity(), BlockCount(20 * 300_000 * 10_000 - 2000));
+    for lbn in (0..disk.capacity().0).step_by(59_999_999) {
+        let place = disk.locate(Lbn(lbn)).unwrap();
+        assert_eq!(disk.lbn_at(place), Some(Lbn(lbn)), "{place:?}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_an_error_that_names_the_zone() {
     let check = |sparing, change: fn(&mut Zone), expected: &str| {
         let mut bad = zone(3, 100);

@@ -4,57 +4,7 @@
 //! line and the names of the devices. The format is named, or found by [`Format::detect`] from the
 //! first lines.
 //!
-//! | format | columns | address | time |
-//! |---|---|---|---|
-//! | `disksim` | `time_ms devno blkno bcount flags` | blocks | ms, ordered |
-//! | `disksim-validate` | `rw buffer lbn sectors measured_us delay_us` | blocks | delays |
-//! | `spc` | `asu,lba,size,opcode,timestamp` and more | blocks | s, held |
-//! | `ssdsim` | `time_ns device lba sectors op` | blocks | ns, held |
-//! | `ssdsim-us` | `time_us device lba sectors op` | blocks | us, held |
-//! | `msr-csv` | `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` | bytes | held |
-//! | `blkparse` | `dev cpu seq time pid action rwbs sector + sectors` | blocks | s, held |
-//! | `fio-iolog` version 2 | `filename action offset length` | bytes | waits |
-//! | `fio-iolog` version 3 | `timestamp_us filename action offset length` | bytes | us, ordered |
-//!
-//! Blocks are of 512 bytes. Columns are parted by blanks, or by commas where the table has commas.
-//! In every format empty lines and lines that begin with `#` are skipped, and a line of more than
-//! 4,096 bytes is an error, so that a file of another kind is soon found out.
-//!
-//! Times are decimals that are converted exactly; past the nanosecond they are rounded to the
-//! nearest. Where the table says *ordered*, a time before that of the line before is an error.
-//! Where it says *held*, real traces have requests slightly out of order, because several queues
-//! were merged: such a request gets the latest time so far.
-//!
-//! What each format says and leaves out:
-//!
-//! - `disksim`: the ASCII format of DiskSim. Bit 0 of `flags` is set for a read; the other bits say
-//!   who waits for the request, and are not used. DiskSim reads flags as hexadecimal, other
-//!   programs write them in decimal: bit 0 is that of the last digit either way.
-//! - `disksim-validate`: requests sent to a real drive one at a time. `rw` is `R` or `W`, `buffer`
-//!   what the drive's buffer did ([`BufferAction`]). `delay_us` is the time from the completion of
-//!   the request *on this line* to the issue of the next, so the reader moves it down by one line:
-//!   the first request has no delay, and the last line's is not used. DiskSim does the same
-//!   (`iotrace_validate_get_ioreq_event`). [`MeasuredReader`] gives the measured times too.
-//! - `spc`: the format of the Storage Performance Council, in which UMass publishes traces of OLTP
-//!   and of a search engine. `lba` counts from the start of the application storage unit (ASU),
-//!   which is the device. Sizes are in bytes and are rounded up to blocks. Columns after the fifth
-//!   are optional and skipped.
-//! - `ssdsim`, `ssdsim-us`: what the simulators SSDSim and MQSim read, in whole numbers. `op` is 0
-//!   for a write, 1 for a read; lines with other digits, which are commands of simulators derived
-//!   from them, are skipped. A trace does not say which of the two units it has.
-//! - `msr-csv`: the traces of MSR Cambridge, with or without a header line. `Timestamp` is a
-//!   Windows filetime, which counts 100 ns; that of the first record is time 0. The blocks are all
-//!   that the bytes touch. The device is `DiskNumber`; `Hostname` and `ResponseTime` are skipped.
-//! - `blkparse`: the default output of blkparse; what follows the columns is skipped. The first
-//!   action found of `Q` (queued) and `D` (dispatched) is replayed. Other actions are skipped, and
-//!   so are discards, and flushes and packet commands, which have no blocks. The summary ends the
-//!   trace. Devices are numbered in the order in which their `major,minor` appear.
-//! - `fio-iolog`: what fio writes with `write_iolog`. `add`, `open` and `close` only number the
-//!   files, which are the devices, in the order in which they appear; `sync`, `datasync` and
-//!   `trim` are skipped. Offsets and lengths must be whole blocks. In version 2 all requests
-//!   before the first `wait` are at time 0, and each `wait` adds its microseconds, as fio's HOWTO
-//!   has it; those under 100 us too, which fio itself discards. Timestamps of version 3 are
-//!   microseconds from the start of the run.
+#![doc = include_str!("../../../../docs/traces.md")]
 
 mod blkparse;
 mod clock;
