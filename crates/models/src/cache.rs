@@ -2,7 +2,7 @@
 
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
 
-use crate::CacheSettings;
+use crate::{CacheSettings, Direction};
 
 /// Consecutive blocks in a circular buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) struct Segment {
     pub(crate) written: bool,
     /// Accesses under way that read into it or write out of it.
     pub(crate) users: u32,
+    /// Those of them that write out of it.
+    pub(crate) writers: u32,
     /// Order of last use.
     used: u64,
 }
@@ -47,6 +49,7 @@ impl Cache {
             filled: Instant::ZERO,
             written: false,
             users: 0,
+            writers: 0,
             used: 0,
         };
         let segments = vec![empty; settings.segments as usize * factor];
@@ -106,7 +109,7 @@ impl Cache {
         }
     }
 
-    /// Lets an empty segment begin `lead` blocks earlier.
+    /// Lets a segment begin `lead` blocks earlier.
     pub(crate) fn lead(&mut self, index: SegmentIndex, lead: BlockCount) {
         if let Some(segment) = self.segments.get_mut(index) {
             let first = Lbn(segment.blocks.first.0.saturating_sub(lead.0));
@@ -144,15 +147,18 @@ impl Cache {
         }
     }
 
-    pub(crate) fn add_user(&mut self, index: SegmentIndex) {
+    pub(crate) fn add_user(&mut self, index: SegmentIndex, direction: Direction) {
         if let Some(segment) = self.segments.get_mut(index) {
             segment.users += 1;
+            segment.writers += u32::from(direction == Direction::Write);
         }
     }
 
-    pub(crate) fn remove_user(&mut self, index: SegmentIndex) {
+    pub(crate) fn remove_user(&mut self, index: SegmentIndex, direction: Direction) {
         if let Some(segment) = self.segments.get_mut(index) {
             segment.users = segment.users.saturating_sub(1);
+            let writers = u32::from(direction == Direction::Write);
+            segment.writers = segment.writers.saturating_sub(writers);
         }
     }
 
@@ -160,8 +166,7 @@ impl Cache {
     /// has room for `blocks` more.
     pub(crate) fn appendable(&self, first: Lbn, blocks: BlockCount) -> Option<SegmentIndex> {
         self.segments.iter().position(|segment| {
-            segment.written
-                && segment.users > 0
+            segment.writers > 0
                 && segment.blocks.end() == first
                 && segment.blocks.count + blocks <= self.settings.segment_blocks
         })
@@ -169,6 +174,6 @@ impl Cache {
 
     /// Segments with data that are not on the media yet.
     pub(crate) fn dirty_segments(&self) -> usize {
-        self.segments.iter().filter(|segment| segment.written && segment.users > 0).count()
+        self.segments.iter().filter(|segment| segment.writers > 0).count()
     }
 }

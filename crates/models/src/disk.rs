@@ -68,6 +68,14 @@ struct Flush {
     writes: u64,
 }
 
+/// The write that came last.
+#[derive(Clone, Copy, Debug)]
+struct LastWrite {
+    end: Lbn,
+    /// When it is on the media, once the mechanism has taken it up.
+    on_media: Option<Instant>,
+}
+
 /// A simulated disk.
 #[derive(Debug)]
 pub struct Disk {
@@ -83,6 +91,7 @@ pub struct Disk {
     queue: Queue<Job>,
     background: Option<Background>,
     blocked: VecDeque<Blocked>,
+    last_write: Option<LastWrite>,
     reported_writes: u64,
     /// Numbers of reported writes that are not on the media.
     unwritten: BTreeSet<u64>,
@@ -109,6 +118,7 @@ impl Disk {
             queue: Queue::new(scheduler),
             background: None,
             blocked: VecDeque::new(),
+            last_write: None,
             reported_writes: 0,
             unwritten: BTreeSet::new(),
             written_until: Instant::ZERO,
@@ -232,11 +242,12 @@ impl Disk {
         job.segment = Some(found.segment);
         job.overhead = hit;
         if let Some(cache) = &mut self.cache {
-            cache.add_user(found.segment);
+            cache.add_user(found.segment, Direction::Read);
         }
-        match self.background.take().filter(|_| streaming) {
+        match self.background.filter(|_| streaming) {
             // The head is on its way to the rest already.
             Some(ahead) => {
+                self.background = None;
                 self.arm = ahead.arm;
                 self.serve(ahead.from, access, job);
             }
@@ -264,10 +275,11 @@ impl Disk {
         }
         let at_once = match report {
             ImmediateReport::None => false,
-            ImmediateReport::Sequential => joined.is_some(),
+            ImmediateReport::Sequential => self.continues_a_write(blocks.first, now),
             ImmediateReport::All => true,
         };
-        if at_once {
+        self.last_write = Some(LastWrite { end: blocks.end(), on_media: None });
+        if at_once && self.fits_a_segment(blocks.count) {
             // First come, first served.
             let room = self.blocked.is_empty() && self.has_room_to_write();
             let segment = match joined {
@@ -286,7 +298,10 @@ impl Disk {
             return;
         }
         let segment = joined
-            .inspect(|segment| self.cache.iter_mut().for_each(|cache| cache.add_user(*segment)))
+            .inspect(|segment| {
+                let cache = self.cache.iter_mut();
+                cache.for_each(|cache| cache.add_user(*segment, Direction::Write));
+            })
             .or_else(|| self.take_segment(blocks.first, true));
         let data = self.take_bus(now + hit, blocks.count);
         let job = Job {
@@ -319,7 +334,7 @@ impl Disk {
         let in_buffer = data.from + self.bus_time(blocks.count);
         if let Some(cache) = &mut self.cache {
             if shared {
-                cache.add_user(segment);
+                cache.add_user(segment, Direction::Write);
             }
             cache.touch(segment);
             cache.grow(segment, blocks.end(), in_buffer);
@@ -438,7 +453,7 @@ impl Disk {
             Direction::Read => self.fill(&job, access.blocks, service.lead, media_end),
             Direction::Write => self.written(&job, media_end),
         }
-        self.unblock(media_end);
+        self.unblock(at);
     }
 
     /// Puts what was read into its segment, and reads on.
@@ -449,7 +464,7 @@ impl Disk {
             cache.lead(segment, BlockCount(u64::from(lead)));
             cache.grow(segment, read.end(), media_end);
         }
-        cache.remove_user(segment);
+        cache.remove_user(segment, Direction::Read);
         self.discard_sent(segment, job.request.end());
         if self.queue.is_empty() {
             let rest = BlockRange::new(read.end(), BlockCount::ZERO);
@@ -461,10 +476,13 @@ impl Disk {
     /// Notes that a write is on the media.
     fn written(&mut self, job: &Job, media_end: Instant) {
         if let (Some(cache), Some(segment)) = (&mut self.cache, job.segment) {
-            cache.remove_user(segment);
+            cache.remove_user(segment, Direction::Write);
             if job.reported.is_none() {
                 cache.grow(segment, job.request.end(), media_end);
             }
+        }
+        if let Some(last) = self.last_write.as_mut().filter(|last| last.end == job.request.end()) {
+            last.on_media = Some(media_end);
         }
         if let Some(number) = job.reported {
             self.unwritten.remove(&number);
@@ -473,7 +491,8 @@ impl Disk {
         }
     }
 
-    /// Gives waiting writes the segments that became free at `at`.
+    /// Gives waiting writes the segments that became free at `at`; a write's is free when the
+    /// mechanism takes it up.
     fn unblock(&mut self, at: Instant) {
         while let Some(Blocked { request, issued, overhead }) = self.blocked.front().copied() {
             if !self.has_room_to_write() {
@@ -481,9 +500,22 @@ impl Disk {
             }
             let Some(segment) = self.take_segment(request.blocks.first, true) else { return };
             self.blocked.pop_front();
+            self.stop_read_ahead(at);
             let transfer = at.max(issued + overhead);
             self.write_back(request, issued, overhead, transfer, transfer, segment, false);
         }
+    }
+
+    /// Whether a write from `first` on goes on where the one before ended, which is still being
+    /// written at `now`.
+    fn continues_a_write(&self, first: Lbn, now: Instant) -> bool {
+        self.last_write.is_some_and(|last| {
+            last.end == first && last.on_media.is_none_or(|on_media| now < on_media)
+        })
+    }
+
+    fn fits_a_segment(&self, blocks: BlockCount) -> bool {
+        self.cache.as_ref().is_some_and(|cache| blocks <= cache.settings.segment_blocks)
     }
 
     /// Whether another segment may hold data that are not on the media.
@@ -561,7 +593,7 @@ impl Disk {
     fn take_segment(&mut self, first: Lbn, written: bool) -> Option<SegmentIndex> {
         let cache = self.cache.as_mut()?;
         let segment = cache.take(first, written)?;
-        cache.add_user(segment);
+        cache.add_user(segment, if written { Direction::Write } else { Direction::Read });
         Some(segment)
     }
 

@@ -37,11 +37,21 @@ pub enum SeekFormula {
         /// Over all of them.
         full_ms: f64,
     },
-    /// `a sqrt(d - 1) + b (d - 1) + c` through the same three points (Lee and Katz 1993).
+    /// `a sqrt(d - 1) + b (d - 1) + c` through the same three points.
     ThreePointCurve {
         /// To the next cylinder.
         single_ms: f64,
         /// Over a third of the cylinders.
+        average_ms: f64,
+        /// Over all of them.
+        full_ms: f64,
+    },
+    /// The same curve with Lee's coefficients (Lee and Katz 1993), where the average is that of seeks
+    /// between random cylinders: what DiskSim calls `curve`.
+    LeeCurve {
+        /// To the next cylinder.
+        single_ms: f64,
+        /// The mean of seeks between random cylinders.
         average_ms: f64,
         /// Over all of them.
         full_ms: f64,
@@ -98,6 +108,13 @@ impl SeekFormula {
                 let b = (all * x.sqrt() - rise * y.sqrt()) / determinant;
                 single_ms + a * (d - 1.0).sqrt() + b * (d - 1.0)
             }
+            SeekFormula::LeeCurve { single_ms, average_ms, full_ms } => {
+                let cylinders = f64::from(cylinders.max(2));
+                let root = -10.0 * single_ms + 15.0 * average_ms - 5.0 * full_ms;
+                let line = 7.0 * single_ms - 15.0 * average_ms + 8.0 * full_ms;
+                let (a, b) = (root / (3.0 * cylinders.sqrt()), line / (3.0 * cylinders));
+                single_ms + a * (d - 1.0).sqrt() + b * (d - 1.0)
+            }
             SeekFormula::RootThenLine {
                 first_ms,
                 division,
@@ -132,7 +149,7 @@ impl SeekFormula {
             SeekFormula::RootThenLine { division, .. } => *division,
             _ => last / 3,
         };
-        distances.extend([corner.saturating_sub(1), corner, corner + 1]);
+        distances.extend([corner.saturating_sub(1), corner, corner.saturating_add(1)]);
         distances.retain(|distance| (1..=last).contains(distance));
         distances.sort_unstable();
         distances.dedup();
@@ -245,6 +262,16 @@ mod tests {
                 assert!((formula.ms(distance, 3001) - ms).abs() < 1e-9, "{formula:?} {distance}");
             }
         }
+        // Over random pairs of cylinders Lee's curve has the mean it is given, and both its ends.
+        let lee = SeekFormula::LeeCurve { single_ms: 1.0, average_ms: 5.0, full_ms: 10.0 };
+        let cylinders = 3001;
+        let pairs = |distance: u32| f64::from(2 * (cylinders - distance));
+        let total: f64 = (1..cylinders).map(|d| pairs(d) * lee.ms(d, cylinders)).sum();
+        let mean = total / (1..cylinders).map(pairs).sum::<f64>();
+        assert!((mean - 5.0).abs() < 0.02, "{mean}");
+        assert!((lee.ms(1, cylinders) - 1.0).abs() < 1e-9);
+        assert!((lee.ms(3000, cylinders) - 10.0).abs() < 0.01);
+
         // The HP C2200A of Ruemmler and Wilkes 1994, table 2: 3.45 + 0.597 sqrt(d), 10.8 + 0.012 d.
         let hp = SeekFormula::RootThenLine {
             first_ms: vec![2.5],

@@ -82,7 +82,9 @@ fn zero_latency(mechanics: &Mechanics, direction: Direction) -> bool {
     }
 }
 
-/// Time from `start` until the first wanted sector is under the head: what SPTF minimises.
+/// Time from `start` until the extent's sectors have passed, less what passing them takes: what SPTF
+/// minimises. A head that comes down among the sectors of a zero-latency drive meets one at once, but
+/// needs a whole turn for all of them.
 pub(crate) fn positioning_time(
     mechanics: &Mechanics,
     arm: Arm,
@@ -94,7 +96,11 @@ pub(crate) fn positioning_time(
     let moved = mechanics.positioning(distance, arm.head != extent.head, direction);
     let moving = moved.seek + moved.head_switch;
     let met = rotate(mechanics, extent, start + moving, zero_latency(mechanics, direction));
-    moving + Nanos(met.wait_ps / 1000)
+    let again_ps = match met.skipped {
+        0 => 0,
+        _ => mechanics.revolution_ps - mechanics.span_ps(extent.blocks.0, extent.track_sectors),
+    };
+    moving + Nanos((met.wait_ps + again_ps) / 1000)
 }
 
 /// An access for the mechanism.
@@ -225,7 +231,7 @@ pub(crate) fn stream(
         let met = rotate(mechanics, &extent, there, false);
         let span = |sectors: u64| met.wait_ps + mechanics.span_ps(sectors, extent.track_sectors);
         let after = |sectors: u64| there + Nanos(span(sectors) / 1000);
-        let turned_ps = until.since(there).0 * 1000;
+        let turned_ps = until.since(there).0.saturating_mul(1000);
         if turned_ps < met.wait_ps {
             streamed.leave = until;
             break;

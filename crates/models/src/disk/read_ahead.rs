@@ -61,7 +61,9 @@ impl Disk {
         let next = ahead.rest.first;
         let capacity = geometry.capacity();
         let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
-        let far = request.end() + cache.settings.read_ahead_blocks;
+        // Further than that, and what comes next would fall off the segment's front.
+        let most = cache.settings.read_ahead_blocks.min(cache.settings.segment_blocks);
+        let far = request.end() + most;
         let end = match cache.settings.read_ahead {
             ReadAhead::None => next,
             ReadAhead::Segment => far,

@@ -284,6 +284,109 @@ fn a_write_waits_for_a_segment_when_none_is_free() {
 }
 
 #[test]
+fn a_read_that_waits_takes_no_room_from_writes() {
+    let mut disk = cached(|cache| {
+        cache.immediate_report = ImmediateReport::All;
+        cache.write_segments = 1;
+        cache.read_ahead = ReadAhead::None;
+    });
+    // The read's first block is in the segment that the write left; the rest it waits for.
+    let requests = [(0, write(0, 9_000_000, 8)), (100, request(1, 9_000_004, 8))];
+    let buffered = [(100, write(2, 1_000, 8))];
+    let done = send(&mut disk, &[requests.as_slice(), &buffered].concat());
+    let write = done.iter().find(|done| done.id == 2).unwrap();
+    assert!(write.finished.since(write.issued) < Nanos::from_ms(1.0), "{write:?}");
+}
+
+#[test]
+fn a_blocked_write_gets_its_segment_when_the_one_before_is_taken_up() {
+    let finished = |second_us: u64| {
+        let mut disk = cached(|cache| {
+            cache.immediate_report = ImmediateReport::All;
+            cache.write_segments = 1;
+            cache.combine_writes = false;
+        });
+        disk.submit(Instant::ZERO, write(0, 9_000_000, 8));
+        disk.submit(Instant { ns: second_us * 1000 }, write(1, 1_000, 8));
+        run(&mut disk).iter().find(|done| done.id == 1).unwrap().finished
+    };
+    // The first is taken up after 184 us: having waited for that makes nothing later.
+    assert!(finished(100) <= finished(200), "{} and {}", finished(100), finished(200));
+}
+
+#[test]
+fn a_write_that_waited_for_a_segment_ends_reading_ahead() {
+    let mut disk = cached(|cache| {
+        cache.immediate_report = ImmediateReport::All;
+        (cache.segments, cache.write_segments) = (1, 1);
+    });
+    disk.submit(Instant::ZERO, request(0, 9_000_000, 8));
+    disk.submit(Instant { ns: 1_000 }, write(1, 1_000, 8));
+    run(&mut disk);
+    let again = send(&mut disk, &[(100, request(2, 9_000_008, 8))]).remove(0);
+    assert_eq!(again.cached, BlockCount::ZERO, "the only segment went to the write");
+}
+
+#[test]
+fn a_partial_hit_elsewhere_seeks_from_where_reading_ahead_took_the_arm() {
+    let third = |first: u64, count: u64| {
+        let mut disk = cached(|cache| {
+            cache.read_ahead = ReadAhead::Segment;
+            cache.segment_blocks = BlockCount(120_000);
+            cache.read_ahead_blocks = BlockCount(110_000);
+            cache.hit_on_arriving = false;
+        });
+        let requests = [(0, request(0, 9_200_000, 8)), (12, request(1, 9_000_000, 8))];
+        send(&mut disk, &requests);
+        send(&mut disk, &[(1_800, request(2, first, count))]).remove(0)
+    };
+    let partial = third(9_200_000, 700);
+    let cached = partial.cached.0;
+    assert!(cached > 0);
+    // What is left of it, asked for alone, hits nothing.
+    let miss = third(9_200_000 + cached, 700 - cached);
+    assert_eq!(miss.cached, BlockCount::ZERO);
+    assert_eq!(partial.parts.seek, miss.parts.seek);
+}
+
+#[test]
+fn writes_longer_than_a_segment_go_at_the_rate_of_the_media() {
+    let time = |report| {
+        let mut disk = cached(|cache| cache.immediate_report = report);
+        disk.submit(Instant::ZERO, write(0, 0, 200_000));
+        run(&mut disk).remove(0).finished
+    };
+    assert_eq!(time(ImmediateReport::All), time(ImmediateReport::None));
+}
+
+#[test]
+fn only_what_continues_a_write_under_way_is_reported_early() {
+    let early = |second_first: u64, second_ms: u64| {
+        let mut disk = cached(|cache| cache.immediate_report = ImmediateReport::Sequential);
+        let requests = [(0, write(0, 1_000, 16)), (second_ms, write(1, second_first, 16))];
+        let second = send(&mut disk, &requests).into_iter().find(|done| done.id == 1).unwrap();
+        second.finished.since(second.issued) == Nanos(184_000 + 16 * 6_400)
+    };
+    assert!(early(1_016, 1));
+    assert!(!early(1_016, 100), "the one before is on the media");
+    assert!(!early(1_000, 1), "the same blocks again");
+    assert!(!early(2_000, 1), "elsewhere");
+}
+
+#[test]
+fn sptf_counts_the_turn_that_a_zero_latency_read_from_its_middle_takes() {
+    // One track is read whole from wherever the head comes down; eight sectors elsewhere on it come
+    // sooner than a request that the head is in the middle of.
+    let mut disk = bare("quantum-atlas-10k");
+    let sector = revolution_ns(&disk) / 334;
+    let start = Instant { ns: revolution_ns(&disk) * 1000 + sector * 24 };
+    for (id, first) in [(0, 20), (1, 100)] {
+        disk.submit(start, request(id, first, 8));
+    }
+    assert_eq!(run(&mut disk).iter().map(|done| done.id).collect::<Vec<_>>(), [1, 0]);
+}
+
+#[test]
 fn sequential_writes_join_and_lose_no_revolution() {
     let mut disk = cached(|cache| cache.immediate_report = ImmediateReport::Sequential);
     let revolution = revolution_ns(&disk);

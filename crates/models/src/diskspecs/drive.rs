@@ -22,15 +22,11 @@ const NO_FREE_BLOCKS: &str = "`Immediate buffer read` without `Read any free blo
 const BLOCKS_MAX: u64 = 1 << 50;
 
 /// Parameters that say nothing of the drive, or only how DiskSim is to compute.
-const NOT_OF_THE_DRIVE: [&str; 4] = [
-    "Print stats",
-    "Avg sectors per cylinder",
-    "Calc sector by sector",
-    "Hold bus entire read xfer",
-];
+const NOT_OF_THE_DRIVE: [&str; 3] =
+    ["Print stats", "Avg sectors per cylinder", "Calc sector by sector"];
 
 /// Parameters whose value 0 is what a profile does: any other is noted.
-const ZERO_EXPECTED: [&str; 10] = [
+const ZERO_EXPECTED: [&str; 13] = [
     "Allow sneaky full read hits",
     "Allow sneaky partial read hits",
     "Allow sneaky intermediate read hits",
@@ -41,6 +37,9 @@ const ZERO_EXPECTED: [&str; 10] = [
     "Extra write disconnect",
     "Minimum seek delay",
     "Write disconnect overhead",
+    "Hold bus entire read xfer",
+    "Hold bus entire write xfer",
+    "Never disconnect",
 ];
 
 /// Parameters whose value 1 is what a profile does.
@@ -107,8 +106,11 @@ pub(super) fn convert(
         notes.push(NO_FREE_BLOCKS.into());
     }
     let zero_latency_write = given.flag("Immediate buffer write")?;
-    // A write's data are taken all at once; the mark is for writes longer than a segment.
-    given.number("Low (write) water mark", 0.0, 1.0)?;
+    if given.number("Low (write) water mark", 0.0, 1.0)?.is_some_and(|mark| mark > 0.0) {
+        notes.push(
+            "`Low (write) water mark` is not represented: a write's data are taken at once.".into(),
+        );
+    }
     if read_watermark > 0.0 && !of_request {
         notes.push("`High (read) water mark` is of the segment; here it is of the request.".into());
     }
@@ -239,14 +241,15 @@ fn cache(
         immediate_report,
         combine_writes: given.flag("Combine seq writes")?,
     };
+    if given.count("Enable caching in buffer", 2)? == 2 {
+        notes.push("`Enable caching in buffer` is 2; what 1 means is taken.".into());
+    }
     Ok(given.flag("Enable caching in buffer")?.then_some(file))
 }
 
 /// Parameters without a place in a profile: those that matter are named.
 fn note_the_rest(given: &Parameters<'_>, notes: &mut Vec<String>) -> Result<(), DiskspecsError> {
-    for name in
-        NOT_OF_THE_DRIVE.into_iter().chain(["Hold bus entire write xfer", "Never disconnect"])
-    {
+    for name in NOT_OF_THE_DRIVE {
         given.number(name, 0.0, 1e9)?;
     }
     for (names, expected) in [(ZERO_EXPECTED.as_slice(), 0.0), (ONE_EXPECTED.as_slice(), 1.0)] {

@@ -82,13 +82,18 @@ fn seek(
             average_ms: needed("Average seek time")?,
             full_ms: needed("Full strobe seek time")?,
         },
-        "curve" => SeekFormula::ThreePointCurve {
+        "curve" => SeekFormula::LeeCurve {
             single_ms: needed("Single cylinder seek time")?,
             average_ms: needed("Average seek time")?,
             full_ms: needed("Full strobe seek time")?,
         },
         "hpl" | "hplplus10" => {
-            let values = given.numbers("HPL seek equation values", -1.0, SEEK_MS_MAX)?;
+            // The first is a distance, the others are times.
+            let values = given.numbers("HPL seek equation values", -1.0, f64::from(u32::MAX))?;
+            if let Some(ms) = values.iter().skip(1).find(|ms| **ms > SEEK_MS_MAX) {
+                let problem = format!("{ms} ms is more than {SEEK_MS_MAX}");
+                return Err(given.error("HPL seek equation values", &problem));
+            }
             let [division, short_ms, short_root_ms, long_ms, long_cylinder_ms, single] =
                 values.as_slice()
             else {
@@ -119,7 +124,8 @@ fn seek(
     Ok((Vec::new(), Some(formula)))
 }
 
-/// The points of the seek curve's file: a line that says how many, then `distance, ms`.
+/// The points of the seek curve's file: a line that says how many, then `distance, ms`, and in some
+/// files the deviation of the measured times behind that, which DiskSim does not use.
 fn seek_points(
     given: &Parameters<'_>,
     load: &mut Load<'_>,
@@ -142,6 +148,7 @@ fn seek_points(
             .split_once(',')
             .or_else(|| line.split_once(char::is_whitespace))
             .ok_or_else(|| bad(number, "expected `distance, milliseconds`"))?;
+        let ms = ms.split_once(',').map_or(ms, |(ms, _deviation)| ms);
         let distance: u32 = distance.trim().parse().map_err(|_| {
             bad(number, &format!("distance `{}` is no whole number", distance.trim()))
         })?;

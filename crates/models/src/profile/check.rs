@@ -38,6 +38,9 @@ pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
     within("write_settle_ms", file.write_settle_ms, -1000.0, 1000.0)?;
     within("bus_mb_per_s", file.bus_mb_per_s, 0.001, f64::INFINITY)?;
     within("read_watermark", file.read_watermark, 0.0, 1.0)?;
+    if file.capacity_blocks == Some(0) {
+        return Err(bad("capacity_blocks", "0: a disk has at least one block"));
+    }
     overheads(file)?;
     seek(file)?;
     cache(file)?;
@@ -90,7 +93,8 @@ fn seek(file: &ProfileFile) -> Result<(), ProfileError> {
     let times: Vec<f64> = match formula {
         SeekFormula::Constant { ms } => vec![*ms],
         SeekFormula::ThreePointLine { single_ms, average_ms, full_ms }
-        | SeekFormula::ThreePointCurve { single_ms, average_ms, full_ms } => {
+        | SeekFormula::ThreePointCurve { single_ms, average_ms, full_ms }
+        | SeekFormula::LeeCurve { single_ms, average_ms, full_ms } => {
             vec![*single_ms, *average_ms, *full_ms]
         }
         SeekFormula::RootThenLine {
