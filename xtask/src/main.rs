@@ -6,6 +6,7 @@
 
 mod bench;
 mod error;
+mod fuzz;
 mod process;
 mod real_clients;
 mod test;
@@ -41,6 +42,12 @@ enum Command {
     ///
     /// In this order: formatting, tidy, clippy with warnings as errors, the tests of the workspace.
     Test(test::Options),
+    /// Look for inputs that the parsers fail on
+    ///
+    /// Each fuzz target of fuzz/ runs for a minute, or until an input makes it panic, hang or take a
+    /// gigabyte of memory. Such an input is kept in target/fuzz/artifacts and the command that runs
+    /// it again is printed.
+    Fuzz(fuzz::Options),
     /// Run the benchmarks of crates/bench in release mode
     #[command(
         after_help = "For the help of the benchmarks themselves: cargo xtask bench -- --help"
@@ -67,6 +74,7 @@ fn run(command: &Command) -> Result<(), Error> {
     match command {
         Command::Tidy => tidy::run(root),
         Command::Test(options) => test::run(root, options),
+        Command::Fuzz(options) => fuzz::run(root, options),
         Command::Bench { args } => bench::run(root, args),
     }
 }

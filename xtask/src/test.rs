@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::error::Error;
-use crate::{process, real_clients, tidy};
+use crate::{fuzz, process, real_clients, tidy};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also run the tests marked `#[ignore]`: the long ones
+    /// Also run the tests marked `#[ignore]`, which are long, and each fuzz target for a minute
     #[arg(long)]
     full: bool,
 
@@ -23,6 +23,7 @@ pub(crate) struct Options {
 enum Step {
     Cargo(&'static [&'static str]),
     Tidy,
+    Fuzz(fuzz::Step),
 }
 
 impl Step {
@@ -30,6 +31,7 @@ impl Step {
         match self {
             Step::Cargo(args) => format!("cargo {}", args.join(" ")),
             Step::Tidy => "cargo xtask tidy".to_owned(),
+            Step::Fuzz(step) => step.title(),
         }
     }
 
@@ -37,6 +39,7 @@ impl Step {
         match self {
             Step::Cargo(args) => process::run(process::cargo(root).args(*args)),
             Step::Tidy => tidy::run(root),
+            Step::Fuzz(step) => step.run(root),
         }
     }
 }
@@ -44,6 +47,9 @@ impl Step {
 /// The cheap steps come first, so that most mistakes show within a second.
 fn steps(options: &Options) -> Vec<Step> {
     let mut steps = vec![Step::Cargo(&["fmt", "--all", "--check"]), Step::Tidy];
+    if options.full {
+        steps.push(Step::Cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]));
+    }
     if !options.skip_clippy {
         steps.push(Step::Cargo(&[
             "clippy",
@@ -59,11 +65,18 @@ fn steps(options: &Options) -> Vec<Step> {
     } else {
         &["test", "--workspace"]
     }));
+    if options.full {
+        let is_wanted = |step: &fuzz::Step| *step != fuzz::Step::Clippy || !options.skip_clippy;
+        steps.extend(fuzz::Step::all().filter(is_wanted).map(Step::Fuzz));
+    }
     steps
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> Result<(), Error> {
     real_clients::install_missing()?;
+    if options.full {
+        fuzz::need_cpp_compiler()?;
+    }
 
     let mut timings = Vec::new();
     let mut outcome = Ok(());
@@ -123,7 +136,14 @@ mod tests {
             [
                 "cargo fmt --all --check",
                 "cargo xtask tidy",
+                "cargo fmt --manifest-path fuzz/Cargo.toml --check",
                 "cargo test --workspace -- --include-ignored",
+                "build of the fuzz targets",
+                "cargo xtask fuzz profile",
+                "cargo xtask fuzz disk",
+                "cargo xtask fuzz diskspecs",
+                "cargo xtask fuzz trace",
+                "cargo xtask fuzz uri",
             ]
         );
     }
