@@ -5,14 +5,17 @@
 //! 1. A write is acknowledged when the cache has it (write-back) or the device has it (through).
 //! 2. A read sees every write that was acknowledged before it began: what the cache holds lies over
 //!    what the device gives.
-//! 3. A flush returns when nothing is dirty and the device has flushed. After a failed destage the
-//!    controller is latched: all operations are errors.
-//! 4. Requests longer than an eighth of the cache go past it.
+//! 3. A flush returns when the device has all that was acknowledged before it, and has flushed.
+//!    After a failed destage the controller is latched: all operations are errors.
+//! 4. Requests longer than an eighth of the cache, or of more lines than it has, go past it.
+//! 5. While a write goes past the cache, the cache holds none of its blocks: what was dirty is
+//!    destaged before, other writes of them wait, and reads of them are not kept.
 //!
 //! The cache's memory takes no time: on the machines of the paper it is fast beside any disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -36,10 +39,11 @@ pub struct ArrayController {
     device: Arc<dyn Device>,
     policy: WritePolicy,
     most: BlockCount,
+    lines_max: u64,
     state: Mutex<State>,
     /// Rung when there is something to destage.
     work: Arc<Notify>,
-    /// Rung when a batch is destaged.
+    /// Rung when a batch is destaged, and when a write past the cache ends.
     room: Notify,
     latched: AtomicBool,
 }
@@ -47,11 +51,69 @@ pub struct ArrayController {
 struct State {
     cache: ArrayCache,
     contents: Contents,
-    /// Flushes that wait for everything to be clean.
-    flushing: u32,
+    /// Those that wait for dirty blocks to be destaged, whatever the marks say.
+    urgent: u32,
+    /// Whether a write found no line to take, since the last batch.
+    pressed: bool,
+    /// Lines that are dirty, and when the oldest write that the device does not have came.
+    dirty: BTreeMap<LineNumber, Moment>,
+    /// Lines of the batch that is on its way, likewise.
+    leaving: BTreeMap<LineNumber, Moment>,
     /// Reads under way, and whether a write came between: then what they bring is not kept.
-    reads: BTreeMap<u64, (BlockRange, bool)>,
-    next_read: u64,
+    reads: BTreeMap<Moment, (BlockRange, bool)>,
+    /// Writes that go past the cache.
+    past: BTreeMap<Moment, BlockRange>,
+    next: Moment,
+}
+
+/// Counts what happens in the controller: earlier is less.
+type Moment = u64;
+
+impl State {
+    fn moment(&mut self) -> Moment {
+        self.next += 1;
+        self.next
+    }
+
+    /// Whether the device has what was written to `lines` before `then`.
+    fn has_settled(&self, lines: Range<LineNumber>, then: Moment) -> bool {
+        let before = |map: &BTreeMap<LineNumber, Moment>| {
+            map.range(lines.clone()).any(|(_, written)| *written < then)
+        };
+        !before(&self.dirty) && !before(&self.leaving)
+    }
+
+    fn goes_past(&self, blocks: BlockRange) -> bool {
+        self.past.values().any(|other| other.overlaps(blocks))
+    }
+
+    /// Takes in a write that is destaged later, if there is a line for it.
+    fn write_back(&mut self, request: &Request) -> std::result::Result<(), Full> {
+        let gone = self.cache.insert_dirty(request.blocks)?;
+        self.contents.forget(gone);
+        keep(&mut self.contents, &self.cache, request);
+        taint(&mut self.reads, request.blocks);
+        let written = self.moment();
+        for line in lines(request.blocks) {
+            self.dirty.entry(line).or_insert(written);
+        }
+        Ok(())
+    }
+
+    /// The next batch to destage.
+    fn take_batch(&mut self) -> Vec<BlockRange> {
+        let mut runs = self.cache.destage(DESTAGE_LINES, self.urgent > 0);
+        // With a high mark at the end of the cache, it is full before it would destage.
+        if runs.is_empty() && self.pressed {
+            runs = self.cache.destage(DESTAGE_LINES, true);
+        }
+        for line in runs.iter().flat_map(|run| lines(*run)) {
+            if let Some(written) = self.dirty.remove(&line) {
+                self.leaving.insert(line, written);
+            }
+        }
+        runs
+    }
 }
 
 /// What the lines hold, where the device keeps data.
@@ -127,12 +189,17 @@ impl ArrayController {
             device,
             policy,
             most: BlockCount((size.0 / BLOCK_BYTES / 8).max(LINE_BLOCKS)),
+            lines_max: (size.0 / BLOCK_BYTES / LINE_BLOCKS).max(1),
             state: Mutex::new(State {
                 cache,
                 contents: Contents { keeps, lines: BTreeMap::new() },
-                flushing: 0,
+                urgent: 0,
+                pressed: false,
+                dirty: BTreeMap::new(),
+                leaving: BTreeMap::new(),
                 reads: BTreeMap::new(),
-                next_read: 0,
+                past: BTreeMap::new(),
+                next: 0,
             }),
             work: Arc::clone(&work),
             room: Notify::new(),
@@ -151,6 +218,12 @@ impl ArrayController {
         Ok(())
     }
 
+    /// Whether the cache takes a request of `blocks`.
+    fn fits(&self, blocks: BlockRange) -> bool {
+        let lines = lines(blocks);
+        blocks.count <= self.most && lines.end - lines.start <= self.lines_max
+    }
+
     async fn serve(&self, request: Request) -> Result<Completion> {
         self.check_latch()?;
         request.check(&self.inquiry)?;
@@ -163,7 +236,7 @@ impl ArrayController {
     async fn read(&self, mut request: Request) -> Result<Completion> {
         let issued = now();
         let blocks = request.blocks;
-        let (snapshot, read) = {
+        let (held, snapshot, read) = {
             let mut state = self.state.lock();
             let State { cache, contents, .. } = &mut *state;
             if cache.hit(blocks) {
@@ -178,23 +251,25 @@ impl ArrayController {
                     contents.get(*run, blocks.first, &mut snapshot);
                 }
             }
-            let read = state.next_read;
-            state.next_read += 1;
-            state.reads.insert(read, (blocks, false));
-            ((held, snapshot), read)
+            let moment = state.moment();
+            // It may bring what a write past the cache is about to replace.
+            let tainted = state.goes_past(blocks);
+            state.reads.insert(moment, (blocks, tainted));
+            (held, snapshot, Underway { controller: self, moment })
         };
         let completion = self.device.access(request).await;
         let mut state = self.state.lock();
-        let untouched = state.reads.remove(&read).is_some_and(|(_, written)| !written);
+        let untouched = state.reads.get(&read.moment).is_some_and(|(_, written)| !written);
         let mut completion = completion?;
         // What was acknowledged before the read began may have left the cache since.
-        let (held, snapshot) = snapshot;
         scatter(&held, blocks.first, &snapshot, &mut completion.data);
         let State { cache, contents, .. } = &mut *state;
         let mut request = Request { op: Op::Read, blocks, data: completion.data };
         let held = cache.held(blocks);
         overlay(contents, &held, &mut request);
-        if untouched && blocks.count <= self.most {
+        // A read without buffers brings nothing that later reads could be given.
+        let brought = !contents.keeps || !request.data.is_empty();
+        if untouched && brought && self.fits(blocks) {
             contents.forget(cache.insert_clean(blocks));
             keep(contents, cache, &request);
         }
@@ -204,24 +279,21 @@ impl ArrayController {
     async fn write(&self, request: Request) -> Result<Completion> {
         let issued = now();
         let blocks = request.blocks;
-        let back = matches!(self.policy, WritePolicy::Back { .. }) && blocks.count <= self.most;
-        if !back {
+        if self.policy == WritePolicy::Through || !self.fits(blocks) {
             return self.write_through(request).await;
         }
         loop {
             let room = self.room.notified();
             {
                 let mut state = self.state.lock();
-                let State { cache, contents, reads, .. } = &mut *state;
-                match cache.insert_dirty(blocks) {
-                    Ok(gone) => {
-                        contents.forget(gone);
-                        keep(contents, cache, &request);
-                        taint(reads, blocks);
-                        self.work.notify_one();
+                // Destaged while a write past the cache is under way, it could be overtaken by that.
+                if !state.goes_past(blocks) {
+                    let written = state.write_back(&request);
+                    state.pressed |= written.is_err();
+                    self.work.notify_one();
+                    if written.is_ok() {
                         return Ok(done(request, issued));
                     }
-                    Err(Full) => self.work.notify_one(),
                 }
             }
             room.await;
@@ -230,41 +302,67 @@ impl ArrayController {
     }
 
     async fn write_through(&self, request: Request) -> Result<Completion> {
+        let issued = now();
         let blocks = request.blocks;
+        let _underway = self.go_past(blocks).await?;
+        // What was acknowledged must be on the device before the cache forgets it, since this write
+        // may fail; and an older version must not overtake this one.
+        self.settle(lines(blocks)).await?;
+        {
+            let mut state = self.state.lock();
+            let State { cache, contents, reads, .. } = &mut *state;
+            taint(reads, blocks);
+            contents.forget(cache.remove(blocks));
+        }
+        let completion = self.device.access(request).await?;
+        let request = Request { op: Op::Write, blocks, data: completion.data };
+        if self.fits(blocks) {
+            let mut state = self.state.lock();
+            let State { cache, contents, .. } = &mut *state;
+            contents.forget(cache.insert_clean(blocks));
+            keep(contents, cache, &request);
+        }
+        Ok(Completion { data: request.data, timing: since(issued, completion.timing) })
+    }
+
+    /// Registers a write past the cache, when no other one of its blocks is under way.
+    async fn go_past(&self, blocks: BlockRange) -> Result<Underway<'_>> {
         loop {
             let room = self.room.notified();
             {
                 let mut state = self.state.lock();
-                let State { cache, contents, reads, .. } = &mut *state;
-                // An older version that is on its way must not overtake this one.
-                if !cache.is_leaving(blocks) {
-                    taint(reads, blocks);
-                    contents.forget(cache.remove(blocks));
-                    break;
+                if !state.goes_past(blocks) {
+                    let moment = state.moment();
+                    state.past.insert(moment, blocks);
+                    return Ok(Underway { controller: self, moment });
                 }
             }
             room.await;
             self.check_latch()?;
         }
-        let completion = self.device.access(request).await?;
-        let mut state = self.state.lock();
-        let State { cache, contents, reads, .. } = &mut *state;
-        taint(reads, blocks);
-        let request = Request { op: Op::Write, blocks, data: completion.data };
-        if blocks.count <= self.most {
-            contents.forget(cache.insert_clean(blocks));
-            keep(contents, cache, &request);
+    }
+
+    /// Waits until the device has what was written to `lines` before now; not for what comes later,
+    /// which might never end.
+    async fn settle(&self, lines: Range<LineNumber>) -> Result<()> {
+        let then = self.state.lock().moment();
+        let _urgent = Urgent::begin(self);
+        loop {
+            let room = self.room.notified();
+            if self.state.lock().has_settled(lines.clone(), then) {
+                return self.check_latch();
+            }
+            self.work.notify_one();
+            room.await;
         }
-        Ok(Completion { data: request.data, timing: completion.timing })
     }
 
     /// Gives a batch of dirty blocks to the device; whether there was one.
     async fn destage_batch(&self) -> bool {
         let batch: Vec<Request> = {
             let mut state = self.state.lock();
-            let all = state.flushing > 0;
-            let State { cache, contents, .. } = &mut *state;
-            let runs = cache.destage(DESTAGE_LINES, all);
+            let runs = state.take_batch();
+            let contents = &state.contents;
             runs.into_iter()
                 .map(|blocks| {
                     let mut data = Vec::new();
@@ -289,6 +387,9 @@ impl ArrayController {
         for run in runs {
             state.cache.destaged(run);
         }
+        state.leaving.clear();
+        // Who still finds no line says so again.
+        state.pressed = false;
         self.room.notify_waiters();
         true
     }
@@ -308,7 +409,7 @@ async fn destage(controller: Weak<ArrayController>, work: Arc<Notify>) {
 }
 
 /// Marks reads under way that share blocks with a write.
-fn taint(reads: &mut BTreeMap<u64, (BlockRange, bool)>, blocks: BlockRange) {
+fn taint(reads: &mut BTreeMap<Moment, (BlockRange, bool)>, blocks: BlockRange) {
     for (read, tainted) in reads.values_mut() {
         *tainted |= read.overlaps(blocks);
     }
@@ -357,6 +458,10 @@ fn scatter(runs: &[BlockRange], first: Lbn, source: &[u8], buffers: &mut [IoBuf]
     }
 }
 
+fn lines(blocks: BlockRange) -> Range<LineNumber> {
+    blocks.first.0 / LINE_BLOCKS..blocks.end().0.div_ceil(LINE_BLOCKS)
+}
+
 fn common(a: BlockRange, b: BlockRange) -> BlockRange {
     let first = a.first.max(b.first);
     BlockRange::between(first, a.end().min(b.end()).max(first))
@@ -370,19 +475,42 @@ fn done(request: Request, issued: Instant) -> Completion {
     Completion { data: request.data, timing }
 }
 
-/// A flush under way, also if nobody waits for it any more.
-struct Flushing<'a>(&'a ArrayController);
+/// The timing of a request that was issued before it was given to the device.
+fn since(issued: Instant, timing: Timing) -> Timing {
+    let waited = timing.issued.since(issued);
+    let parts = timing.parts.map(|parts| ServiceParts { queue: parts.queue + waited, ..parts });
+    Timing { issued, parts, ..timing }
+}
 
-impl Flushing<'_> {
-    fn begin(controller: &ArrayController) -> Flushing<'_> {
-        controller.state.lock().flushing += 1;
-        Flushing(controller)
+/// A read, or a write past the cache, that is registered until it ends or is given up.
+struct Underway<'a> {
+    controller: &'a ArrayController,
+    moment: Moment,
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut state = self.controller.state.lock();
+        state.reads.remove(&self.moment);
+        if state.past.remove(&self.moment).is_some() {
+            self.controller.room.notify_waiters();
+        }
     }
 }
 
-impl Drop for Flushing<'_> {
+/// Someone who waits for dirty blocks to be destaged, until that is so or is given up.
+struct Urgent<'a>(&'a ArrayController);
+
+impl Urgent<'_> {
+    fn begin(controller: &ArrayController) -> Urgent<'_> {
+        controller.state.lock().urgent += 1;
+        Urgent(controller)
+    }
+}
+
+impl Drop for Urgent<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().flushing -= 1;
+        self.0.state.lock().urgent -= 1;
     }
 }
 
@@ -422,16 +550,7 @@ impl Device for ArrayController {
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async {
             self.check_latch()?;
-            let _flushing = Flushing::begin(self);
-            loop {
-                let room = self.room.notified();
-                if self.state.lock().cache.is_clean() {
-                    break;
-                }
-                self.work.notify_one();
-                room.await;
-            }
-            self.check_latch()?;
+            self.settle(0..LineNumber::MAX).await?;
             self.device.flush().await
         })
     }

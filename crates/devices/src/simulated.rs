@@ -274,8 +274,46 @@ impl Device for SimulatedDisk {
                 }
             }
             let flushed = self.contents.lock().flush();
-            self.latched.store(flushed.is_err(), Ordering::Release);
+            if flushed.is_err() {
+                self.latched.store(true, Ordering::Release);
+            }
             flushed
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use futures::future::join;
+    use moirai_runtime::block_on_virtual;
+
+    use super::*;
+
+    #[test]
+    fn a_flush_that_succeeds_does_not_clear_the_latch_of_one_that_failed() {
+        block_on_virtual(1, async {
+            // A null device cannot be synchronized.
+            let path = "/dev/null".into();
+            let contents = Contents::File { file: File::open("/dev/null").unwrap(), path };
+            let disk = SimulatedDisk::start(
+                Profile::built_in("ibm-ultrastar-18lzx").unwrap(),
+                SimulatedOptions {
+                    name: "disk".to_owned(),
+                    scheduler: Scheduler::Fcfs,
+                    contents,
+                    host_bus: None,
+                },
+            );
+            let failing = async {
+                let flushed = disk.flush().await;
+                *disk.contents.lock() = Contents::memory();
+                flushed
+            };
+            let (failed, flushed) = join(failing, disk.flush()).await;
+            assert!(failed.is_err() && flushed.is_ok());
+            assert!(matches!(disk.flush().await, Err(Error::Latched { .. })));
+        });
     }
 }
