@@ -1,10 +1,10 @@
-//! What fuzz targets share: a mutation, and what is checked of what they have parsed.
+//! What fuzz targets share: mutations, and what is checked of what they have parsed.
 
 mod disk;
 mod geometry;
-mod numbers;
 mod profile;
+mod text;
 
 pub use disk::serve;
-pub use numbers::mutate as mutate_numbers;
 pub use profile::check as check_profile;
+pub use text::mutate as mutate_text;

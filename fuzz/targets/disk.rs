@@ -6,7 +6,7 @@ use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
 use moirai_models::Profile;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    moirai_fuzz::mutate_numbers(data, size, max_size, seed)
+    moirai_fuzz::mutate_text(data, size, max_size, seed)
 });
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {

@@ -5,7 +5,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use moirai_models::Profile;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    moirai_fuzz::mutate_numbers(data, size, max_size, seed)
+    moirai_fuzz::mutate_text(data, size, max_size, seed)
 });
 
 fuzz_target!(|text: &str| {

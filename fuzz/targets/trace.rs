@@ -10,7 +10,7 @@ use moirai_replay::trace::{Format, MeasuredReader, TraceError, TraceReader};
 use moirai_units::{BLOCK_BYTES, BlockRange};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    moirai_fuzz::mutate_numbers(data, size, max_size, seed)
+    moirai_fuzz::mutate_text(data, size, max_size, seed)
 });
 
 fuzz_target!(|bytes: &[u8]| {

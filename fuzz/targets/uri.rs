@@ -7,7 +7,7 @@ use moirai_storage::{DeviceUri, Result};
 use moirai_units::{BlockCount, ByteCount};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    moirai_fuzz::mutate_numbers(data, size, max_size, seed)
+    moirai_fuzz::mutate_text(data, size, max_size, seed)
 });
 
 fuzz_target!(|text: &str| {

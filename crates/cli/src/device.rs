@@ -159,7 +159,11 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
     let device: &dyn Device = &*device;
     let parsed: DeviceUri = uri.parse()?;
     let profile = match moirai::devices::is_simulated(&parsed) {
-        true => Some(moirai::devices::profile(&parsed)?),
+        true => {
+            let drive = moirai::devices::drive(&parsed)?;
+            drive::say(&drive.notes);
+            Some(drive.profile)
+        }
         false => None,
     };
     let inquiry = device.inquiry();

@@ -12,6 +12,7 @@ use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
 use moirai_replay::{Devices, Drives, Options, Replayed, Summary, Target, replay, stack};
 use serde::Serialize;
 
+use crate::device::drive;
 use crate::failure::Failure;
 use crate::{print, progress, run};
 
@@ -101,45 +102,72 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     Ok(BufReader::with_capacity(READ_BYTES, file))
 }
 
-fn format_of(arguments: &Arguments) -> Result<Format, Failure> {
-    if arguments.format != "auto" {
-        return arguments.format.parse().map_err(|problem| Failure::Usage(format!("{problem}")));
-    }
+/// Opens the trace, and finds its format where that is not given.
+fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format), Failure> {
     let mut reader = open(&arguments.trace)?;
-    let head = reader.fill_buf()?;
-    Format::detect(head).ok_or_else(|| {
-        let names = Format::ALL.map(Format::name).join(", ");
-        Failure::Failed(format!(
-            "{}: its first lines are of no known format; give it with --format: {names}",
-            arguments.trace.display()
-        ))
-    })
+    let name = arguments.trace.display().to_string();
+    let format = match arguments.format.as_str() {
+        "auto" => {
+            let head = reader
+                .fill_buf()
+                .map_err(|problem| Failure::Failed(format!("reading {name}: {problem}")))?;
+            Format::detect(head).ok_or_else(|| {
+                let names = Format::ALL.map(Format::name).join(", ");
+                Failure::Failed(format!(
+                    "{name}: its first lines are of no known format; give it with --format: {names}"
+                ))
+            })?
+        }
+        given => given.parse().map_err(|problem| Failure::Usage(format!("{problem}")))?,
+    };
+    Ok((TraceReader::new(name, reader, format), format))
+}
+
+/// Opens the trace for a look at all of it before the replay, which a pipe gives only once.
+fn trace_before(
+    arguments: &Arguments,
+    reason: &str,
+) -> Result<TraceReader<BufReader<File>>, Failure> {
+    if !arguments.trace.is_file() {
+        let trace = arguments.trace.display();
+        let problem = format!("{trace} is no file, and {reason} reads the trace twice");
+        return Err(Failure::Usage(problem));
+    }
+    Ok(trace(arguments)?.0)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let format = format_of(arguments)?;
-    let name = arguments.trace.display().to_string();
-    let trace = || -> Result<TraceReader<BufReader<File>>, Failure> {
-        Ok(TraceReader::new(name.clone(), open(&arguments.trace)?, format))
-    };
+    if let Some(output) = &arguments.per_request {
+        let trace = arguments.trace.display().to_string();
+        let inputs = arguments.devices.iter().chain([&trace]).map(String::as_str);
+        drive::keep_inputs(output, &inputs.collect::<Vec<_>>())?;
+    }
+    if arguments.stack && arguments.devices.len() > 1 {
+        let problem = "--stack puts all on one device, and there are several";
+        return Err(Failure::Usage(problem.into()));
+    }
+    let uris: Vec<DeviceUri> =
+        arguments.devices.iter().map(|uri| uri.parse()).collect::<Result<_, _>>()?;
+    let all_drives = uris.iter().all(|uri| uri.scheme == "sim");
+    let simulated = moirai::are_simulated(&arguments.devices)?;
+    for uri in uris.iter().filter(|uri| uri.scheme == "sim") {
+        drive::say(&moirai::devices::drive(uri)?.notes);
+    }
     let options = Options {
         closed: arguments.closed,
         time_scale: arguments.time_scale,
         wrap: arguments.wrap,
-        stacked_at: if arguments.stack { stack(trace()?)? } else { Vec::new() },
+        stacked_at: match arguments.stack {
+            true => stack(trace_before(arguments, "--stack")?)?,
+            false => Vec::new(),
+        },
     };
-    let uris: Vec<DeviceUri> =
-        arguments.devices.iter().map(|uri| uri.parse()).collect::<Result<_, _>>()?;
-    let all_drives = uris.iter().all(|uri| uri.scheme == "sim");
-    let mut simulated = all_drives;
-    for uri in &arguments.devices {
-        simulated |= moirai::is_simulated(uri)?;
-    }
     if !simulated && !arguments.yes_destroy_data {
-        refuse_writes(arguments, trace()?)?;
+        refuse_writes(arguments, trace_before(arguments, "a look for writes")?)?;
     }
+    let (requests, format) = trace(arguments)?;
     let bar = progress::spinner("replaying");
-    let mut requests = with_progress(trace()?, &bar);
+    let mut requests = with_progress(requests, &bar);
     let mut csv = match &arguments.per_request {
         Some(path) => Some(PerRequest::create(path)?),
         None => None,

@@ -227,3 +227,68 @@ fn a_drive_is_validated_against_a_trace_and_fitted_to_it() {
         "no parameter `colour`",
     );
 }
+
+#[test]
+fn a_drive_of_disksims_schedules_as_its_file_says_and_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_drive(folder);
+    let path = folder.join("toy.diskspecs");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let scheduler = "Preseeking level = 1,\n Scheduler = disksim_ioqueue { Scheduling policy = 1 }";
+    std::fs::write(&path, text.replace("Preseeking level = 1", scheduler)).unwrap();
+    let mut trace = String::new();
+    for index in 0..300u64 {
+        writeln!(trace, "0.0 0 {} 4 1", index * 7919 % 19_000).unwrap();
+    }
+    std::fs::write(folder.join("burst.trace"), trace).unwrap();
+    let mean = |device: &str| {
+        json(folder, &["replay", "--device", device, "--trace", "burst.trace"])["mean_response_ms"]
+            .clone()
+    };
+    assert_eq!(mean("sim:toy.diskspecs"), mean("sim:toy.diskspecs?scheduler=fcfs"));
+    assert_ne!(mean("sim:toy.diskspecs"), mean("sim:toy.diskspecs?scheduler=sptf"));
+    let (_, _, error) =
+        run(folder, &["replay", "--device", "sim:toy.diskspecs", "--trace", "burst.trace"]);
+    assert!(error.contains("`Preseeking level` is 1"), "{error}");
+    assert!(error.contains("does not give") && !error.contains("`Combine seq writes`"));
+}
+
+#[test]
+fn what_a_drive_does_not_have_or_take_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_drive(folder);
+    write_measured(folder);
+    let refuse = |arguments: &[&str], part: &str| {
+        let (status, _, error) = run(folder, arguments);
+        assert!(status.is_some_and(|status| status > 0), "{arguments:?}");
+        assert!(error.contains(part) && !error.contains("panicked"), "no `{part}` in {error}");
+    };
+    let draw = |uri, out| ["device", "draw", uri, "--out", out];
+    refuse(&draw("sim:toy.diskspecs?bogus=1", "toy.svg"), "bogus");
+    refuse(&draw("sim:toy.diskspecs", "toy.diskspecs"), "written over");
+    assert!(std::fs::read_to_string(folder.join("toy.diskspecs")).unwrap() == DRIVE);
+    let fit = ["device", "fit", "--device", "sim:quantum-atlas-10k", "--trace", "toy.trace"];
+    let absent = ["--out", "f.toml", "--parameters", "cache.read_ahead"];
+    refuse(&[&fit[..], &absent].concat(), "cache.read_ahead");
+}
+
+#[test]
+fn seek_curves_in_all_of_disksims_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_drive(folder);
+    let points = std::fs::read_to_string(folder.join("toy.seek")).unwrap();
+    let show = || json(folder, &["device", "show", "sim:toy.diskspecs"]);
+    let plain = show();
+    // With the deviation of the measured times behind them.
+    std::fs::write(folder.join("toy.seek"), points.replace("10, 3.0", "10, 3.0, 0.02")).unwrap();
+    assert_eq!(show()["profile"]["average_seek_ms"], plain["profile"]["average_seek_ms"]);
+    // HP's formula, whose division may lie behind the last cylinder.
+    let hpl = "Seek type = hpl, HPL seek equation values = [ 12000, 1.0, 0.5, 2.0, 0.01, -1 ],";
+    std::fs::write(folder.join("toy.model"), MODEL.replace("Seek type = extracted,", hpl)).unwrap();
+    let average = show()["profile"]["average_seek_ms"].as_f64().unwrap();
+    let expected = 1.0 + 0.5 * 33f64.sqrt();
+    assert!((average - expected).abs() < 0.001, "{average}");
+}

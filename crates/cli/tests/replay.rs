@@ -156,3 +156,50 @@ fn an_empty_trace_is_no_failure() {
     ];
     assert_eq!(json(folder.path(), &arguments)["requests"], 0);
 }
+
+#[test]
+fn nothing_that_is_read_or_kept_is_destroyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_trace(folder);
+    std::fs::write(folder.join("kept.img"), vec![7; 1 << 20]).unwrap();
+    std::fs::write(folder.join("two.trace"), "0.0 0 0 8 1\n1.0 1 0 8 0\n").unwrap();
+    let refuse = |arguments: &[&str], kept: &str, part: &str| {
+        let before = std::fs::read(folder.join(kept)).unwrap();
+        let (status, _, error) = run(folder, arguments);
+        assert!(status.is_some_and(|status| status > 0), "{arguments:?}");
+        assert!(error.contains(part) && !error.contains("panicked"), "no `{part}` in {error}");
+        assert!(std::fs::read(folder.join(kept)).unwrap() == before, "{kept} after {arguments:?}");
+    };
+    let drive = ["replay", "--device", "sim:hp-c2247"];
+    let both = ["--device", "file:kept.img", "--trace", "two.trace", "--yes-destroy-data"];
+    refuse(&[&drive[..], &both].concat(), "kept.img", "virtual time");
+    let onto_itself = ["--trace", "reads.trace", "--per-request", "./reads.trace"];
+    refuse(&[&drive[..], &onto_itself].concat(), "reads.trace", "written over");
+    let several = ["--device", "sim:hp-c2247", "--trace", "two.trace", "--stack"];
+    refuse(&[&drive[..], &several].concat(), "two.trace", "--stack");
+}
+
+#[test]
+fn a_trace_through_a_pipe_arrives_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for index in 0..20_000 {
+        writeln!(text, "{index}.5 0 {} 16 1", index * 100).unwrap();
+    }
+    std::fs::write(folder.path().join("long.trace"), text).unwrap();
+    let piped = |more: &str| {
+        let tool = env!("CARGO_BIN_EXE_moirai");
+        let line = format!(
+            "cat long.trace | {tool} replay --device sim:quantum-atlas-10k --trace /dev/stdin \
+             --json {more}"
+        );
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(line).current_dir(folder.path()).output().unwrap()
+    };
+    let figures: Value = serde_json::from_slice(&piped("").stdout).unwrap();
+    assert_eq!(figures["requests"], 20_000);
+    let twice = piped("--stack");
+    let error = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert!(twice.status.code() == Some(2) && error.contains("reads the trace twice"), "{error}");
+}

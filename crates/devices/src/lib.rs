@@ -14,5 +14,5 @@ pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;
 pub use open::{SCHEMES, is_simulated, model, open, open_without_data};
-pub use profiles::{import, is_disksim, profile};
+pub use profiles::{NamedDrive, drive, import};
 pub use simulated::{SimulatedDisk, SimulatedOptions};

@@ -7,7 +7,9 @@ use moirai_models::{Disk, Scheduler};
 use moirai_storage::{Device, DeviceUri, Result};
 use moirai_units::ByteCount;
 
-use crate::{Contents, FileDevice, FileOptions, SimulatedDisk, SimulatedOptions, profile};
+use crate::{
+    Contents, FileDevice, FileOptions, NamedDrive, SimulatedDisk, SimulatedOptions, drive,
+};
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
 pub const SCHEMES: [(&str, &str); 2] = [
@@ -18,7 +20,8 @@ pub const SCHEMES: [(&str, &str); 2] = [
     (
         "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT]",
         "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; \
-         contents in memory, in the file that `data` names, or none at all",
+         contents in memory, in the file that `data` names, or none at all; sptf unless DiskSim's file \
+         says fcfs",
     ),
 ];
 
@@ -43,11 +46,16 @@ pub fn model(mut uri: DeviceUri) -> Result<Disk> {
     if uri.scheme != "sim" {
         return Err(uri.error("it is no simulated disk: name one as sim:PROFILE"));
     }
-    let profile = profile(&uri)?;
-    let scheduler = uri.take::<Scheduler>("scheduler")?.unwrap_or_default();
+    let drive = drive(&uri)?;
+    let scheduler = scheduler(&mut uri, &drive)?;
     let _: Option<String> = uri.take("data")?;
     uri.finish()?;
-    Ok(Disk::new(profile, scheduler))
+    Ok(Disk::new(drive.profile, scheduler))
+}
+
+/// The scheduler that the URI asks for, or else the drive's own, or else ours.
+fn scheduler(uri: &mut DeviceUri, drive: &NamedDrive) -> Result<Scheduler> {
+    Ok(uri.take::<Scheduler>("scheduler")?.or(drive.scheduler).unwrap_or_default())
 }
 
 fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
@@ -62,9 +70,10 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
             FileDevice::open(&uri, options).map(|device| device as Arc<dyn Device>)
         }
         "sim" => {
-            let profile = profile(&uri)?;
+            let drive = drive(&uri)?;
             let data: Option<String> = uri.take("data")?;
-            let scheduler = uri.take::<Scheduler>("scheduler")?.unwrap_or_default();
+            let scheduler = scheduler(&mut uri, &drive)?;
+            let profile = drive.profile;
             uri.finish()?;
             let contents = match data.as_deref().filter(|_| with_data) {
                 None if !with_data => Contents::Nothing,

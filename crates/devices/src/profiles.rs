@@ -4,22 +4,50 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use moirai_models::diskspecs::{self, Imported};
-use moirai_models::{Profile, built_in_names};
+use moirai_models::{Profile, Scheduler, built_in_names};
 use moirai_storage::{DeviceUri, Error, Result};
 
 /// The endings of DiskSim's parameter files.
 const DISKSIM_EXTENSIONS: [&str; 2] = ["diskspecs", "parv"];
 
-/// The profile that a `sim:` URI names: a built-in one, a TOML file, or a file of DiskSim's.
-pub fn profile(uri: &DeviceUri) -> Result<Profile> {
+/// A drive, and what its file says beside the profile.
+#[derive(Debug)]
+pub struct NamedDrive {
+    /// What it is.
+    pub profile: Profile,
+    /// How it chooses the next request, when its file says so.
+    pub scheduler: Option<Scheduler>,
+    /// What the profile does not represent, or what the file left open, in sentences.
+    pub notes: Vec<String>,
+    /// The file that it comes from leaves the bus open, and a rate was assumed.
+    pub bus_assumed: bool,
+}
+
+impl From<Profile> for NamedDrive {
+    fn from(profile: Profile) -> NamedDrive {
+        // An imported profile keeps in its sources that nobody knew the bus.
+        let bus_source = profile.file.sources.get("bus_mb_per_s");
+        let bus_assumed = bus_source.is_some_and(|source| source == diskspecs::BUS_ASSUMED);
+        NamedDrive { profile, scheduler: None, notes: Vec::new(), bus_assumed }
+    }
+}
+
+/// The drive that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's.
+pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
     if let Some(profile) = Profile::built_in(&uri.target) {
-        return Ok(profile);
+        return Ok(profile.into());
     }
     let path = Path::new(&uri.target);
     let invalid = |problem: String| Error::Description { path: path.to_owned(), problem };
     if is_disksim(path) {
         let imported = import(path, None)?;
-        return Profile::new(imported.profile).map_err(|problem| invalid(problem.to_string()));
+        let profile = Profile::new(imported.profile);
+        return Ok(NamedDrive {
+            profile: profile.map_err(|problem| invalid(problem.to_string()))?,
+            scheduler: imported.scheduler,
+            notes: imported.notes,
+            bus_assumed: imported.bus_assumed,
+        });
     }
     if path.extension().is_none_or(|extension| extension != "toml") {
         let names: Vec<&str> = built_in_names().collect();
@@ -34,14 +62,16 @@ pub fn profile(uri: &DeviceUri) -> Result<Profile> {
         action: "reading the profile",
         source,
     })?;
-    Profile::parse(&text).map_err(|problem| invalid(problem.to_string()))
+    let profile = Profile::parse(&text).map_err(|problem| invalid(problem.to_string()))?;
+    Ok(profile.into())
 }
 
 /// Whether `path` is named like one of DiskSim's parameter files.
-#[must_use]
-pub fn is_disksim(path: &Path) -> bool {
+fn is_disksim(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| DISKSIM_EXTENSIONS.contains(&extension))
+    extension.is_some_and(|extension| {
+        DISKSIM_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
 }
 
 /// Imports the drive that DiskSim's parameter file at `path` describes; `drive` chooses one by the

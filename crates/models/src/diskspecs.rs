@@ -1,4 +1,4 @@
-//! DiskSim's parameter files (`.diskspecs`, `.parv`, `.model`) made into drive profiles.
+//! DiskSim's parameter files (`.diskspecs`, `.parv`, and the files that they source) made into drive profiles.
 //!
 //! The drive is a `disksim_disk` with a `dm_disk` that has a `dm_layout_g1` and a `dm_mech_g1`
 //! (DiskSim 4.0). What a profile cannot represent is not dropped: each such parameter is a note.
@@ -9,8 +9,9 @@ mod mechanism;
 mod parameters;
 mod syntax;
 
-use crate::ProfileFile;
+use crate::{ProfileFile, Scheduler};
 
+pub use drive::BUS_ASSUMED;
 pub use syntax::{DiskspecsError, Load};
 
 use syntax::{Block, Place, Value};
@@ -24,6 +25,8 @@ pub struct Imported {
     pub notes: Vec<String>,
     /// The file leaves the rate to a bus that it does not have, and a rate was assumed.
     pub bus_assumed: bool,
+    /// The drive's own scheduler, where it is one of ours.
+    pub scheduler: Option<Scheduler>,
 }
 
 /// Makes a profile of the drive that the file `file` describes; `drive` says which one, by the name

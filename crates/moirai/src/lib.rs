@@ -79,19 +79,32 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
 
 /// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].
 pub fn is_simulated(uri: &str) -> storage::Result<bool> {
-    let uri: DeviceUri = uri.parse()?;
-    if uri.scheme == "volume" {
-        return is_simulated_volume(&Description::read(Path::new(&uri.target))?);
+    let parsed: DeviceUri = uri.parse()?;
+    if parsed.scheme == "volume" {
+        return is_simulated_volume(&Description::read(Path::new(&parsed.target))?);
     }
-    Ok(moirai_devices::is_simulated(&uri))
+    Ok(moirai_devices::is_simulated(&parsed))
 }
 
-/// Whether a device of the volume is simulated.
-pub fn is_simulated_volume(description: &Description) -> storage::Result<bool> {
-    for device in &description.devices {
-        if moirai_devices::is_simulated(&device.parse()?) {
-            return Ok(true);
+/// Whether the devices that `uris` name are simulated: all of them or none, since the ones live in
+/// virtual time and the others in real time.
+pub fn are_simulated(uris: &[String]) -> storage::Result<bool> {
+    let mut first: Option<bool> = None;
+    for uri in uris {
+        let simulated = is_simulated(uri)?;
+        if first.is_some_and(|first| first != simulated) {
+            let parsed: DeviceUri = uri.parse()?;
+            return Err(parsed.error(
+                "simulated devices live in virtual time and others in real time: use the one kind \
+                 or the other",
+            ));
         }
+        first = Some(simulated);
     }
-    Ok(false)
+    Ok(first.unwrap_or(false))
+}
+
+/// Whether the devices of the volume are simulated; see [`are_simulated`].
+pub fn is_simulated_volume(description: &Description) -> storage::Result<bool> {
+    are_simulated(&description.devices)
 }

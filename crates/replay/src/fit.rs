@@ -49,6 +49,9 @@ pub enum FitError {
     /// The profile is not valid.
     #[error(transparent)]
     Profile(#[from] moirai_models::ProfileError),
+    /// A parameter that the drive does not have.
+    #[error("the drive has no `{0}` to fit: leave it out")]
+    Absent(&'static str),
     /// Too few requests to learn from and to check with.
     #[error("{0} requests are too few to fit a profile to: 100 are needed")]
     TooFew(usize),
@@ -76,8 +79,11 @@ pub fn fit(
     if requests.len() < REQUESTS_MIN {
         return Err(FitError::TooFew(requests.len()));
     }
+    if let Some(absent) = parameters.iter().find(|parameter| !parameter.is_of(profile)) {
+        return Err(FitError::Absent(absent.name));
+    }
     let (first_half, _) = requests.split_at(requests.len() / 2);
-    let mut search = Search::new(profile.clone(), first_half)?;
+    let mut search = Search::new(profile, first_half)?;
     let all = f64::from(ROUNDS_MAX) * parameters.len() as f64;
     let mut steps: Vec<f64> = parameters.iter().map(Parameter::first_step).collect();
     'search: for round in 0..ROUNDS_MAX {
@@ -127,16 +133,19 @@ fn halves(
 struct Search<'a> {
     requests: &'a [MeasuredRequest],
     measured: Vec<Nanos>,
+    /// The profile as it was.
+    given: &'a ProfileFile,
     profile: ProfileFile,
     distance: f64,
     simulations: u32,
 }
 
 impl<'a> Search<'a> {
-    fn new(profile: ProfileFile, requests: &'a [MeasuredRequest]) -> Result<Self, FitError> {
+    fn new(given: &'a ProfileFile, requests: &'a [MeasuredRequest]) -> Result<Self, FitError> {
         let measured = requests.iter().map(|request| request.measured).collect();
+        let profile = given.clone();
         let mut search =
-            Search { requests, measured, profile, distance: f64::INFINITY, simulations: 0 };
+            Search { requests, measured, given, profile, distance: f64::INFINITY, simulations: 0 };
         // What fails now fails for good; later it is a step that is not taken.
         simulate(Profile::new(search.profile.clone())?, requests)?;
         search.distance = search.distance_of(&search.profile.clone()).unwrap_or(f64::INFINITY);
@@ -154,6 +163,9 @@ impl<'a> Search<'a> {
     }
 
     fn try_value(&mut self, parameter: &Parameter, value: f64) -> bool {
+        if !parameter.allows(self.given, value) {
+            return false;
+        }
         let mut changed = self.profile.clone();
         parameter.set(&mut changed, value);
         let enough = self.distance * (1.0 - GAIN_MIN);

@@ -20,7 +20,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    drive::keep_inputs(&arguments.out, &[&arguments.uri])?;
     let drive = drive::named(&arguments.uri)?;
+    drive::say(&drive.notes);
     let profile =
         Profile::new(drive.profile).map_err(|problem| Failure::Failed(problem.to_string()))?;
     drive::write(&arguments.out, &moirai_charts::drive(&profile))?;

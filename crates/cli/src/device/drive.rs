@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use moirai::devices::{import, is_disksim, profile};
+use moirai::devices::import;
 use moirai::storage::DeviceUri;
 use moirai_models::ProfileFile;
 
@@ -16,22 +16,16 @@ pub(super) struct Drive {
     pub(super) bus_assumed: bool,
 }
 
-/// The drive that a `sim:` URI names.
+/// The drive that a `sim:` URI names, which says nothing else.
 pub(super) fn named(uri: &str) -> Result<Drive, Failure> {
     let parsed: DeviceUri = uri.parse()?;
     if parsed.scheme != "sim" {
         let problem = format!("`{uri}` is no simulated drive: name one as sim:PROFILE");
         return Err(Failure::Usage(problem));
     }
-    let path = Path::new(&parsed.target);
-    if is_disksim(path) && path.exists() {
-        return imported(path, None);
-    }
-    let profile = profile(&parsed)?.file;
-    // An imported profile keeps in its sources that nobody knew the bus.
-    let bus_source = profile.sources.get("bus_mb_per_s");
-    let bus_assumed = bus_source.is_some_and(|source| source.starts_with("interpolated: "));
-    Ok(Drive { profile, notes: Vec::new(), bus_assumed })
+    parsed.finish()?;
+    let drive = moirai::devices::drive(&parsed)?;
+    Ok(Drive { profile: drive.profile.file, notes: drive.notes, bus_assumed: drive.bus_assumed })
 }
 
 /// The drive of DiskSim's parameter file `path`; `name` says which, where there are several.
@@ -45,7 +39,7 @@ pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure
 }
 
 /// Says notes on standard error.
-pub(super) fn say(notes: &[String]) {
+pub(crate) fn say(notes: &[String]) {
     for note in notes {
         eprintln!("note: {note}");
     }
@@ -67,6 +61,21 @@ pub(super) fn write_profile(
 /// A profile as TOML.
 pub(super) fn text(profile: &ProfileFile) -> Result<String, Failure> {
     toml::to_string(profile).map_err(|problem| Failure::Failed(problem.to_string()))
+}
+
+/// An error when `output` is one of the files that are read, given as paths or as devices' URIs.
+pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure> {
+    let Ok(there) = output.canonicalize() else { return Ok(()) };
+    for input in inputs {
+        let uri: Option<DeviceUri> = input.parse().ok();
+        let path = uri.map_or_else(|| (*input).to_owned(), |uri| uri.target);
+        if Path::new(&path).canonicalize().is_ok_and(|path| path == there) {
+            let problem =
+                format!("{} is read, and would be written over: name another", output.display());
+            return Err(Failure::Usage(problem));
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file whole.

@@ -84,13 +84,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             format!("{} is there already: name another, or --force", arguments.out.display());
         return Err(Failure::Usage(problem));
     }
+    let trace = arguments.trace.display().to_string();
+    drive::keep_inputs(&arguments.out, &[&arguments.device, &trace])?;
     let mut drive = drive::named(&arguments.device)?;
     let requests = measured::read(&arguments.trace)?;
     measured::find_bus(&mut drive, &requests);
-    let parameters =
-        if arguments.parameters.is_empty() { &PARAMETERS[..] } else { &arguments.parameters };
+    let mut parameters = arguments.parameters.clone();
+    if parameters.is_empty() {
+        parameters = PARAMETERS.into_iter().filter(|known| known.is_of(&drive.profile)).collect();
+    }
+    let mut named = std::collections::BTreeSet::new();
+    parameters.retain(|parameter| named.insert(parameter.name));
     let bar = progress::bar("fitting", Some(1000));
-    let fitted = fit(&drive.profile, &requests, parameters, |done| {
+    let fitted = fit(&drive.profile, &requests, &parameters, |done| {
         bar.set_position((done * 1000.0) as u64);
     });
     bar.finish_and_clear();
@@ -145,11 +151,19 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     };
     let mut halves = rows("first, fitted", &shown.fitted_half);
     halves.extend(rows("second, held out", &shown.held_out_half));
+    let held_out = &shown.held_out_half;
+    let worse = held_out.demerit_after_ms > held_out.demerit_before_ms
+        || held_out.correlation_after < held_out.correlation_before;
     print::line("")?;
     print::table(
         &[("half of the trace", false), ("figure", false), ("before", true), ("after", true)],
         halves,
     )?;
+    if worse {
+        print::line(
+            "\nThe half that was not fitted is no nearer: the trace was learnt, not the drive.",
+        )?;
+    }
     print::line(format!(
         "\n{}, after {} simulations; `moirai device show sim:{}` shows it",
         shown.profile, shown.simulations, shown.profile

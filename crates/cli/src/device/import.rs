@@ -48,6 +48,9 @@ struct Shown {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(path) = &arguments.out {
+        drive::keep_inputs(path, &[&arguments.file.display().to_string()])?;
+    }
     let mut drive = drive::imported(&arguments.file, arguments.drive.as_deref())?;
     if let Some(rate) = arguments.bus_mb_per_s {
         drive.profile.bus_mb_per_s = rate;

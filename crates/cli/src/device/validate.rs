@@ -52,6 +52,10 @@ struct Shown {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let trace = arguments.trace.display().to_string();
+    for output in arguments.svg.iter().chain(&arguments.per_request) {
+        drive::keep_inputs(output, &[&arguments.device, &trace])?;
+    }
     let mut drive = drive::named(&arguments.device)?;
     let requests = measured::read(&arguments.trace)?;
     let bus = measured::find_bus(&mut drive, &requests);

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Imported, Load, layout, mechanism};
-use crate::{CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead};
+use crate::{CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead, Scheduler};
 
 /// What a file that leaves the transfer rate to a bus it does not have is given: synchronous SCSI-1,
 /// 5 million bytes a second, the bus of the drives that such files are of.
 const BUS_MB_PER_S_ASSUMED: f64 = 5.0;
+
+/// The source of that, in the profile.
+pub const BUS_ASSUMED: &str =
+    "interpolated: synchronous SCSI-1; the file leaves it to the machine's bus";
 
 /// The two drives of this level whose measured traces are known lose their read data at each write:
 /// of 36 reads that would have hit them right after one, none did.
@@ -114,7 +118,11 @@ pub(super) fn convert(
     if read_watermark > 0.0 && !of_request {
         notes.push("`High (read) water mark` is of the segment; here it is of the request.".into());
     }
-    note_the_rest(&given, &mut notes)?;
+    let missing = given.missing();
+    if !missing.is_empty() {
+        notes.push(format!("The file does not give {}; 0 is taken.", missing.join(", ")));
+    }
+    let scheduler = note_the_rest(&given, &mut notes)?;
 
     let source = |what: &str| format!("extracted: {what} of {}", block.place.file);
     let mut sources = BTreeMap::new();
@@ -129,7 +137,7 @@ pub(super) fn convert(
     }
     let bus_source = match bus {
         Some(_) => source("the electronics or the bus"),
-        None => "interpolated: synchronous SCSI-1; the file leaves it to the machine's bus".into(),
+        None => BUS_ASSUMED.into(),
     };
     sources.insert("bus_mb_per_s".to_owned(), bus_source);
     sources.insert("read_watermark".to_owned(), source("the electronics"));
@@ -160,7 +168,7 @@ pub(super) fn convert(
     };
     drop_bad_remaps(&mut profile, &mut notes);
     check_capacity(&mut profile, blocks, &mut notes);
-    Ok(Imported { profile, notes, bus_assumed: bus.is_none() })
+    Ok(Imported { profile, notes, bus_assumed: bus.is_none(), scheduler })
 }
 
 /// The slowest of the drive's own rate and those of the file's buses; `None` when neither is given.
@@ -247,8 +255,12 @@ fn cache(
     Ok(given.flag("Enable caching in buffer")?.then_some(file))
 }
 
-/// Parameters without a place in a profile: those that matter are named.
-fn note_the_rest(given: &Parameters<'_>, notes: &mut Vec<String>) -> Result<(), DiskspecsError> {
+/// Parameters without a place in a profile: those that matter are named. Gives the scheduler, which
+/// is no part of a profile either.
+fn note_the_rest(
+    given: &Parameters<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Scheduler>, DiskspecsError> {
     for name in NOT_OF_THE_DRIVE {
         given.number(name, 0.0, 1e9)?;
     }
@@ -265,10 +277,13 @@ fn note_the_rest(given: &Parameters<'_>, notes: &mut Vec<String>) -> Result<(), 
             "`Max queue length` is 1; a simulated disk takes as many requests as are sent.".into(),
         );
     }
+    let mut of_the_file = None;
     if let Some(scheduler) = given.block("Scheduler")? {
         let scheduler = Parameters::of(scheduler);
         let policy = scheduler.count("Scheduling policy", 1000)?;
-        if policy != 1 {
+        if policy == 1 {
+            of_the_file = Some(Scheduler::Fcfs);
+        } else {
             notes.push(format!(
                 "`Scheduling policy` is {policy}; the order is chosen where the disk is named \
                  (`?scheduler=`)."
@@ -281,7 +296,7 @@ fn note_the_rest(given: &Parameters<'_>, notes: &mut Vec<String>) -> Result<(), 
             notes.push(format!("`{name}` is not represented."));
         }
     }
-    Ok(())
+    Ok(of_the_file)
 }
 
 /// Leaves out remaps to places that hold blocks themselves, which no disk could have.

@@ -9,15 +9,20 @@ use super::{Block, DiskspecsError, Value};
 pub(super) struct Parameters<'a> {
     block: &'a Block,
     asked: RefCell<BTreeSet<&'a str>>,
+    missing: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Parameters<'a> {
     pub(super) fn of(block: &'a Block) -> Parameters<'a> {
-        Parameters { block, asked: RefCell::default() }
+        Parameters { block, asked: RefCell::default(), missing: RefCell::default() }
     }
 
     fn find(&self, name: &str) -> Option<(&'a Value, &'a super::syntax::Place)> {
-        let found = self.block.parameters.iter().find(|parameter| parameter.name == name)?;
+        let found = self.block.parameters.iter().find(|parameter| parameter.name == name);
+        if found.is_none() {
+            self.missing.borrow_mut().insert(name.to_owned());
+        }
+        let found = found?;
         self.asked.borrow_mut().insert(&found.name);
         Some((&found.value, &found.place))
     }
@@ -114,6 +119,11 @@ impl<'a> Parameters<'a> {
             _ => Err(self.error(name, "expected numbers")),
         };
         self.list(name)?.iter().map(number).collect()
+    }
+
+    /// The names asked for so far that are not there.
+    pub(super) fn missing(&self) -> Vec<String> {
+        self.missing.borrow().iter().map(|name| format!("`{name}`")).collect()
     }
 
     /// The parameters that nobody asked for.

@@ -53,6 +53,12 @@ const STEP_MS: f64 = 0.1;
 const STEP_RPM: f64 = 5.0;
 const STEP_MB_PER_S: f64 = 0.2;
 
+/// How far a fit may take a time, in ms, and the rates, as a part of them: a parameter is to be slightly
+/// off, and a search that goes further mends with it what something else is to blame for.
+const TIME_SLACK_MS: f64 = 2.0;
+const ROTATION_SLACK: f64 = 0.01;
+const BUS_SLACK: f64 = 0.5;
+
 /// All parameters that can be fitted, the choices first: they are the larger steps.
 pub const PARAMETERS: [Parameter; 24] = [
     flag("zero_latency_read", "zero_latency_read", |file| &mut file.zero_latency_read),
@@ -130,6 +136,12 @@ impl FromStr for Parameter {
 }
 
 impl Parameter {
+    /// Whether a profile has it.
+    #[must_use]
+    pub fn is_of(&self, profile: &ProfileFile) -> bool {
+        self.get(profile).is_some()
+    }
+
     /// Values it can have, when it is a choice; 0 for a number.
     pub(super) fn choices(&self) -> u32 {
         match self.kind {
@@ -170,6 +182,20 @@ impl Parameter {
             }
             Kind::SeekStretch => None,
         }
+    }
+
+    /// Whether `value` is one that the parameter may be given, when `profile` is how it was before the
+    /// fit.
+    pub(super) fn allows(&self, profile: &ProfileFile, value: f64) -> bool {
+        let Some(before) = self.get(profile) else { return false };
+        let slack = match self.kind {
+            Kind::Flag(_) | Kind::CacheFlag(_) | Kind::ReadAhead => return true,
+            Kind::Number(..) if self.name == "rotation_rpm" => before * ROTATION_SLACK,
+            Kind::Number(..) if self.name == "bus_mb_per_s" => before * BUS_SLACK,
+            _ => TIME_SLACK_MS,
+        };
+        // Settling may be negative in a profile where reads wait longer, but no fit makes it so.
+        (before - slack..=before + slack).contains(&value) && value >= before.min(0.0)
     }
 
     pub(super) fn set(&self, profile: &mut ProfileFile, value: f64) {

@@ -1,11 +1,12 @@
-//! A mutation that libFuzzer lacks: another number in the place of one in the text.
+//! Mutations that libFuzzer lacks: of the numbers in a text, and of its lines.
 
 use std::ops::Range;
 
 use libfuzzer_sys::fuzzer_mutate;
 
-/// Ends of types, of what the parsers allow, and what is no number.
-const NUMBERS: [&str; 30] = [
+/// Ends of types and of what the parsers allow (292 years in s, ms and us; the blocks of a trace), and
+/// what is no number.
+const NUMBERS: [&str; 34] = [
     "0",
     "1",
     "2",
@@ -28,6 +29,10 @@ const NUMBERS: [&str; 30] = [
     "1000000",
     "10000000",
     "1000000000",
+    "9223372036.854775807",
+    "9223372036854.775807",
+    "9223372036854775",
+    "36028797018963967",
     "4294967295",
     "4294967296",
     "9223372036854775807",
@@ -38,22 +43,42 @@ const NUMBERS: [&str; 30] = [
     "nan",
 ];
 
-/// Changes `data`, of which `size` bytes are in use, and gives how many are then: every other time
-/// by numbers, else as libFuzzer does.
+/// Changes `data`, of which `size` bytes are in use, and gives how many are then. Most changes keep
+/// the text well-formed, so that it gets past the syntax; libFuzzer's own rarely do.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let mut text = data.get(..size).unwrap_or_default().to_vec();
     let mut random = Random(u64::from(seed) << 1 | 1);
-    let is_for_numbers = random.below(2) == 0 && replace(&mut text, &mut random);
+    let is_changed = match random.below(8) {
+        0..=4 => replace_numbers(&mut text, &mut random),
+        5 => change_lines(&mut text, &mut random),
+        _ => false,
+    };
     let changed = data.get_mut(..text.len()).filter(|_| text.len() <= max_size);
-    let Some(changed) = changed.filter(|_| is_for_numbers) else {
+    let Some(changed) = changed.filter(|_| is_changed) else {
         return fuzzer_mutate(data, size, max_size);
     };
     changed.copy_from_slice(&text);
     text.len()
 }
 
+/// Leaves a line out, or repeats it elsewhere; false where there is but one.
+fn change_lines(text: &mut Vec<u8>, random: &mut Random) -> bool {
+    let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    if lines.len() < 2 {
+        return false;
+    }
+    let index = random.below(lines.len());
+    if random.below(2) == 0 {
+        lines.remove(index);
+    } else if let Some(line) = lines.get(index).copied() {
+        lines.insert(random.below(lines.len() + 1), line);
+    }
+    *text = lines.concat();
+    true
+}
+
 /// Replaces up to three numbers; false where there is none.
-fn replace(text: &mut Vec<u8>, random: &mut Random) -> bool {
+fn replace_numbers(text: &mut Vec<u8>, random: &mut Random) -> bool {
     let mut is_changed = false;
     for _ in 0..=random.below(3) {
         let numbers = numbers(text);
