@@ -10,9 +10,9 @@ mod validate;
 use clap::Subcommand;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
-use moirai::units::{BlockCount, Lbn, Nanos};
+use moirai::units::{BlockCount, ByteCount, Lbn, Nanos};
 use moirai::volume::zone_runs;
-use moirai_models::{Profile, built_in_names};
+use moirai_models::{ImmediateReport, Profile, ReadAhead, built_in_names};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -146,9 +146,52 @@ struct ShownZone {
 #[derive(Serialize)]
 struct ShownProfile {
     description: String,
+    cylinders: u32,
+    heads: u32,
     rotation_rpm: f64,
     average_seek_ms: f64,
+    head_switch_ms: f64,
+    write_settle_ms: f64,
+    zero_latency_read: bool,
+    zero_latency_write: bool,
+    bus_mb_per_s: f64,
+    cache: Option<ShownCache>,
     sources: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct ShownCache {
+    segments: u32,
+    segment_bytes: u64,
+    adaptive: bool,
+    read_ahead: ReadAhead,
+    immediate_report: ImmediateReport,
+}
+
+impl From<Profile> for ShownProfile {
+    fn from(profile: Profile) -> ShownProfile {
+        let cache = profile.electronics.cache.as_ref().map(|cache| ShownCache {
+            segments: cache.segments,
+            segment_bytes: cache.segment_blocks.bytes().0,
+            adaptive: cache.adaptive,
+            read_ahead: cache.read_ahead,
+            immediate_report: cache.immediate_report,
+        });
+        ShownProfile {
+            cylinders: profile.geometry.cylinders(),
+            heads: profile.geometry.heads(),
+            rotation_rpm: rotation_rpm(&profile),
+            average_seek_ms: average_seek(&profile).as_ms(),
+            head_switch_ms: profile.file.head_switch_ms,
+            write_settle_ms: profile.file.write_settle_ms,
+            zero_latency_read: profile.mechanics.zero_latency_read,
+            zero_latency_write: profile.mechanics.zero_latency_write,
+            bus_mb_per_s: profile.file.bus_mb_per_s,
+            cache,
+            description: profile.file.description,
+            sources: profile.file.sources,
+        }
+    }
 }
 
 /// Runs of ensembles shown of a device; a file or a long volume has one, a disk a few dozen.
@@ -186,14 +229,30 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
         first_ensemble_blocks: device.ensemble(Lbn(0))?.blocks.count.0,
         first_parallel_ensemble_blocks: device.parallel_ensemble(Lbn(0))?.count.0,
         zones: zones.collect(),
-        profile: profile.map(|profile| ShownProfile {
-            rotation_rpm: rotation_rpm(&profile),
-            average_seek_ms: average_seek(&profile).as_ms(),
-            description: profile.file.description,
-            sources: profile.file.sources,
-        }),
+        profile: profile.map(ShownProfile::from),
     };
     if json { print::json(&shown) } else { print_shown(&shown) }
+}
+
+fn cache_text(cache: &ShownCache) -> String {
+    let ShownCache { segments, segment_bytes, adaptive, read_ahead, immediate_report } = cache;
+    let read_ahead = match read_ahead {
+        ReadAhead::None => "none",
+        ReadAhead::Track => "to the end of the track",
+        ReadAhead::Cylinder => "to the end of the cylinder",
+        ReadAhead::Segment => "until the segment is full",
+        ReadAhead::NextTrack => "to the end of the track, or of the next",
+    };
+    let report = match immediate_report {
+        ImmediateReport::None => "on the media",
+        ImmediateReport::Sequential => "when sequential in the buffer",
+        ImmediateReport::All => "in the buffer",
+    };
+    format!(
+        "{segments} {}segments of {}; reads ahead: {read_ahead}; writes complete: {report}",
+        if *adaptive { "adaptive " } else { "" },
+        ByteCount(*segment_bytes)
+    )
 }
 
 fn print_shown(shown: &Shown) -> Result<(), Failure> {
@@ -216,6 +275,19 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         facts.insert(0, ("drive", profile.description.clone()));
         facts.push(("rotation", format!("{:.0} rpm", profile.rotation_rpm)));
         facts.push(("average seek", format!("{:.2} ms", profile.average_seek_ms)));
+        let cylinders = print::grouped(profile.cylinders.into());
+        facts.push(("cylinders, heads", format!("{cylinders}, {}", profile.heads)));
+        facts.push(("head switch", format!("{:.3} ms", profile.head_switch_ms)));
+        facts.push(("write settle", format!("{:.3} ms", profile.write_settle_ms)));
+        let zero_latency = match (profile.zero_latency_read, profile.zero_latency_write) {
+            (true, true) => "reads and writes",
+            (true, false) => "reads",
+            (false, true) => "writes",
+            (false, false) => "no",
+        };
+        facts.push(("zero-latency", zero_latency.to_owned()));
+        facts.push(("bus", format!("{:.1} MB/s", profile.bus_mb_per_s)));
+        facts.push(("cache", profile.cache.as_ref().map_or("none".to_owned(), cache_text)));
     }
     print::line(&shown.device)?;
     print::table(
