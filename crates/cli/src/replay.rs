@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use moirai::storage::{DeviceUri, Op};
-use moirai::units::{ByteCount, Nanos};
+use moirai::units::ByteCount;
 use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
-use moirai_replay::{Devices, Drives, Options, Replayed, Summary, Target, replay, stack};
+use moirai_replay::{Devices, Drives, Options, Replayed, Summary, replay, stack};
 use serde::Serialize;
 
 use crate::device::drive;
@@ -111,12 +111,7 @@ fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format)
             let head = reader
                 .fill_buf()
                 .map_err(|problem| Failure::Failed(format!("reading {name}: {problem}")))?;
-            Format::detect(head).ok_or_else(|| {
-                let names = Format::ALL.map(Format::name).join(", ");
-                Failure::Failed(format!(
-                    "{name}: its first lines are of no known format; give it with --format: {names}"
-                ))
-            })?
+            Format::find(&name, head).map_err(|problem| Failure::Failed(problem.to_string()))?
         }
         given => given.parse().map_err(|problem| Failure::Usage(format!("{problem}")))?,
     };
@@ -174,20 +169,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let each = |replayed: &Replayed| csv.as_mut().map_or(Ok(()), |csv| csv.write(replayed));
     let watch = moirai::runtime::Stopwatch::start();
-    let (summary, busy) = if all_drives {
+    let summary = if all_drives {
         let drives = arguments.devices.iter().zip(uris);
         let drives = drives.map(|(name, uri)| Ok((name.clone(), moirai::devices::model(uri)?)));
         let mut target = Drives::new(drives.collect::<Result<_, Failure>>()?);
         run::in_time(true, async {
-            let summary = replay(&mut target, &mut requests, &options, each).await?;
-            Ok::<_, Failure>((summary, target.busy()))
+            Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
         })?
     } else {
         run::in_time(simulated, async {
             let devices = arguments.devices.iter().map(|uri| moirai::open_device_for_timing(uri));
             let mut target = Devices::new(devices.collect::<Result<_, _>>()?);
-            let summary = replay(&mut target, &mut requests, &options, each).await?;
-            Ok::<_, Failure>((summary, None))
+            Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
         })?
     };
     bar.finish_and_clear();
@@ -195,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(csv) = csv {
         csv.finish()?;
     }
-    let shown = shown(arguments, format, &summary, busy.map(Nanos::as_s), wall_s);
+    let shown = shown(arguments, format, &summary, wall_s);
     if arguments.json { print::json(&shown) } else { print_shown(&shown) }
 }
 
@@ -284,16 +277,9 @@ impl PerRequest {
     }
 }
 
-fn shown(
-    arguments: &Arguments,
-    format: Format,
-    summary: &Summary,
-    busy_s: Option<f64>,
-    wall_s: f64,
-) -> Shown {
+fn shown(arguments: &Arguments, format: Format, summary: &Summary, wall_s: f64) -> Shown {
     let virtual_s = summary.span().as_s();
     let rate = |seconds: f64| if seconds > 0.0 { summary.requests() as f64 / seconds } else { 0.0 };
-    let drives_s = virtual_s * arguments.devices.len() as f64;
     Shown {
         devices: arguments.devices.clone(),
         trace: arguments.trace.display().to_string(),
@@ -308,7 +294,7 @@ fn shown(
         p999_response_ms: summary.response_percentile_ms(99.9),
         max_response_ms: summary.max_response_ms(),
         parts_ms: summary.mean_parts_ms().map(|parts| parts.into_iter().collect()),
-        utilisation: busy_s.filter(|_| drives_s > 0.0).map(|busy| busy / drives_s),
+        utilisation: summary.utilisation(),
         mean_queue_depth: summary.mean_under_way(),
         max_queue_depth: summary.max_under_way(),
         requests_per_virtual_s: rate(virtual_s),

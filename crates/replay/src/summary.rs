@@ -10,6 +10,7 @@ use crate::target::Done;
 pub struct Summary {
     responses: Histogram<u64>,
     response_sum_ns: u128,
+    response_max: Nanos,
     parts: ServiceParts,
     /// Requests whose device told where their time went.
     parted: u64,
@@ -19,6 +20,7 @@ pub struct Summary {
     under_way_max: u32,
     first_issued: Option<Instant>,
     last_finished: Instant,
+    utilisation: Option<f64>,
 }
 
 /// Response times are kept to three digits, and up to a day: longer ones count as that.
@@ -32,6 +34,7 @@ impl Default for Summary {
             responses: Histogram::new_with_max(LONGEST_NS, SIGNIFICANT_DIGITS)
                 .expect("a histogram of three digits"),
             response_sum_ns: 0,
+            response_max: Nanos::ZERO,
             parts: ServiceParts::default(),
             parted: 0,
             reads: 0,
@@ -40,6 +43,7 @@ impl Default for Summary {
             under_way_max: 0,
             first_issued: None,
             last_finished: Instant::ZERO,
+            utilisation: None,
         }
     }
 }
@@ -54,7 +58,9 @@ impl Summary {
     }
 
     pub(crate) fn done(&mut self, done: &Done) {
-        let response = done.finished.since(done.issued).0;
+        let response = done.finished.since(done.issued);
+        self.response_max = self.response_max.max(response);
+        let response = response.0;
         self.responses.saturating_record(response);
         self.response_sum_ns += u128::from(response);
         self.under_way -= 1;
@@ -63,6 +69,23 @@ impl Summary {
             self.parts += parts;
             self.parted += 1;
         }
+    }
+
+    /// Notes that `drives` worked for `busy`, and until `until` where that is after the last finish.
+    pub(crate) fn worked(&mut self, busy: Nanos, drives: usize, until: Option<Instant>) {
+        let Some(first) = self.first_issued else { return };
+        let end = until.unwrap_or(self.last_finished).max(self.last_finished);
+        let span = end.since(first).0 as f64 * drives as f64;
+        self.utilisation = (span > 0.0).then(|| busy.0 as f64 / span);
+    }
+
+    /// The part of the time that the mechanisms work for requests, on average over the drives;
+    /// `None` where nobody knows. The time is from the first issue to the last finish, or to the
+    /// end of work on the media that goes on after it, for writes that were reported early. So it
+    /// is never above 1.
+    #[must_use]
+    pub fn utilisation(&self) -> Option<f64> {
+        self.utilisation
     }
 
     /// Requests that are done.
@@ -92,13 +115,15 @@ impl Summary {
     /// The response time that `percent` of the requests do not exceed.
     #[must_use]
     pub fn response_percentile_ms(&self, percent: f64) -> f64 {
-        self.responses.value_at_percentile(percent) as f64 / 1e6
+        // What the histogram gives is the top of a range of times.
+        let top = self.responses.value_at_percentile(percent);
+        top.min(self.response_max.0) as f64 / 1e6
     }
 
     /// The longest response time.
     #[must_use]
     pub fn max_response_ms(&self) -> f64 {
-        self.responses.max() as f64 / 1e6
+        self.response_max.as_ms()
     }
 
     /// Mean parts of the response time, in the order and by the names of [`ServiceParts`]; `None`
@@ -136,5 +161,25 @@ impl Summary {
     #[must_use]
     pub fn max_under_way(&self) -> u32 {
         self.under_way_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_response_time_is_above_the_longest() {
+        let mut summary = Summary::default();
+        for ns in [1_000_001, 123_456_789] {
+            let finished = Instant { ns };
+            summary.issued(Instant::ZERO, true, 1);
+            let (issued, started) = (Instant::ZERO, Instant::ZERO);
+            summary.done(&Done { ticket: 0, issued, started, finished, parts: None });
+        }
+        assert_eq!(summary.max_response_ms(), 123.456_789);
+        for percent in [99.0, 99.9, 100.0] {
+            assert_eq!(summary.response_percentile_ms(percent), 123.456_789);
+        }
     }
 }

@@ -101,14 +101,12 @@ proptest! {
         let mut at = Instant::ZERO;
         let requests: Vec<_> = rows
             .into_iter()
-            .map(|(gap_ns, device, is_read, first, count)| {
+            .zip(1..)
+            .map(|((gap_ns, device, is_read, first, count), line)| {
                 at.ns += gap_ns;
-                TraceRequest {
-                    at: Arrival::At(at),
-                    device,
-                    op: if is_read { Op::Read } else { Op::Write },
-                    blocks: BlockRange::new(Lbn(first), BlockCount(count)),
-                }
+                let op = if is_read { Op::Read } else { Op::Write };
+                let blocks = BlockRange::new(Lbn(first), BlockCount(count));
+                TraceRequest { line, ..TraceRequest::new(Arrival::At(at), device, op, blocks) }
             })
             .collect();
         let text: String = requests.iter().map(disksim_line).collect();
@@ -120,7 +118,7 @@ proptest! {
 }
 
 fn disksim_line(request: &TraceRequest) -> String {
-    let TraceRequest { at: Arrival::At(at), device, op, blocks } = *request else {
+    let TraceRequest { at: Arrival::At(at), device, op, blocks, .. } = *request else {
         panic!("{request:?} has no time");
     };
     let (ms, ns) = (at.ns / 1_000_000, at.ns % 1_000_000);

@@ -65,10 +65,10 @@ fn disksim() {
 fn traces_in_order_end_where_time_goes_back() {
     check(
         Format::DiskSim,
-        "2 0 7 8 1\n1 0 7 8 1\n3 0 7 8 1",
+        "2.5 0 7 8 1\n1 0 7 8 1\n3 0 7 8 1",
         &[
-            "at 2000000 ns: R 7+8 of 0",
-            "t, line 2, column `time_ms`: 1000000 ns is before 2000000 ns, \
+            "at 2500000 ns: R 7+8 of 0",
+            "t, line 2, column `time_ms`: 1 ms is before 2.5 ms, \
              the time of the line before",
         ],
     );
@@ -230,10 +230,7 @@ fn fio_version_3() {
         let text = format!("fio version 3 iolog\n5 f add\n{line}");
         check_bad(Format::FioIolog, &text, 3, problem);
     };
-    bad(
-        "4 f open",
-        "column `timestamp_us`: 4000 ns is before 5000 ns, the time of the line before",
-    );
+    bad("4 f open", "column `timestamp_us`: 4 us is before 5 us, the time of the line before");
     bad("5 f wait 100", "column `action`: `wait` is not one of add, open, close, ");
     check(
         "fio version 1 iolog",
@@ -267,6 +264,74 @@ fn formats_are_found_by_their_first_lines() {
     check("# nothing but a comment\n", None);
     check("Total nonsense\n", None);
     check(&"x".repeat(100_000), None);
+}
+
+#[test]
+fn a_trace_of_no_format_is_told_what_comes_closest() {
+    let check = |head: &str, expected: &str| {
+        let error = Format::find("t", head.as_bytes()).unwrap_err().to_string();
+        let names = Format::ALL.map(Format::name).join(", ");
+        assert_eq!(error, expected.replace("ALL", &names), "{head}");
+    };
+    let unknown = "t: its first lines are of no known format; give it with --format: ALL";
+    let closest = |end: &str| format!("{unknown}{end}");
+    let count = "a whole number from 1 to 36028797018963962";
+    let value = format!("column `bcount`: `-5` is not {count}");
+    check(
+        "# c\n1.5 0 5 8 1\n2.0 0 5 -5 1\n",
+        &closest(&format!(". Closest is disksim: line 3, {value}")),
+    );
+    check("1.5 0 5 -5 1\n", &closest(&format!(". Closest is disksim: line 1, {value}")));
+    check(
+        "1 0 5 8 1\n2 0 5 -5 1\n",
+        &closest(&format!(". Closest is ssdsim: line 2, column `sectors`: `-5` is not {count}")),
+    );
+    check(
+        "0,5,512,R,1\n0,5,512,R\n",
+        &closest(
+            ". Closest is spc: line 2, column `timestamp`: the line ends before it; expected a \
+             time in s, of digits with at most one point, and below 292 years",
+        ),
+    );
+    check(
+        "1.5 0 5 8 1\n1.25 0 5 8 1\n",
+        &closest(
+            ". Closest is disksim: line 2, column `time_ms`: 1.25 ms is before 1.5 ms, the time \
+             of the line before",
+        ),
+    );
+    check(
+        "1.5 0 5 8 1 7\n",
+        &closest(". Closest is disksim: line 1, `7` follows the last column: is the format right?"),
+    );
+    let too_long = "longer than 4096 bytes: is this a text file, and not a compressed one?";
+    let long = "x".repeat(5000);
+    check(
+        &format!("1.5 0 5 8 1\n{long}\n"),
+        &closest(&format!(". Closest is disksim: line 2, {too_long}")),
+    );
+    check(&long, &closest(&format!(". All end at line 1, {too_long}")));
+    check("hello world\n", unknown);
+    check("", "t: the file is empty");
+    check(
+        "# a\n\n",
+        "t: its first lines are comments or empty, which say no format; give it with --format: ALL",
+    );
+    check(
+        "1 0 5 8 7\n",
+        "t: its first lines may be of several formats; give the right one with --format: disksim, \
+         ssdsim, ssdsim-us",
+    );
+    assert_eq!(Format::find("t", b"# a\n1.5 0 5 8 1"), Ok(Format::DiskSim));
+}
+
+#[test]
+fn requests_have_their_lines() {
+    let text = b"# a\n9 0 1 2 1\n\n8 0 1 2 2\n7 0 3 2 1";
+    let lines: Vec<u64> = TraceReader::new("t", &text[..], Format::SsdSim)
+        .map(|request| request.unwrap().line)
+        .collect();
+    assert_eq!(lines, [2, 5]);
 }
 
 #[test]

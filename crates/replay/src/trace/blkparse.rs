@@ -63,7 +63,7 @@ impl Parser {
         };
         let device = self.devices.number("dev", name)?;
         let at = Arrival::At(self.clock.held(time));
-        Ok(Some(TraceRequest { at, device, op, blocks }))
+        Ok(Some(TraceRequest::new(at, device, op, blocks)))
     }
 }
 

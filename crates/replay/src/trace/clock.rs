@@ -3,7 +3,7 @@
 use moirai_units::{Instant, Nanos};
 
 use super::Flaw;
-use super::fields::TIME_NS_MAX;
+use super::fields::{TIME_NS_MAX, TimeUnit};
 
 /// The latest time so far, from the start of the trace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,10 +14,16 @@ pub(super) struct Clock {
 impl Clock {
     /// Moves on to `time`; going back is an error.
     #[inline]
-    pub(super) fn ordered(&mut self, column: &'static str, time: Nanos) -> Result<Instant, Flaw> {
+    pub(super) fn ordered(
+        &mut self,
+        column: &'static str,
+        unit: TimeUnit,
+        time: Nanos,
+    ) -> Result<Instant, Flaw> {
         let at = Instant { ns: time.0 };
         if at < self.last {
-            return Err(Flaw::Backwards { column, at, last: self.last });
+            let (at, last) = (unit.shown(time.0), unit.shown(self.last.ns));
+            return Err(Flaw::Backwards { column, at, last });
         }
         self.last = at;
         Ok(at)

@@ -16,12 +16,12 @@ impl Parser {
     pub(super) fn line(&mut self, line: &[u8]) -> Result<TraceRequest, Flaw> {
         let mut fields = Fields::by_blanks(line);
         let time = fields.time("time_ms", TimeUnit::Milliseconds)?;
-        let at = Arrival::At(self.clock.ordered("time_ms", time)?);
+        let at = Arrival::At(self.clock.ordered("time_ms", TimeUnit::Milliseconds, time)?);
         let device = fields.device("devno")?;
         let blocks = fields.blocks("blkno", "bcount")?;
         let op = fields.parse("flags", op, || "a hexadecimal number whose bit 0 says read")?;
         fields.end()?;
-        Ok(TraceRequest { at, device, op, blocks })
+        Ok(TraceRequest::new(at, device, op, blocks))
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::io;
 
-use moirai_units::Instant;
-
 use super::lines::LINE_BYTES_MAX;
 
 /// A trace that cannot be read on. The message names the trace and the line.
@@ -67,10 +65,10 @@ pub enum Flaw {
     Backwards {
         /// The column's name.
         column: &'static str,
-        /// The time on this line.
-        at: Instant,
+        /// The time on this line, in the column's unit.
+        at: String,
         /// The time on the line before.
-        last: Instant,
+        last: String,
     },
 
     /// More devices than a trace can be expected to have.

@@ -12,7 +12,7 @@ pub(super) const LBN_END: u64 = u64::MAX / BLOCK_BYTES;
 const BYTES_MAX: u64 = LBN_END * BLOCK_BYTES;
 
 /// The latest time: half of what 64 bits hold, so that a replay may add to it. 292 years.
-pub(super) const TIME_NS_MAX: u64 = u64::MAX / 2;
+pub(crate) const TIME_NS_MAX: u64 = u64::MAX / 2;
 
 /// How much of a bad value an error shows.
 const SHOWN_BYTES: usize = 40;
@@ -33,6 +33,14 @@ impl TimeUnit {
             TimeUnit::Milliseconds => 6,
             TimeUnit::Microseconds => 3,
         }
+    }
+
+    /// A time as a column of this unit has it.
+    pub(super) fn shown(self, ns: u64) -> String {
+        let places = self.places();
+        let one = 10u64.pow(places as u32);
+        let decimals = format!("{}.{:0places$}", ns / one, ns % one);
+        format!("{} {self}", decimals.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 

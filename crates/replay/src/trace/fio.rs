@@ -41,7 +41,7 @@ impl Parser {
         let mut fields = Fields::by_blanks(line);
         if version == Version::Three {
             let time = fields.time("timestamp_us", TimeUnit::Microseconds)?;
-            self.clock.ordered("timestamp_us", time)?;
+            self.clock.ordered("timestamp_us", TimeUnit::Microseconds, time)?;
         }
         let file = fields.text("filename", "the name of a file")?;
         let action = fields.parse("action", |word| action(word, version), || actions(version))?;
@@ -54,7 +54,7 @@ impl Parser {
                 let blocks = fields.blocks_whole("offset", "length")?;
                 fields.end()?;
                 let at = Arrival::At(self.clock.now());
-                return Ok(Some(TraceRequest { at, device, op, blocks }));
+                return Ok(Some(TraceRequest::new(at, device, op, blocks)));
             }
         }
         Ok(None)

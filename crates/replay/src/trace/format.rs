@@ -3,10 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use memchr::memrchr;
-
-use super::TraceReader;
-
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -61,27 +57,6 @@ impl Format {
             Format::BlkParse => "blkparse",
             Format::FioIolog => "fio-iolog",
         }
-    }
-
-    /// The format of a trace that begins with `head`: the only one that can read it. A last line
-    /// without its end is left out, unless it is the only one.
-    ///
-    /// Five columns of whole numbers are taken as `ssdsim`, the most common of those that can be so:
-    /// times in nanoseconds. `ssdsim-us` has to be named.
-    #[must_use]
-    pub fn detect(head: &[u8]) -> Option<Format> {
-        let whole_lines = memrchr(b'\n', head).and_then(|end| head.get(..end));
-        let head = whole_lines.unwrap_or(head);
-        let mut fitting = Format::ALL
-            .into_iter()
-            .filter(|format| TraceReader::new("", head, *format).all(|request| request.is_ok()));
-        let first = fitting.next()?;
-        let rest: Vec<Format> = fitting.collect();
-        if rest.is_empty() {
-            return Some(first);
-        }
-        let has_requests = || TraceReader::new("", head, Format::SsdSim).next().is_some();
-        (rest.contains(&Format::SsdSim) && has_requests()).then_some(Format::SsdSim)
     }
 }
 

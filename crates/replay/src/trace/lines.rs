@@ -33,6 +33,12 @@ impl<R: BufRead> Lines<R> {
         Lines { trace, reader, line_number: 0, taken: 0, carried: Vec::new(), failed: false }
     }
 
+    /// The number of the line read last, counted from 1.
+    #[inline]
+    pub(super) fn line_number(&self) -> u64 {
+        self.line_number
+    }
+
     /// What `parse` finds on the next line on which it finds something. Nothing after an error.
     #[inline]
     pub(super) fn next_record<T>(
@@ -102,7 +108,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Comments and empty lines.
-fn is_skipped(line: &[u8]) -> bool {
+pub(super) fn is_skipped(line: &[u8]) -> bool {
     line.first() == Some(&b'#') || line.iter().all(u8::is_ascii_whitespace)
 }
 

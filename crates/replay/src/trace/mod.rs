@@ -8,6 +8,7 @@
 
 mod blkparse;
 mod clock;
+mod detect;
 mod devices;
 mod disksim;
 mod error;
@@ -25,7 +26,9 @@ use std::io::BufRead;
 use moirai_storage::Op;
 use moirai_units::{BlockRange, Instant, Nanos};
 
+pub use detect::{Closest, Undetected};
 pub use error::{Flaw, TraceError};
+pub(crate) use fields::TIME_NS_MAX;
 pub use format::{Format, UnknownFormat};
 pub use lines::LINE_BYTES_MAX;
 pub use validate::{BufferAction, MeasuredReader, MeasuredRequest};
@@ -52,6 +55,16 @@ pub struct TraceRequest {
     pub op: Op,
     /// The blocks accessed; never none. A count of bytes up to their end fits 64 bits.
     pub blocks: BlockRange,
+    /// The line that it stands on, counted from 1; 0 when it was not read from one.
+    pub line: u64,
+}
+
+impl TraceRequest {
+    /// A request that was not read from a line.
+    #[must_use]
+    pub fn new(at: Arrival, device: u32, op: Op, blocks: BlockRange) -> TraceRequest {
+        TraceRequest { at, device, op, blocks, line: 0 }
+    }
 }
 
 /// Reads the requests of a trace, one line at a time.
@@ -75,7 +88,11 @@ impl<R: BufRead> Iterator for TraceReader<R> {
     type Item = Result<TraceRequest, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.lines.next_record(|line| self.parser.line(line))
+        let mut request = self.lines.next_record(|line| self.parser.line(line))?;
+        if let Ok(request) = &mut request {
+            request.line = self.lines.line_number();
+        }
+        Some(request)
     }
 }
 

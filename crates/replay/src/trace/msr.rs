@@ -34,7 +34,7 @@ impl Parser {
         fields.end()?;
         let elapsed = ticks.saturating_sub(*self.origin.get_or_insert(ticks));
         let at = Arrival::At(self.clock.held(Nanos(elapsed * TICK_NS)));
-        Ok(Some(TraceRequest { at, device, op, blocks }))
+        Ok(Some(TraceRequest::new(at, device, op, blocks)))
     }
 }
 

@@ -18,7 +18,7 @@ impl Parser {
         let blocks = fields.blocks_holding("lba", "size")?;
         let op = fields.parse("opcode", op, || "`R` or `W`")?;
         let time = fields.time("timestamp", TimeUnit::Seconds)?;
-        Ok(TraceRequest { at: Arrival::At(self.clock.held(time)), device, op, blocks })
+        Ok(TraceRequest::new(Arrival::At(self.clock.held(time)), device, op, blocks))
     }
 }
 

@@ -36,6 +36,6 @@ impl Parser {
             _ => return Ok(None),
         };
         let at = Arrival::At(self.clock.held(Nanos(time * self.unit_ns)));
-        Ok(Some(TraceRequest { at, device, op, blocks }))
+        Ok(Some(TraceRequest::new(at, device, op, blocks)))
     }
 }

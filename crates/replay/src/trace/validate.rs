@@ -41,7 +41,7 @@ pub struct MeasuredRequest {
 impl From<MeasuredRequest> for TraceRequest {
     fn from(request: MeasuredRequest) -> TraceRequest {
         let MeasuredRequest { op, blocks, delay, .. } = request;
-        TraceRequest { at: Arrival::After(delay), device: 0, op, blocks }
+        TraceRequest::new(Arrival::After(delay), 0, op, blocks)
     }
 }
 
