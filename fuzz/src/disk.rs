@@ -96,7 +96,7 @@ impl Run {
     fn blocks(&self, sequential: bool, place: [u8; 2], count: u8, count_shift: u8) -> BlockRange {
         let capacity = self.disk.profile().geometry.capacity().0;
         assert!(capacity > 0, "a disk without blocks");
-        let chosen = u128::from(capacity) * u128::from(u16::from_be_bytes(place)) >> 16;
+        let chosen = (u128::from(capacity) * u128::from(u16::from_be_bytes(place))) >> 16;
         let first = if sequential && self.behind_last.0 < capacity {
             self.behind_last
         } else {

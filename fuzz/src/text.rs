@@ -47,7 +47,7 @@ const NUMBERS: [&str; 34] = [
 /// the text well-formed, so that it gets past the syntax; libFuzzer's own rarely do.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     let mut text = data.get(..size).unwrap_or_default().to_vec();
-    let mut random = Random(u64::from(seed) << 1 | 1);
+    let mut random = Random((u64::from(seed) << 1) | 1);
     let is_changed = match random.below(8) {
         0..=4 => replace_numbers(&mut text, &mut random),
         5 => change_lines(&mut text, &mut random),
@@ -109,7 +109,10 @@ fn numbers(text: &[u8]) -> Vec<Range<usize>> {
         let last = numbers.last_mut().filter(|last| last.end == index);
         match (byte, last) {
             (b'0'..=b'9' | b'.', Some(last)) => last.end += 1,
-            (b'0'..=b'9' | b'-', _) => numbers.push(index..index + 1),
+            (b'0'..=b'9', _) => numbers.push(index..index + 1),
+            (b'-', _) if text.get(index + 1).is_some_and(u8::is_ascii_digit) => {
+                numbers.push(index..index + 1);
+            }
             _ => {}
         }
     }

@@ -167,8 +167,9 @@ impl Target {
             return Ok(());
         }
         println!("{said}");
-        if let Some(artifact) = after(&said, "Test unit written to ") {
-            println!("the input that failed; this runs it again:\n    {command} {artifact}");
+        match after(&said, "Test unit written to ") {
+            Some(artifact) => println!("to run the input again:\n    {command} {artifact}"),
+            None => println!("no input was kept, as happens when the stack overflows"),
         }
         Err(Error::Failed { command, status: output.status })
     }
