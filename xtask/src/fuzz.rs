@@ -121,7 +121,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), Error> {
             println!("\n== {} for {} s", target.name, options.seconds);
             target.run(root, options.seconds)?;
         } else {
-            process::run(target.program(root).args(LIMITS).args(&options.inputs))?;
+            // Cargo runs at the root, wherever this does.
+            let inputs = options.inputs.iter().filter_map(|input| std::path::absolute(input).ok());
+            process::run(target.program(root).args(LIMITS).args(inputs))?;
         }
     }
     Ok(())

@@ -292,3 +292,15 @@ fn seek_curves_in_all_of_disksims_ways() {
     let expected = 1.0 + 0.5 * 33f64.sqrt();
     assert!((average - expected).abs() < 0.001, "{average}");
 }
+
+#[test]
+fn files_that_source_each_other_over_and_over_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for depth in 0..9 {
+        let text = format!("source bomb{}.diskspecs\n", depth + 1).repeat(12);
+        std::fs::write(folder.path().join(format!("bomb{depth}.diskspecs")), text).unwrap();
+    }
+    std::fs::write(folder.path().join("bomb9.diskspecs"), "").unwrap();
+    let (status, _, error) = run(folder.path(), &["device", "import", "bomb0.diskspecs"]);
+    assert!(status == Some(1) && error.contains("more than 1000 files"), "{error}");
+}

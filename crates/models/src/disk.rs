@@ -416,7 +416,7 @@ impl Disk {
             Direction::Read => {
                 // Cached blocks in front may cross the bus while the media turn to the rest.
                 let first = if before > 0 { Some(job.transfer) } else { first_passed };
-                let start = self.bus_free.max(first.unwrap_or(at)).max(enough);
+                let start = self.bus_free.max(first.unwrap_or(at)).max(enough).max(job.transfer);
                 let sent = start + overheads.reconnect + self.bus_time(job.request.count);
                 self.bus_free = bus_end.max(sent);
                 self.bus_free + overheads.read_completion

@@ -42,6 +42,9 @@ pub enum ProfileError {
     },
 }
 
+/// The longest seek that a profile may have: longer ones are mistakes.
+const SEEK_MS_MAX: f64 = 10_000.0;
+
 impl Profile {
     /// The built-in profile `name`.
     #[must_use]
@@ -70,6 +73,14 @@ impl Profile {
             None => SeekCurve::new(points.collect())
                 .ok_or_else(|| bad("seek_ms", "distances must begin with 1 and increase"))?,
         };
+        // The points first: what follows from them is then within what can be computed.
+        let longest = seek.points().map(|(_, time)| time).max().unwrap_or_default();
+        let too_long = |time: Nanos| time > Nanos::from_ms(SEEK_MS_MAX);
+        if too_long(longest) || too_long(seek.time(geometry.cylinders())) {
+            let problem =
+                format!("a seek over all cylinders, or less, takes more than {SEEK_MS_MAX} ms");
+            return Err(bad("seek", problem));
+        }
         let mechanics = Mechanics {
             revolution_ps: Mechanics::revolution_ps(file.rotation_rpm),
             head_switch: Nanos::from_ms(file.head_switch_ms),

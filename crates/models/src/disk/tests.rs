@@ -284,6 +284,18 @@ fn a_write_waits_for_a_segment_when_none_is_free() {
 }
 
 #[test]
+fn a_read_of_what_is_just_arriving_waits_for_its_command() {
+    let mut disk = cached(|cache| cache.hit_on_arriving = true);
+    disk.profile.electronics.overheads.read_hit.read = Nanos::from_ms(20.0);
+    disk.submit(Instant::ZERO, request(0, 0, 9));
+    let first = run(&mut disk).remove(0);
+    disk.submit(first.finished, request(1, 9, 9));
+    let second = run(&mut disk).remove(0);
+    assert_eq!(second.parts.total(), second.finished.since(second.issued), "{second:?}");
+    assert!(second.finished.since(second.issued) > Nanos::from_ms(20.0));
+}
+
+#[test]
 fn a_read_that_waits_takes_no_room_from_writes() {
     let mut disk = cached(|cache| {
         cache.immediate_report = ImmediateReport::All;

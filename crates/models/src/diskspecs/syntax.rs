@@ -67,9 +67,20 @@ impl Place {
 /// How deep files may source each other, and blocks and lists be nested.
 const DEPTH_MAX: usize = 32;
 
+/// How many files may be sourced in all: each may name the next many times.
+const FILES_MAX: u32 = 1000;
+
 /// Reads a file and what it sources: its blocks, in order.
 pub(super) fn read(file: &str, load: &mut Load<'_>) -> Result<Vec<Block>, DiskspecsError> {
-    read_at(file, &Place { file: file.into(), line: 0 }, 0, load)
+    let mut files = 0;
+    let mut counted = |path: &str| {
+        files += 1;
+        if files > FILES_MAX {
+            return Err(std::io::Error::other(format!("more than {FILES_MAX} files are sourced")));
+        }
+        load(path)
+    };
+    read_at(file, &Place { file: file.into(), line: 0 }, 0, &mut counted)
 }
 
 fn read_at(

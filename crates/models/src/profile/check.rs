@@ -1,6 +1,6 @@
 //! Checks of a profile: every inconsistency is named with its key.
 
-use super::{ProfileError, ProfileFile, ZoneFile, bad};
+use super::{ProfileError, ProfileFile, SEEK_MS_MAX, ZoneFile, bad};
 use crate::{SeekFormula, Sparing, TrackOrder};
 
 /// The keys that must have a source, and those that may.
@@ -79,7 +79,7 @@ fn overheads(file: &ProfileFile) -> Result<(), ProfileError> {
 
 fn seek(file: &ProfileFile) -> Result<(), ProfileError> {
     for (distance, ms) in &file.seek_ms {
-        within(&format!("seek_ms, distance {distance}"), *ms, 0.0, 10_000.0)?;
+        within(&format!("seek_ms, distance {distance}"), *ms, 0.0, SEEK_MS_MAX)?;
     }
     let Some(formula) = &file.seek else {
         return match file.seek_ms.first() {
@@ -109,7 +109,7 @@ fn seek(file: &ProfileFile) -> Result<(), ProfileError> {
             first_ms.iter().copied().chain(factors).collect()
         }
     };
-    times.into_iter().try_for_each(|ms| within("seek", ms, 0.0, 10_000.0))
+    times.into_iter().try_for_each(|ms| within("seek", ms, 0.0, SEEK_MS_MAX))
 }
 
 fn cache(file: &ProfileFile) -> Result<(), ProfileError> {
