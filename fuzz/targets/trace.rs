@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
             read(MeasuredReader::new("t", reader), |request| request.blocks)
         }),
     }
-    let _ = Format::detect(trace);
+    let _ = Format::detect("t", trace);
 });
 
 fn compare(trace: &[u8], read: impl Fn(&mut dyn BufRead) -> Vec<String>) {

@@ -1,6 +1,7 @@
 //! Scales: where on an axis a value lies, and which values are marked there.
 
-use crate::text::{number, width};
+use crate::text::width;
+use moirai_units::grouped_decimals;
 
 /// A mapping of values to coordinates.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ impl Scale {
         let first = (low / step).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
         let ticks = (first..=last).map(|index| index as f64 * step);
-        ticks.map(|value| Tick { value, label: number(value, decimals) }).collect()
+        ticks.map(|value| Tick { value, label: grouped_decimals(value, decimals) }).collect()
     }
 
     /// What lies between the powers of ten, which shows an eye that the scale is logarithmic.
@@ -107,7 +108,7 @@ impl Scale {
         let powers = (0..=decades as i32).step_by(stride).map(|power| 10f64.powi(power));
         let values = powers.flat_map(|power| factors.iter().map(move |factor| factor * power));
         let values = values.filter(|value| *value <= high * (1.0 + 1e-9));
-        values.map(|value| Tick { value, label: number(value, 0) }).collect()
+        values.map(|value| Tick { value, label: grouped_decimals(value, 0) }).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Text as pictures show it: escaped, cut to the room there is, and numbers with their units.
 
-use moirai_units::ByteCount;
+use moirai_units::{ByteCount, grouped, grouped_decimals};
 
 /// `text` for an element or an attribute of XML. Characters that XML does not allow become `�`.
 pub(crate) fn escape(text: &str) -> String {
@@ -80,34 +80,10 @@ pub(crate) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String>
     lines.iter().map(|line| fit(line, size, false, room)).collect()
 }
 
-/// `value` with that many decimals and a comma between thousands.
-pub(crate) fn number(value: f64, decimals: usize) -> String {
-    let mut text = format!("{value:.decimals$}");
-    let mut position = text.find('.').unwrap_or(text.len());
-    while position > 3 + usize::from(value < 0.0) {
-        position -= 3;
-        text.insert(position, ',');
-    }
-    text
-}
-
-/// A whole number with a comma between thousands.
-pub(crate) fn count(value: impl Into<u64>) -> String {
-    let digits = value.into().to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `count` and the word for so many.
 pub(crate) fn counted(value: impl Into<u64>, one: &str) -> String {
     let value = value.into();
-    format!("{} {one}{}", count(value), if value == 1 { "" } else { "s" })
+    format!("{} {one}{}", grouped(value), if value == 1 { "" } else { "s" })
 }
 
 /// `value` with three significant digits, and no fewer before the point than it has.
@@ -116,7 +92,7 @@ pub(crate) fn significant(value: f64) -> String {
         return "0".to_owned();
     }
     let magnitude = value.log10().floor() as i32;
-    number(value, usize::try_from(2 - magnitude).unwrap_or(0).min(9))
+    grouped_decimals(value, usize::try_from(2 - magnitude).unwrap_or(0).min(9))
 }
 
 /// A size in the decimal units in which drives are sold.
@@ -140,10 +116,7 @@ mod tests {
 
     #[test]
     fn numbers_read_easily() {
-        assert_eq!(count(1_234_567u64), "1,234,567");
-        assert_eq!(count(12u32), "12");
         assert_eq!(counted(1u32, "zone"), "1 zone");
-        assert_eq!(number(-1234.56, 1), "-1,234.6");
         assert_eq!(significant(5.9852), "5.99");
         assert_eq!(significant(0.123_45), "0.123");
         assert_eq!(significant(12_345.6), "12,346");

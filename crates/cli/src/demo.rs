@@ -1,5 +1,6 @@
 //! `moirai demo`: both page layouts, on simulated disks and in a file.
 
+use moirai::units::grouped;
 use std::path::PathBuf;
 
 use moirai_lab::demo::DemoOptions;
@@ -83,7 +84,7 @@ fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
                     row.workload.clone(),
                     row.layout.clone(),
                     format!("{:.1}", row.read_mib),
-                    print::grouped(row.ios),
+                    grouped(row.ios),
                     format!("{:.1}", row.simulated_io_ms),
                     format!("{:.0} %", row.disk_efficiency * 100.0),
                     format!("{:.1}", row.file_wall_ms),

@@ -1,7 +1,7 @@
 //! `moirai device`: which devices there are, and what they say of themselves.
 
 mod draw;
-pub(crate) mod drive;
+mod drive;
 mod fit;
 mod import;
 mod measured;
@@ -10,7 +10,7 @@ mod validate;
 use clap::Subcommand;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
-use moirai::units::{BlockCount, ByteCount, Lbn, Nanos};
+use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
 use moirai::volume::zone_runs;
 use moirai_models::{ImmediateReport, Profile, ReadAhead, built_in_names};
 use serde::Serialize;
@@ -204,7 +204,7 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
     let profile = match moirai::devices::is_simulated(&parsed) {
         true => {
             let drive = moirai::devices::drive(&parsed)?;
-            drive::say(&drive.notes);
+            print::notes(&drive.notes);
             Some(drive.profile)
         }
         false => None,
@@ -257,8 +257,7 @@ fn cache_text(cache: &ShownCache) -> String {
 
 fn print_shown(shown: &Shown) -> Result<(), Failure> {
     let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
-    let blocks =
-        |count: u64| format!("{} blocks, {}", print::grouped(count), BlockCount(count).bytes());
+    let blocks = |count: u64| format!("{} blocks, {}", grouped(count), BlockCount(count).bytes());
     let mut facts = vec![
         ("capacity", blocks(shown.capacity_bytes / 512)),
         ("parallelism p", shown.parallelism.to_string()),
@@ -275,7 +274,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         facts.insert(0, ("drive", profile.description.clone()));
         facts.push(("rotation", format!("{:.0} rpm", profile.rotation_rpm)));
         facts.push(("average seek", format!("{:.2} ms", profile.average_seek_ms)));
-        let cylinders = print::grouped(profile.cylinders.into());
+        let cylinders = grouped(profile.cylinders);
         facts.push(("cylinders, heads", format!("{cylinders}, {}", profile.heads)));
         facts.push(("head switch", format!("{:.3} ms", profile.head_switch_ms)));
         facts.push(("write settle", format!("{:.3} ms", profile.write_settle_ms)));
@@ -297,8 +296,8 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     print::line("\nRuns of equal ensembles (the zones of a disk):")?;
     let rows = shown.zones.iter().take(ZONES_SHOWN).map(|zone| {
         vec![
-            print::grouped(zone.first_lbn),
-            print::grouped(zone.ensembles),
+            grouped(zone.first_lbn),
+            grouped(zone.ensembles),
             zone.ensemble_blocks.to_string(),
             zone.switch_blocks.to_string(),
         ]

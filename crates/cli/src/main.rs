@@ -4,6 +4,7 @@ mod demo;
 mod device;
 mod failure;
 mod lab;
+mod output;
 mod print;
 mod progress;
 mod prompt;

@@ -40,28 +40,9 @@ pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<()
     line(table.trim_fmt())
 }
 
-/// A whole number with a comma every three digits.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_grouped_by_three() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+/// Says notes on standard error.
+pub(crate) fn notes(notes: &[String]) {
+    for note in notes {
+        eprintln!("note: {note}");
     }
 }

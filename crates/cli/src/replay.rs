@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::ProgressBar;
 use moirai::storage::{DeviceUri, Op};
-use moirai::units::ByteCount;
+use moirai::units::{ByteCount, grouped};
 use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
 use moirai_replay::{Devices, Drives, Options, Replayed, Summary, replay, stack};
 use serde::Serialize;
 
-use crate::device::drive;
 use crate::failure::Failure;
-use crate::{print, progress, run};
+use crate::{output, print, progress, run};
 
 /// Replay a trace of block I/O onto a device, or onto one device for each of the trace's
 ///
@@ -111,7 +110,7 @@ fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format)
             let head = reader
                 .fill_buf()
                 .map_err(|problem| Failure::Failed(format!("reading {name}: {problem}")))?;
-            Format::find(&name, head).map_err(|problem| Failure::Failed(problem.to_string()))?
+            Format::detect(&name, head).map_err(|problem| Failure::Failed(problem.to_string()))?
         }
         given => given.parse().map_err(|problem| Failure::Usage(format!("{problem}")))?,
     };
@@ -132,10 +131,10 @@ fn trace_before(
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(output) = &arguments.per_request {
+    if let Some(path) = &arguments.per_request {
         let trace = arguments.trace.display().to_string();
         let inputs = arguments.devices.iter().chain([&trace]).map(String::as_str);
-        drive::keep_inputs(output, &inputs.collect::<Vec<_>>())?;
+        output::keep_inputs(path, &inputs.collect::<Vec<_>>())?;
     }
     if arguments.stack && arguments.devices.len() > 1 {
         let problem = "--stack puts all on one device, and there are several";
@@ -146,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let all_drives = uris.iter().all(|uri| uri.scheme == "sim");
     let simulated = moirai::are_simulated(&arguments.devices)?;
     for uri in uris.iter().filter(|uri| uri.scheme == "sim") {
-        drive::say(&moirai::devices::drive(uri)?.notes);
+        print::notes(&moirai::devices::drive(uri)?.notes);
     }
     let options = Options {
         closed: arguments.closed,
@@ -309,7 +308,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     let reads = shown.reads as f64 / (shown.requests as f64).max(1.0);
     let mut rows = vec![
         ("format", shown.format.to_owned()),
-        ("requests", print::grouped(shown.requests)),
+        ("requests", grouped(shown.requests)),
         ("reads", format!("{:.1} %", reads * 100.0)),
         ("moved", ByteCount(shown.bytes).to_string()),
         ("mean response", ms(shown.mean_response_ms)),
@@ -319,7 +318,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         ("99.9 %", ms(shown.p999_response_ms)),
         ("longest", ms(shown.max_response_ms)),
         ("queue depth, mean", format!("{:.2}", shown.mean_queue_depth)),
-        ("queue depth, most", print::grouped(shown.max_queue_depth.into())),
+        ("queue depth, most", grouped(shown.max_queue_depth)),
     ];
     if let Some(utilisation) = shown.utilisation {
         rows.push(("utilisation", format!("{:.1} %", utilisation * 100.0)));
@@ -327,7 +326,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     rows.push(("time on the devices", format!("{:.3} s", shown.virtual_s)));
     rows.push(("requests a second there", format!("{:.1}", shown.requests_per_virtual_s)));
     rows.push(("time here", format!("{:.3} s", shown.wall_s)));
-    let rate = print::grouped(shown.requests_per_wall_s as u64);
+    let rate = grouped(shown.requests_per_wall_s as u64);
     rows.push(("requests a second here", rate));
     let cells = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     print::table(&[("figure", false), ("value", true)], cells)?;

@@ -1,5 +1,6 @@
 //! `moirai table`: load, list, show, scan, drop.
 
+use moirai::units::grouped;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -186,7 +187,7 @@ async fn load(
     let _ = print::line(format!(
         "{:10} {:>12} rows  {layout}  {}",
         table.name(),
-        print::grouped(table.rows()),
+        grouped(table.rows()),
         watch.elapsed()
     ));
     Ok(())
@@ -246,9 +247,9 @@ async fn list(uri: &str, json: bool) -> Result<(), Failure> {
                 vec![
                     table.name,
                     table.layout,
-                    print::grouped(table.rows),
+                    grouped(table.rows),
                     table.columns.to_string(),
-                    print::grouped(table.pages),
+                    grouped(table.pages),
                     format!("{:.1}", table.stored_bytes as f64 / (1 << 20) as f64),
                 ]
             })
@@ -307,7 +308,7 @@ async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
     }
     let pages =
         shown.page_rows.map(|rows| format!(", {rows} rows to an A-page")).unwrap_or_default();
-    print::line(format!("{name}: {} rows, {}{pages}", print::grouped(shown.rows), shown.layout))?;
+    print::line(format!("{name}: {} rows, {}{pages}", grouped(shown.rows), shown.layout))?;
     print::table(
         &[
             ("column", false),
@@ -325,7 +326,7 @@ async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
                     column.name,
                     column.kind,
                     if column.nullable { "yes" } else { "no" }.into(),
-                    print::grouped(column.nulls),
+                    grouped(column.nulls),
                     column.min.unwrap_or_default(),
                     column.max.unwrap_or_default(),
                 ]
@@ -382,9 +383,9 @@ async fn scan(
     }
     print::line(format!(
         "{} rows, {} in {} I/Os",
-        print::grouped(scanned.rows),
+        grouped(scanned.rows),
         meter.read_blocks.bytes(),
-        print::grouped(scanned.ios)
+        grouped(scanned.ios)
     ))?;
     match (scanned.virtual_ms, scanned.disk_efficiency) {
         (Some(ms), Some(efficiency)) => print::line(format!(

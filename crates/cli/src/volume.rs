@@ -121,7 +121,7 @@ fn create(path: &Path, description: &Description) -> Result<(), Failure> {
         )));
     }
     // A description that does not fit its devices is never written, and checking makes no contents.
-    run::in_time(moirai::is_simulated_volume(description)?, async {
+    run::in_time(moirai::are_simulated(&description.devices)?, async {
         let open_device = moirai::devices::open_without_data;
         if let Some(controller) = &description.controller {
             controller.size(path)?;

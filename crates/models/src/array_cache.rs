@@ -222,19 +222,6 @@ impl ArrayCache {
         }
     }
 
-    /// Whether some of `blocks` are on their way to the disks.
-    #[must_use]
-    pub fn is_leaving(&self, blocks: BlockRange) -> bool {
-        pieces(blocks)
-            .any(|(line, mask)| self.lines.get(&line).is_some_and(|held| held.leaving & mask != 0))
-    }
-
-    /// Whether no block is dirty or on its way.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.busy_lines == 0
-    }
-
     fn touch(&mut self, line: LineNumber) {
         let Some(held) = self.lines.get_mut(&line) else { return };
         self.by_use.remove(&held.used);
@@ -323,7 +310,6 @@ mod tests {
             cache.destaged(run);
         }
         assert_eq!(cache.insert_dirty(range(800, 16)), Ok(vec![5]));
-        assert!(!cache.is_clean());
         assert_eq!(cache.destage(10, true), [range(72, 8), range(800, 16)]);
     }
 

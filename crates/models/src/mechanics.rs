@@ -49,6 +49,12 @@ impl Mechanics {
         sectors * self.revolution_ps / u64::from(track_sectors)
     }
 
+    /// A time that no access over `distance` cylinders needs less than.
+    pub(crate) fn least_positioning(&self, distance: u32) -> Nanos {
+        let settle = self.write_settle_ns.min(0);
+        Nanos(self.seek.least(distance).0.saturating_add_signed(settle))
+    }
+
     /// The sector boundary at or after `ps` picoseconds of turning, which are a turn at most.
     #[must_use]
     pub fn sectors_begun(&self, ps: u64, track_sectors: u32) -> u32 {

@@ -43,7 +43,15 @@ pub enum ProfileError {
 }
 
 /// The longest seek that a profile may have: longer ones are mistakes.
-const SEEK_MS_MAX: f64 = 10_000.0;
+pub(crate) const SEEK_MS_MAX: f64 = 10_000.0;
+/// The most cylinders.
+pub(crate) const CYLINDERS_MAX: u64 = 10_000_000;
+/// The most sectors of a track.
+pub(crate) const TRACK_SECTORS_MAX: u32 = 1_000_000;
+/// The fastest platters.
+pub(crate) const RPM_MAX: f64 = 100_000.0;
+/// The most segments of a cache.
+pub(crate) const SEGMENTS_MAX: u64 = 65_536;
 
 impl Profile {
     /// The built-in profile `name`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use moirai_units::{Instant, Lbn, Nanos};
+use moirai_units::{Instant, Lbn};
 
 use crate::service::{self, Access, Arm};
 use crate::{Extent, Mechanics};
@@ -223,14 +223,6 @@ impl<T: Copy> Queue<T> {
             }
         }
         best.map(|(.., key)| key)
-    }
-}
-
-impl Mechanics {
-    /// A time that no access over `distance` cylinders needs less than.
-    fn least_positioning(&self, distance: u32) -> Nanos {
-        let settle = self.write_settle_ns.min(0);
-        Nanos(self.seek.least(distance).0.saturating_add_signed(settle))
     }
 }
 

@@ -81,7 +81,7 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
 pub fn is_simulated(uri: &str) -> storage::Result<bool> {
     let parsed: DeviceUri = uri.parse()?;
     if parsed.scheme == "volume" {
-        return is_simulated_volume(&Description::read(Path::new(&parsed.target))?);
+        return are_simulated(&Description::read(Path::new(&parsed.target))?.devices);
     }
     Ok(moirai_devices::is_simulated(&parsed))
 }
@@ -102,9 +102,4 @@ pub fn are_simulated(uris: &[String]) -> storage::Result<bool> {
         first = Some(simulated);
     }
     Ok(first.unwrap_or(false))
-}
-
-/// Whether the devices of the volume are simulated; see [`are_simulated`].
-pub fn is_simulated_volume(description: &Description) -> storage::Result<bool> {
-    are_simulated(&description.devices)
 }

@@ -25,7 +25,7 @@ fn read_in_every_format(bytes: &[u8], buffer_bytes: usize) {
         }
     }
     MeasuredReader::new("t", reader()).for_each(drop);
-    let _ = Format::detect(bytes);
+    let _ = Format::detect("t", bytes);
 }
 
 /// Pieces that lines are made of, and some that they should not be.

@@ -245,7 +245,7 @@ fn fio_version_3() {
 #[test]
 fn formats_are_found_by_their_first_lines() {
     let check = |head: &str, expected: Option<Format>| {
-        assert_eq!(Format::detect(head.as_bytes()), expected, "{head}");
+        assert_eq!(Format::detect("t", head.as_bytes()).ok(), expected, "{head}");
     };
     check("13.191135 30 0 5 1\n17.829285 20 57", Some(Format::DiskSim));
     check("13.191135 30 0 5 1", Some(Format::DiskSim));
@@ -269,7 +269,7 @@ fn formats_are_found_by_their_first_lines() {
 #[test]
 fn a_trace_of_no_format_is_told_what_comes_closest() {
     let check = |head: &str, expected: &str| {
-        let error = Format::find("t", head.as_bytes()).unwrap_err().to_string();
+        let error = Format::detect("t", head.as_bytes()).unwrap_err().to_string();
         let names = Format::ALL.map(Format::name).join(", ");
         assert_eq!(error, expected.replace("ALL", &names), "{head}");
     };
@@ -322,7 +322,7 @@ fn a_trace_of_no_format_is_told_what_comes_closest() {
         "t: its first lines may be of several formats; give the right one with --format: disksim, \
          ssdsim, ssdsim-us",
     );
-    assert_eq!(Format::find("t", b"# a\n1.5 0 5 8 1"), Ok(Format::DiskSim));
+    assert_eq!(Format::detect("t", b"# a\n1.5 0 5 8 1"), Ok(Format::DiskSim));
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn check(
 ) -> Option<Vec<TraceRequest>> {
     let bytes = sample(name)?;
     let head = bytes.get(..8192).unwrap_or(&bytes);
-    assert_eq!(Format::detect(head), detected, "{name}");
+    assert_eq!(Format::detect(name, head).ok(), detected, "{name}");
     let requests: Vec<TraceRequest> = TraceReader::new(name, bytes.as_slice(), format)
         .map(|request| request.unwrap_or_else(|error| panic!("{error}")))
         .collect();

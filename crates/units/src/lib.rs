@@ -2,8 +2,10 @@
 
 mod address;
 mod size;
+mod text;
 mod time;
 
 pub use address::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 pub use size::{ByteCount, ParseSizeError};
+pub use text::{grouped, grouped_decimals};
 pub use time::{Instant, Nanos, ServiceParts};

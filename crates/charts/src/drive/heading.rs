@@ -5,7 +5,8 @@ use moirai_models::Profile;
 use super::{MARGIN, WIDTH, turn_ms};
 use crate::colours::{INK, LINE};
 use crate::svg::{Canvas, Type, stroke};
-use crate::text::{bytes, count, counted, number, significant, wrap};
+use crate::text::{bytes, counted, significant, wrap};
+use moirai_units::{grouped, grouped_decimals};
 
 const NAME: Type = Type::new(36.0).bold();
 const DESCRIPTION: Type = Type::new(20.0).muted();
@@ -61,16 +62,16 @@ fn facts_of(profile: &Profile) -> [Fact; 5] {
         Fact {
             label: "Rotation",
             value: format!("{} rpm", rpm(profile.file.rotation_rpm)),
-            detail: format!("{} ms a turn", number(turn_ms(profile), 3)),
+            detail: format!("{} ms a turn", grouped_decimals(turn_ms(profile), 3)),
         },
         Fact {
             label: "Heads",
-            value: count(heads),
+            value: grouped(heads),
             detail: counted(cylinders * u64::from(heads), "track"),
         },
         Fact {
             label: "Cylinders",
-            value: count(geometry.cylinders()),
+            value: grouped(geometry.cylinders()),
             detail: counted(geometry.zones().len() as u64, "zone"),
         },
         average_seek(profile),
@@ -101,7 +102,7 @@ fn rpm(turns: f64) -> String {
         let scaled = turns * 10f64.powi(decimals);
         (scaled - scaled.round()).abs() < 0.05
     };
-    number(
+    grouped_decimals(
         turns,
         (0..2).find(|decimals| is_near(*decimals)).map_or(2, |decimals| decimals as usize),
     )

@@ -8,7 +8,8 @@ use crate::colours::{EMPTY, INK, LINE, MUTED, PAPER};
 use crate::plot::BASE_LINE;
 use crate::scale::Scale;
 use crate::svg::{Canvas, Place, Type, fill, stroke};
-use crate::text::{count, number, width};
+use crate::text::width;
+use moirai_units::{grouped, grouped_decimals};
 
 const RADIUS: f64 = 196.0;
 /// What the arm does not reach, as a part of the radius: a guess, which the note owns up to.
@@ -54,7 +55,7 @@ pub(super) fn draw(canvas: &mut Canvas, profile: &Profile, top: f64) -> f64 {
     let mut bottom = along.end();
     if rows.len() < groups.len() {
         bottom += 26.0;
-        let (shown, all) = (count(rows.len() as u64), count(groups.len() as u64));
+        let (shown, all) = (grouped(rows.len() as u64), grouped(groups.len() as u64));
         let note = format!("{shown} of the {all} track lengths are listed");
         canvas.text(LABEL, (TABLE_LEFT, bottom), &note);
     }
@@ -197,8 +198,8 @@ fn leader(canvas: &mut Canvas, group: &Group, along: Scale, middle: f64) {
 
 fn row(canvas: &mut Canvas, profile: &Profile, group: &Group, base_line: f64) {
     let cylinders = span(u64::from(group.first_cylinder), u64::from(group.last_cylinder));
-    let rate = number(media_rate(profile, group.track_sectors), 1);
-    let sectors = count(group.track_sectors);
+    let rate = grouped_decimals(media_rate(profile, group.track_sectors), 1);
+    let sectors = grouped(group.track_sectors);
     let zones = span(group.first_zone as u64, group.last_zone as u64);
     let zones_room = CYLINDERS.0 - width(&cylinders, CELL.size, false) - 16.0 - TABLE_LEFT;
     canvas.text_within(CELL, (TABLE_LEFT, base_line), zones_room.max(40.0), &zones);
@@ -208,5 +209,5 @@ fn row(canvas: &mut Canvas, profile: &Profile, group: &Group, base_line: f64) {
 }
 
 fn span(first: u64, last: u64) -> String {
-    if first == last { count(first) } else { format!("{} to {}", count(first), count(last)) }
+    if first == last { grouped(first) } else { format!("{} to {}", grouped(first), grouped(last)) }
 }

@@ -3,14 +3,14 @@
 mod unrolled;
 
 use moirai_models::{Profile, Track};
-use moirai_units::Lbn;
+use moirai_units::{Lbn, grouped, grouped_decimals};
 
 use super::{MARGIN, WIDTH, part, turn_ms};
 use crate::colours::{BLUE, INK, LINE, ORANGE, lightest};
 use crate::plot::{Area, BASE_LINE, BELOW, LABEL_SIZE, Plot};
 use crate::scale::Scale;
 use crate::svg::{Canvas, Type, fill, stroke};
-use crate::text::{count, counted, number, width};
+use crate::text::{counted, width};
 use unrolled::Unrolled;
 
 const TRACKS_MOST: usize = 12;
@@ -88,7 +88,8 @@ fn note(profile: &Profile) -> String {
         return note;
     };
     let turn = turn_ms(profile);
-    let ms = |skew: u32| number(f64::from(skew) / f64::from(zone.track_sectors) * turn, 2);
+    let ms =
+        |skew: u32| grouped_decimals(f64::from(skew) / f64::from(zone.track_sectors) * turn, 2);
     let skew = |skew: u32| format!("{} ({} ms)", counted(skew, "sector"), ms(skew));
     note += " Orange leads to the next track. Skew at the rim: ";
     let (by_head, by_cylinder) = (skew(zone.track_skew), skew(zone.cylinder_skew));
@@ -114,17 +115,17 @@ fn names(canvas: &mut Canvas, track: &Track, bar: Area) {
         CELL.end(),
         (CYLINDER, base_line),
         CYLINDER - MARGIN,
-        &count(track.cylinder),
+        &grouped(track.cylinder),
     );
-    canvas.text_within(CELL.end(), (HEAD, base_line), 50.0, &count(track.head));
+    canvas.text_within(CELL.end(), (HEAD, base_line), 50.0, &grouped(track.head));
     canvas.text(CELL.end(), (WIDTH - MARGIN, base_line), &blocks_of(track));
 }
 
 fn blocks_of(track: &Track) -> String {
     let last = track.blocks.end().0.saturating_sub(1);
     match track.blocks.count.0 {
-        1 => count(last),
-        _ => format!("{} to {}", count(track.blocks.first.0), count(last)),
+        1 => grouped(last),
+        _ => format!("{} to {}", grouped(track.blocks.first.0), grouped(last)),
     }
 }
 
@@ -144,7 +145,7 @@ fn axis(canvas: &mut Canvas, profile: &Profile, area: Area) {
         canvas.path([(x, area.top - 14.0), (x, area.bottom)], &stroke(LINE, 1.0));
     }
     canvas.path([(area.right, area.top - 14.0), (area.right, area.bottom)], &stroke(LINE, 1.0));
-    let name = format!("ms from the index mark; a turn takes {} ms", number(turn, 3));
+    let name = format!("ms from the index mark; a turn takes {} ms", grouped_decimals(turn, 3));
     Plot { area, x, y }.x_axis(canvas, &ticks, &name);
 }
 

@@ -7,7 +7,7 @@ use moirai_models::Profile;
 
 use super::drive;
 use crate::failure::Failure;
-use crate::print;
+use crate::{output, print};
 
 /// Draw a drive as SVG: its zones, its first tracks with their blocks and skew, its seek curve
 #[derive(Args)]
@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    drive::keep_inputs(&arguments.out, &[&arguments.uri])?;
+    output::keep_inputs(&arguments.out, &[&arguments.uri])?;
     let drive = drive::named(&arguments.uri)?;
-    drive::say(&drive.notes);
+    print::notes(&drive.notes);
     let profile =
         Profile::new(drive.profile).map_err(|problem| Failure::Failed(problem.to_string()))?;
-    drive::write(&arguments.out, &moirai_charts::drive(&profile))?;
+    output::write(&arguments.out, &moirai_charts::drive(&profile))?;
     print::line(format!("{}: open it in a browser", arguments.out.display()))
 }

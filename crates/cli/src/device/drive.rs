@@ -7,6 +7,7 @@ use moirai::storage::DeviceUri;
 use moirai_models::ProfileFile;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// A drive's profile and what is to be said about it.
 pub(super) struct Drive {
@@ -38,48 +39,17 @@ pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure
     })
 }
 
-/// Says notes on standard error.
-pub(crate) fn say(notes: &[String]) {
-    for note in notes {
-        eprintln!("note: {note}");
-    }
-}
-
 /// Writes a profile as TOML to `path`, which must not be there yet unless `overwrite`.
 pub(super) fn write_profile(
     profile: &ProfileFile,
     path: &Path,
     overwrite: bool,
 ) -> Result<(), Failure> {
-    if path.exists() && !overwrite {
-        let problem = format!("{} is there already: name another file, or --force", path.display());
-        return Err(Failure::Usage(problem));
-    }
-    write(path, &text(profile)?)
+    output::keep_file(path, overwrite)?;
+    output::write(path, &text(profile)?)
 }
 
 /// A profile as TOML.
 pub(super) fn text(profile: &ProfileFile) -> Result<String, Failure> {
     toml::to_string(profile).map_err(|problem| Failure::Failed(problem.to_string()))
-}
-
-/// An error when `output` is one of the files that are read, given as paths or as devices' URIs.
-pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure> {
-    let Ok(there) = output.canonicalize() else { return Ok(()) };
-    for input in inputs {
-        let uri: Option<DeviceUri> = input.parse().ok();
-        let path = uri.map_or_else(|| (*input).to_owned(), |uri| uri.target);
-        if Path::new(&path).canonicalize().is_ok_and(|path| path == there) {
-            let problem =
-                format!("{} is read, and would be written over: name another", output.display());
-            return Err(Failure::Usage(problem));
-        }
-    }
-    Ok(())
-}
-
-/// Writes a file whole.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
 }

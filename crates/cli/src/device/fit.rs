@@ -7,9 +7,10 @@ use moirai_models::ProfileFile;
 use moirai_replay::fit::{Change, PARAMETERS, Parameter, fit};
 use serde::Serialize;
 
-use super::{drive, measured};
+use super::drive;
+use super::measured::{DriveAndTrace, Measured};
 use crate::failure::Failure;
-use crate::{print, progress};
+use crate::{output, print, progress};
 
 /// Adjust a few parameters of a drive to a measured trace
 ///
@@ -17,12 +18,8 @@ use crate::{print, progress};
 /// the format of `moirai device validate`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
-    #[arg(long, value_name = "URI")]
-    device: String,
-    /// The measured trace
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
+    #[command(flatten)]
+    measured: DriveAndTrace,
     /// Where the profile goes
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -79,16 +76,9 @@ impl From<Change> for ShownHalf {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.out.exists() && !arguments.force {
-        let problem =
-            format!("{} is there already: name another, or --force", arguments.out.display());
-        return Err(Failure::Usage(problem));
-    }
-    let trace = arguments.trace.display().to_string();
-    drive::keep_inputs(&arguments.out, &[&arguments.device, &trace])?;
-    let mut drive = drive::named(&arguments.device)?;
-    let requests = measured::read(&arguments.trace)?;
-    measured::find_bus(&mut drive, &requests);
+    output::keep_file(&arguments.out, arguments.force)?;
+    arguments.measured.keep(&arguments.out)?;
+    let Measured { drive, requests, .. } = arguments.measured.read()?;
     let mut parameters = arguments.parameters.clone();
     if parameters.is_empty() {
         parameters = PARAMETERS.into_iter().filter(|known| known.is_of(&drive.profile)).collect();
@@ -123,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn print_shown(shown: &Shown) -> Result<(), Failure> {
-    drive::say(&shown.notes);
+    print::notes(&shown.notes);
     print::table(
         &[("parameter", false), ("before", true), ("after", true)],
         shown

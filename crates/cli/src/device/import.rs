@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::drive;
 use crate::failure::Failure;
-use crate::print;
+use crate::{output, print};
 
 /// Make a profile of a drive in DiskSim's parameters (.diskspecs or .parv)
 ///
@@ -49,7 +49,7 @@ struct Shown {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.out {
-        drive::keep_inputs(path, &[&arguments.file.display().to_string()])?;
+        output::keep_inputs(path, &[&arguments.file.display().to_string()])?;
     }
     let mut drive = drive::imported(&arguments.file, arguments.drive.as_deref())?;
     if let Some(rate) = arguments.bus_mb_per_s {
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             notes: drive.notes,
         });
     }
-    drive::say(&drive.notes);
+    print::notes(&drive.notes);
     match &arguments.out {
         None => print::line(drive::text(&profile.file)?.trim_end()),
         Some(path) => print::line(format!(

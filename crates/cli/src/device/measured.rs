@@ -2,16 +2,51 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
 
 use moirai_replay::trace::{MeasuredReader, MeasuredRequest};
 use moirai_replay::validate::bus_sector;
 
-use super::drive::Drive;
+use super::drive::{self, Drive};
 use crate::failure::Failure;
+use crate::output;
+
+/// A drive and what was measured on the real one.
+#[derive(Args)]
+pub(super) struct DriveAndTrace {
+    /// The drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
+    #[arg(long, value_name = "URI")]
+    pub(super) device: String,
+    /// The measured trace
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: PathBuf,
+}
+
+pub(super) struct Measured {
+    pub(super) drive: Drive,
+    pub(super) requests: Vec<MeasuredRequest>,
+    /// The bus, where only the trace knows it.
+    pub(super) bus_mb_per_s: Option<f64>,
+}
+
+impl DriveAndTrace {
+    /// An error when writing to `path` would write over what is read.
+    pub(super) fn keep(&self, path: &Path) -> Result<(), Failure> {
+        output::keep_inputs(path, &[&self.device, &self.trace.display().to_string()])
+    }
+
+    pub(super) fn read(&self) -> Result<Measured, Failure> {
+        let mut drive = drive::named(&self.device)?;
+        let requests = read(&self.trace)?;
+        let bus_mb_per_s = find_bus(&mut drive, &requests);
+        Ok(Measured { drive, requests, bus_mb_per_s })
+    }
+}
 
 /// Reads a trace of a real drive, in the `disksim-validate` format.
-pub(super) fn read(path: &Path) -> Result<Vec<MeasuredRequest>, Failure> {
+fn read(path: &Path) -> Result<Vec<MeasuredRequest>, Failure> {
     let name = path.display().to_string();
     let file = File::open(path)
         .map_err(|problem| Failure::Failed(format!("opening {name}: {problem}")))?;
@@ -24,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<MeasuredRequest>, Failure> {
 }
 
 /// Gives a drive whose file leaves the bus open the one that its trace tells of; what was found.
-pub(super) fn find_bus(drive: &mut Drive, requests: &[MeasuredRequest]) -> Option<f64> {
+fn find_bus(drive: &mut Drive, requests: &[MeasuredRequest]) -> Option<f64> {
     if !drive.bus_assumed {
         return None;
     }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moirai::units::Nanos;
+use moirai::units::{Nanos, grouped};
 use moirai_models::Profile;
 use moirai_replay::validate::{compare, responses, simulate};
 use serde::Serialize;
 
-use super::{drive, measured};
+use super::measured::{DriveAndTrace, Measured};
 use crate::failure::Failure;
-use crate::print;
+use crate::{output, print};
 
 /// Compare a simulated drive with a real one, whose response times a trace has
 ///
@@ -20,12 +20,8 @@ use crate::print;
 /// the two cumulative distributions (Ruemmler and Wilkes 1993; thesis 4.4.2).
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
-    #[arg(long, value_name = "URI")]
-    device: String,
-    /// The measured trace
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
+    #[command(flatten)]
+    measured: DriveAndTrace,
     /// Draw the two distributions into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -52,22 +48,20 @@ struct Shown {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let trace = arguments.trace.display().to_string();
-    for output in arguments.svg.iter().chain(&arguments.per_request) {
-        drive::keep_inputs(output, &[&arguments.device, &trace])?;
+    for path in arguments.svg.iter().chain(&arguments.per_request) {
+        arguments.measured.keep(path)?;
     }
-    let mut drive = drive::named(&arguments.device)?;
-    let requests = measured::read(&arguments.trace)?;
-    let bus = measured::find_bus(&mut drive, &requests);
+    let Measured { drive, requests, bus_mb_per_s: bus } = arguments.measured.read()?;
     let profile =
         Profile::new(drive.profile).map_err(|problem| Failure::Failed(problem.to_string()))?;
-    let simulated = simulate(profile, &requests)
-        .map_err(|problem| Failure::Failed(format!("{}: {problem}", arguments.trace.display())))?;
+    let simulated = simulate(profile, &requests).map_err(|problem| {
+        Failure::Failed(format!("{}: {problem}", arguments.measured.trace.display()))
+    })?;
     let simulated = responses(&simulated);
     let measured: Vec<Nanos> = requests.iter().map(|request| request.measured).collect();
     let compared = compare(&measured, &simulated);
     if let Some(path) = &arguments.svg {
-        let title = format!("{} and the real drive", arguments.device);
+        let title = format!("{} and the real drive", arguments.measured.device);
         let note = format!(
             "{} requests; demerit figure {:.3} ms, correlation {:.3}",
             requests.len(),
@@ -75,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             compared.correlation
         );
         let series = [("measured", measured.as_slice()), ("simulated", simulated.as_slice())];
-        drive::write(path, &moirai_charts::distributions(&title, &series, &note))?;
+        output::write(path, &moirai_charts::distributions(&title, &series, &note))?;
     }
     if let Some(path) = &arguments.per_request {
         let mut text = String::from("rw,lbn,sectors,measured_ms,simulated_ms\n");
@@ -88,10 +82,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let (measured, simulated) = (request.measured.as_ms(), simulated.as_ms());
             text.push_str(&format!("{op},{lbn},{sectors},{measured:.6},{simulated:.6}\n"));
         }
-        drive::write(path, &text)?;
+        output::write(path, &text)?;
     }
     let shown = Shown {
-        device: arguments.device.clone(),
+        device: arguments.measured.device.clone(),
         requests: requests.len(),
         measured_mean_ms: compared.measured_mean_ms,
         simulated_mean_ms: compared.simulated_mean_ms,
@@ -104,11 +98,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print::json(&shown);
     }
-    drive::say(&shown.notes);
+    print::notes(&shown.notes);
     print::table(
         &[("figure", false), ("value", true)],
         vec![
-            vec!["requests".into(), print::grouped(shown.requests as u64)],
+            vec!["requests".into(), grouped(shown.requests as u64)],
             vec!["measured mean".into(), format!("{:.3} ms", shown.measured_mean_ms)],
             vec!["simulated mean".into(), format!("{:.3} ms", shown.simulated_mean_ms)],
             vec!["demerit figure".into(), format!("{:.3} ms", shown.demerit_ms)],

@@ -1,5 +1,7 @@
 //! Text as the page shows it: escaped characters and grouped numbers.
 
+use moirai::units::grouped_decimals;
+
 /// `text` with the characters that mean something in HTML, even inside an attribute, written out.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -10,13 +12,7 @@ pub(super) fn number(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
-    let mut text = format!("{value:.decimals$}");
-    let mut position = text.find('.').unwrap_or(text.len());
-    while position > 3 + usize::from(value < 0.0) {
-        position -= 3;
-        text.insert(position, ',');
-    }
-    text
+    grouped_decimals(value, decimals)
 }
 
 #[cfg(test)]

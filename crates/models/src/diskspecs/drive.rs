@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Imported, Load, layout, mechanism};
+use crate::profile::{CYLINDERS_MAX, SEGMENTS_MAX};
 use crate::{CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead, Scheduler};
 
 /// What a file that leaves the transfer rate to a bus it does not have is given: synchronous SCSI-1,
@@ -79,7 +80,7 @@ pub(super) fn convert(
     let layout = layout::convert(needed("Layout Model")?, &mut notes)?;
     let cylinders =
         layout.zones.last().map_or(0, |zone| zone.first_cylinder.unwrap_or(0) + zone.cylinders);
-    let stated = disk.count("Number of cylinders", 10_000_000)?;
+    let stated = disk.count("Number of cylinders", CYLINDERS_MAX)?;
     if stated != 0 && stated != u64::from(cylinders) {
         notes.push(format!(
             "`Number of cylinders` is {stated}, the zones end with cylinder {cylinders}; \
@@ -207,10 +208,10 @@ fn cache(
     given: &Parameters<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Option<CacheFile>, DiskspecsError> {
-    let segments = given.count("Number of buffer segments", 65_536)?.max(1);
+    let segments = given.count("Number of buffer segments", SEGMENTS_MAX)?.max(1);
     let segment_blocks = given.count("Segment size (in blks)", 1 << 30)?.max(1);
     let write_segments =
-        given.count("Maximum number of write segments", 65_536)?.clamp(1, segments);
+        given.count("Maximum number of write segments", SEGMENTS_MAX)?.clamp(1, segments);
     if given.flag("Use separate write segment")? && segments > 1 {
         notes
             .push("`Use separate write segment`: reads and writes share all segments here.".into());

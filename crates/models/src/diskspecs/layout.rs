@@ -2,6 +2,7 @@
 
 use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Value};
+use crate::profile::{CYLINDERS_MAX, TRACK_SECTORS_MAX};
 use crate::{Sparing, TrackOrder, ZoneFile};
 
 pub(super) struct Layout {
@@ -10,8 +11,6 @@ pub(super) struct Layout {
     pub(super) zones: Vec<ZoneFile>,
 }
 
-const CYLINDERS_MAX: u64 = 10_000_000;
-const TRACK_SECTORS_MAX: u64 = 1_000_000;
 const SECTORS_MAX: u64 = 1 << 50;
 
 pub(super) fn convert(block: &Block, notes: &mut Vec<String>) -> Result<Layout, DiskspecsError> {
@@ -77,7 +76,7 @@ fn zone_of(
     if last < first {
         return Err(given.error("Last cylinder number", &format!("{last} comes before {first}")));
     }
-    let track_sectors = given.needed_count("Blocks per track", TRACK_SECTORS_MAX)?;
+    let track_sectors = given.needed_count("Blocks per track", TRACK_SECTORS_MAX.into())?;
     let units = given.word("Skew units")?.unwrap_or(units);
     let mut angle = |name: &str| -> Result<u32, DiskspecsError> {
         let turned = given.number(name, 0.0, 1e6)?.unwrap_or(0.0);

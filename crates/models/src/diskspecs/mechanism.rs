@@ -3,6 +3,7 @@
 use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Load};
 use crate::SeekFormula;
+use crate::profile::{RPM_MAX, SEEK_MS_MAX};
 
 pub(super) struct Mechanism {
     pub(super) rotation_rpm: f64,
@@ -11,10 +12,6 @@ pub(super) struct Mechanism {
     pub(super) seek_ms: Vec<(u32, f64)>,
     pub(super) seek: Option<SeekFormula>,
 }
-
-/// The longest seek that is believed, and the fastest disk.
-const SEEK_MS_MAX: f64 = 10_000.0;
-const RPM_MAX: f64 = 100_000.0;
 
 pub(super) fn convert(
     block: &Block,

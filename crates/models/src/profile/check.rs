@@ -1,6 +1,9 @@
 //! Checks of a profile: every inconsistency is named with its key.
 
-use super::{ProfileError, ProfileFile, SEEK_MS_MAX, ZoneFile, bad};
+use super::{
+    CYLINDERS_MAX, ProfileError, ProfileFile, RPM_MAX, SEEK_MS_MAX, SEGMENTS_MAX,
+    TRACK_SECTORS_MAX, ZoneFile, bad,
+};
 use crate::{SeekFormula, Sparing, TrackOrder};
 
 /// The keys that must have a source, and those that may.
@@ -20,10 +23,6 @@ const MAY_BE_SOURCED: [&str; 7] =
     ["capacity_blocks", "seek_ms", "seek", "track_order", "sparing", "read_watermark", "cache"];
 const SOURCE_KINDS: [&str; 3] = ["published: ", "extracted: ", "interpolated: "];
 
-/// The most cylinders, and sectors of a track, that a profile may have.
-const MOST_CYLINDERS: u64 = 10_000_000;
-const MOST_TRACK_SECTORS: u32 = 1_000_000;
-
 fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), ProfileError> {
     if (low..=high).contains(&value) {
         return Ok(());
@@ -33,7 +32,7 @@ fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), ProfileError
 
 pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
     within("heads", f64::from(file.heads), 1.0, 256.0)?;
-    within("rotation_rpm", file.rotation_rpm, 60.0, 100_000.0)?;
+    within("rotation_rpm", file.rotation_rpm, 60.0, RPM_MAX)?;
     within("head_switch_ms", file.head_switch_ms, 0.0, 1000.0)?;
     within("write_settle_ms", file.write_settle_ms, -1000.0, 1000.0)?;
     within("bus_mb_per_s", file.bus_mb_per_s, 0.001, f64::INFINITY)?;
@@ -52,7 +51,7 @@ pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
         next_cylinder = zone(file, index, row, next_cylinder)?;
     }
     let cylinders = next_cylinder as f64;
-    within("zones, all cylinders", cylinders, 1.0, MOST_CYLINDERS as f64)?;
+    within("zones, all cylinders", cylinders, 1.0, CYLINDERS_MAX as f64)?;
     sources(file)
 }
 
@@ -114,7 +113,7 @@ fn seek(file: &ProfileFile) -> Result<(), ProfileError> {
 
 fn cache(file: &ProfileFile) -> Result<(), ProfileError> {
     let Some(cache) = &file.cache else { return Ok(()) };
-    within("cache.segments", f64::from(cache.segments), 1.0, 65_536.0)?;
+    within("cache.segments", f64::from(cache.segments), 1.0, SEGMENTS_MAX as f64)?;
     within("cache.segment_blocks", cache.segment_blocks as f64, 1.0, 1e9)?;
     let segments = f64::from(cache.segments);
     within("cache.write_segments", f64::from(cache.write_segments), 1.0, segments)?;
@@ -125,8 +124,8 @@ fn cache(file: &ProfileFile) -> Result<(), ProfileError> {
 /// Checks a zone that begins at cylinder `next` if it does not say so; gives the one behind it.
 fn zone(file: &ProfileFile, index: usize, row: &ZoneFile, next: u64) -> Result<u64, ProfileError> {
     let key = |name: &str| format!("zones[{index}].{name}");
-    let most = f64::from(MOST_TRACK_SECTORS);
-    within(&key("cylinders"), f64::from(row.cylinders), 1.0, MOST_CYLINDERS as f64)?;
+    let most = f64::from(TRACK_SECTORS_MAX);
+    within(&key("cylinders"), f64::from(row.cylinders), 1.0, CYLINDERS_MAX as f64)?;
     within(&key("track_sectors"), f64::from(row.track_sectors), 1.0, most)?;
     let track = f64::from(row.track_sectors);
     within(&key("track_skew"), f64::from(row.track_skew), 0.0, track)?;
@@ -144,13 +143,13 @@ fn zone(file: &ProfileFile, index: usize, row: &ZoneFile, next: u64) -> Result<u
         Sparing::SectorsPerTrack => track - 1.0,
         Sparing::SectorsPerCylinder { .. } => cylinder - 1.0,
         Sparing::SectorsPerCylinders { cylinders } => {
-            within("sparing.cylinders", f64::from(cylinders), 1.0, MOST_CYLINDERS as f64)?;
+            within("sparing.cylinders", f64::from(cylinders), 1.0, CYLINDERS_MAX as f64)?;
             f64::from(cylinders) * cylinder - 1.0
         }
         Sparing::SectorsPerZone { .. } => zone - 1.0,
     };
     if let TrackOrder::SurfaceSerpentine { cylinders } = file.track_order {
-        within("track_order.cylinders", f64::from(cylinders), 1.0, MOST_CYLINDERS as f64)?;
+        within("track_order.cylinders", f64::from(cylinders), 1.0, CYLINDERS_MAX as f64)?;
     }
     within(&key("spares"), row.spares as f64, 0.0, most_spares)?;
     within(&key("reserved_sectors"), row.reserved_sectors as f64, 0.0, zone - 1.0)?;

@@ -78,14 +78,9 @@ impl Format {
     /// without its end is left out, unless it is the only one that says something.
     ///
     /// Five columns of whole numbers are taken as `ssdsim`, the most common of those that can be so:
-    /// times in nanoseconds. `ssdsim-us` has to be named.
-    #[must_use]
-    pub fn detect(head: &[u8]) -> Option<Format> {
-        Format::find("", head).ok()
-    }
-
-    /// As [`Format::detect`]; when there is none, the error, which calls the trace `name`, says why.
-    pub fn find(name: &str, head: &[u8]) -> Result<Format, Undetected> {
+    /// times in nanoseconds. `ssdsim-us` has to be named. When there is none, the error, which calls
+    /// the trace `name`, says why.
+    pub fn detect(name: &str, head: &[u8]) -> Result<Format, Undetected> {
         let trace = name.to_owned();
         if head.is_empty() {
             return Err(Undetected::Empty { trace });
