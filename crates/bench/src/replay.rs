@@ -9,11 +9,12 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
 use futures::executor::block_on;
-use moirai::devices::model;
+use moirai::devices::{model, open_without_data};
 use moirai::runtime::{Stopwatch, block_on_virtual, random};
-use moirai::units::{Lbn, Nanos};
+use moirai::units::{BlockCount, Lbn, Nanos};
+use moirai::volume::{LayoutDescription, StripeUnit, Volume};
 use moirai_replay::trace::{Format, TraceReader};
-use moirai_replay::{Drives, Options, Summary, replay};
+use moirai_replay::{Array, Drives, Options, Summary, replay};
 use rand::Rng;
 
 use crate::pin_to_one_core;
@@ -42,7 +43,7 @@ pub(crate) fn run(requests: u64, runs: usize) -> Outcome<()> {
         .map(|factor| (factor * requests, folder.path().join(format!("{factor}.trace"))))
         .collect();
     for (requests, path) in &traces {
-        write_trace(path, *requests)?;
+        write_trace(path, *requests, BLOCKS, false)?;
     }
     println!("random 8 KiB reads in DiskSim's ASCII format, open loop, one core, median of {runs}");
     println!(
@@ -58,12 +59,10 @@ pub(crate) fn run(requests: u64, runs: usize) -> Outcome<()> {
                 mean_ms = replay_once(drive, path)?.mean_response_ms();
                 seconds.push(watch.elapsed().as_s());
             }
-            seconds.sort_by(f64::total_cmp);
-            let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
-            let rate = *requests as f64 / median;
-            println!("{drive:50} {requests:10} {median:10.3} {rate:13.0} {mean_ms:8.3}");
+            print_rate(drive, *requests, seconds, mean_ms);
         }
     }
+    arrays(folder.path(), requests / 2, runs)?;
     for drive in ["quantum-atlas-10k-extracted", "modern-20tb-7200"] {
         locate(drive)?;
     }
@@ -79,17 +78,64 @@ fn replay_once(drive: &str, path: &Path) -> Outcome<Summary> {
     Ok(block_on(replay(&mut target, trace, &options, |_| Ok(())))?)
 }
 
-fn write_trace(path: &Path, requests: u64) -> Outcome<()> {
+/// A trace for one drive, or with `writes` for the array: a third of its requests are writes.
+fn write_trace(path: &Path, requests: u64, blocks: u64, writes: bool) -> Outcome<()> {
     let mut random = block_on_virtual(1, async { random("replay benchmark") });
     let mut out = BufWriter::new(File::create(path)?);
     let mut at_us = 0.0;
     for _ in 0..requests {
         // Exponential gaps: a Poisson process.
         at_us -= GAP_US * (1.0 - random.random::<f64>()).ln();
-        let lbn = random.random_range(0..BLOCKS / 16) * 16;
-        writeln!(out, "{:.6} 0 {lbn} 16 1", at_us / 1e3)?;
+        let lbn = random.random_range(0..blocks / 16) * 16;
+        let is_read = u8::from(!writes || random.random_range(0..3) < 2);
+        writeln!(out, "{:.6} 0 {lbn} 16 {is_read}", at_us / 1e3)?;
     }
     Ok(out.flush()?)
+}
+
+/// A RAID 5 of five drives, a third of the requests writes: each reads and writes data and parity.
+fn arrays(folder: &Path, requests: u64, runs: usize) -> Outcome<()> {
+    const DISKS: u64 = 5;
+    println!(
+        "\nraid5 of {DISKS}, 64 KiB units, a third writes: data and parity read, then written"
+    );
+    for drive in ["sim:quantum-atlas-10k?scheduler=fcfs", "sim:quantum-atlas-10k?scheduler=sptf"] {
+        let layout = block_on_virtual(1, async {
+            let drives = (0..DISKS).map(|_| open_without_data(drive.parse()?));
+            let unit = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
+            let level = "raid5".parse()?;
+            let volume =
+                Volume::new("raid5".into(), drives.collect::<Result<_, _>>()?, level, unit)?;
+            Ok::<_, Box<dyn Error>>(volume.layout().clone())
+        })?;
+        for factor in [1, 2, 4] {
+            let requests = factor * requests;
+            let path = folder.join("array.trace");
+            write_trace(&path, requests, layout.capacity().0, true)?;
+            let mut seconds = Vec::new();
+            let mut mean_ms = 0.0;
+            for _ in 0..runs.max(1) {
+                let watch = Stopwatch::start();
+                let reader = BufReader::with_capacity(256 << 10, File::open(&path)?);
+                let trace = TraceReader::new("array", reader, Format::DiskSim);
+                let models = (0..DISKS).map(|_| model(drive.parse()?)).collect::<Result<_, _>>()?;
+                let mut target = Array::new("raid5".into(), layout.clone(), models);
+                let options = Options::default();
+                let summary = block_on(replay(&mut target, trace, &options, |_| Ok(())))?;
+                mean_ms = summary.mean_response_ms();
+                seconds.push(watch.elapsed().as_s());
+            }
+            print_rate(drive, requests, seconds, mean_ms);
+        }
+    }
+    Ok(())
+}
+
+fn print_rate(drive: &str, requests: u64, mut seconds: Vec<f64>, mean_ms: f64) {
+    seconds.sort_by(f64::total_cmp);
+    let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+    let rate = requests as f64 / median;
+    println!("{drive:50} {requests:10} {median:10.3} {rate:13.0} {mean_ms:8.3}");
 }
 
 /// Times block numbers to places and back.

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
-use moirai::volume::zone_runs;
+use moirai::volume::zones;
 use moirai_models::{ImmediateReport, Profile, ReadAhead, built_in_names};
 use serde::Serialize;
 
@@ -139,6 +139,7 @@ struct Shown {
 struct ShownZone {
     first_lbn: u64,
     ensembles: u64,
+    shortened_ensembles: u64,
     ensemble_blocks: u64,
     switch_blocks: u64,
 }
@@ -210,11 +211,12 @@ fn show(uri: &str, json: bool) -> Result<(), Failure> {
         false => None,
     };
     let inquiry = device.inquiry();
-    let zones = zone_runs(device)?.into_iter().map(|run| ShownZone {
-        first_lbn: run.first.0,
-        ensembles: run.ensembles,
-        ensemble_blocks: run.ensemble.0,
-        switch_blocks: run.switch.0,
+    let zones = zones(device)?.into_iter().map(|zone| ShownZone {
+        first_lbn: zone.blocks.first.0,
+        ensembles: zone.ensembles,
+        shortened_ensembles: zone.shortened,
+        ensemble_blocks: zone.ensemble.0,
+        switch_blocks: zone.switch.0,
     });
     let shown = Shown {
         device: inquiry.name.clone(),

@@ -8,8 +8,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use moirai::storage::{DeviceUri, Op};
 use moirai::units::{ByteCount, grouped};
+use moirai::volume::Description;
 use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
-use moirai_replay::{Devices, Drives, Options, Replayed, Summary, replay, stack};
+use moirai_replay::{Array, Devices, Drives, Options, Replayed, Summary, replay, stack};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -175,6 +176,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         run::in_time(true, async {
             Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
         })?
+    } else if let [uri] = uris.as_slice()
+        && let Some(description) = described_drives(uri)?
+    {
+        run::in_time(true, async {
+            let mut target = array(uri, &description)?;
+            Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
+        })?
     } else {
         run::in_time(simulated, async {
             let devices = arguments.devices.iter().map(|uri| moirai::open_device_for_timing(uri));
@@ -189,6 +197,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let shown = shown(arguments, format, &summary, wall_s);
     if arguments.json { print::json(&shown) } else { print_shown(&shown) }
+}
+
+/// The description of a volume that is nothing but simulated drives.
+fn described_drives(uri: &DeviceUri) -> Result<Option<Description>, Failure> {
+    if uri.scheme != "volume" {
+        return Ok(None);
+    }
+    let description = Description::read(Path::new(&uri.target))?;
+    let drives = description.devices.iter().all(|device| device.starts_with("sim:"));
+    Ok((drives && description.controller.is_none()).then_some(description))
+}
+
+/// The volume's drives, to be stepped directly.
+fn array(uri: &DeviceUri, description: &Description) -> Result<Array, Failure> {
+    let open = moirai::devices::open_without_data;
+    let volume = moirai::volume::open_described(Path::new(&uri.target), description, open)?;
+    let drive = |device: &String| moirai::devices::model(device.parse()?);
+    let drives = description.devices.iter().map(drive).collect::<Result<_, _>>()?;
+    Ok(Array::new(uri.to_string(), volume.layout().clone(), drives))
 }
 
 /// An error when the trace writes: what a file holds is not destroyed without being told to.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use moirai::storage::Device;
-use moirai::units::{BlockCount, ByteCount, Lbn};
+use moirai::units::{BlockCount, ByteCount, Lbn, grouped};
 use moirai::volume::{
-    ControllerTable, ControllerWrites, Description, Layout, LayoutDescription, StripeUnit, Volume,
+    ControllerTable, ControllerWrites, Description, LayoutDescription, Level, QuadrangleZone,
+    StripeUnit, Volume,
 };
 use serde::Serialize;
 
@@ -30,6 +31,10 @@ pub(crate) enum Command {
         /// A device's URI; give one for each device, in their order
         #[arg(long = "device", value_name = "URI", required = true)]
         devices: Vec<String>,
+        /// What survives when devices fail: raid0, raid1, raid10, raid4, raid5, raid6; for raid5 also
+        /// raid5-left-asymmetric, raid5-right-symmetric, raid5-right-asymmetric
+        #[arg(long, default_value_t)]
+        level: Level,
         /// How blocks are spread
         #[arg(long, value_enum, default_value = "quadrangle")]
         layout: LayoutKind,
@@ -42,9 +47,9 @@ pub(crate) enum Command {
         /// Quadrangle: blocks of 512 bytes in a volume block, b
         #[arg(long, default_value_t = 1)]
         block: u64,
-        /// Quadrangle: zone of the disks, counted from the rim
-        #[arg(long, default_value_t = 0)]
-        zone: usize,
+        /// Quadrangle: the only zone to use, counted from the rim; all of them when not given
+        #[arg(long)]
+        zone: Option<usize>,
         /// Put an array controller with a cache of this size before the volume, like 64MiB
         #[arg(long, value_name = "SIZE")]
         controller: Option<ByteCount>,
@@ -77,6 +82,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Create {
             path,
             devices,
+            level,
             layout,
             unit,
             depth,
@@ -91,7 +97,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     LayoutDescription::Quadrangle { depth, block: BlockCount(block), zone }
                 }
             };
-            let mut description = Description::new(devices, layout);
+            let mut description = Description::new(devices, level, layout);
             description.controller = controller.map(|size| ControllerTable {
                 size: size.0.to_string(),
                 write: match write_through {
@@ -135,62 +141,109 @@ fn create(path: &Path, description: &Description) -> Result<(), Failure> {
 
 #[derive(Serialize)]
 struct Shown<'a> {
+    level: String,
     layout: &'static str,
     capacity_bytes: u64,
+    raw_capacity_bytes: u64,
+    survives_failures: usize,
     parallelism: u32,
     depth: u32,
     volume_block_blocks: u64,
-    track_blocks: Option<u64>,
-    switch_blocks: Option<u64>,
-    width_blocks: Option<u64>,
-    residual_blocks: Option<u64>,
+    quadrangles: Vec<ShownZone>,
     devices: Vec<&'a str>,
 }
 
+#[derive(Serialize)]
+struct ShownZone {
+    zone: usize,
+    track_blocks: u64,
+    switch_blocks: u64,
+    width: u64,
+    residual_blocks: u64,
+    quadrangles: u64,
+    tracks_passed_over: u64,
+}
+
 fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
-    let inquiry = volume.inquiry();
-    let dimensions = match volume.layout() {
-        Layout::Quadrangle(quadrangle) => Some(*quadrangle.dimensions()),
-        Layout::Stripe(_) => None,
-    };
+    let (inquiry, layout) = (volume.inquiry(), volume.layout());
+    let raw = volume.devices().map(|device| device.inquiry().capacity.bytes().0);
     let shown = Shown {
-        layout: if dimensions.is_some() { "quadrangle" } else { "stripe" },
+        level: layout.level().to_string(),
+        layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
         capacity_bytes: inquiry.capacity.bytes().0,
+        raw_capacity_bytes: raw.sum(),
+        survives_failures: layout.level().failures(layout.disks()),
         parallelism: inquiry.parallelism,
         depth: inquiry.depth,
         volume_block_blocks: inquiry.volume_block.0,
-        track_blocks: dimensions.map(|dimensions| dimensions.track.0),
-        switch_blocks: dimensions.map(|dimensions| dimensions.switch.0),
-        width_blocks: dimensions.map(|dimensions| dimensions.width()),
-        residual_blocks: dimensions.map(|dimensions| dimensions.residual().0),
-        devices: volume.devices().iter().map(|device| device.inquiry().name.as_str()).collect(),
+        quadrangles: volume.quadrangles().iter().map(ShownZone::from).collect(),
+        devices: volume.devices().map(|device| device.inquiry().name.as_str()).collect(),
     };
     if json {
         return print::json(&shown);
     }
-    let mut facts = vec![
+    let raw_percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
+    let facts = [
+        ("level", shown.level.clone()),
+        ("survives", format!("{} failed devices", shown.survives_failures)),
         ("layout", shown.layout.to_owned()),
-        ("capacity", inquiry.capacity.bytes().to_string()),
+        ("capacity", format!("{}, {raw_percent:.1} % of the devices", inquiry.capacity.bytes())),
         ("parallelism p", shown.parallelism.to_string()),
         ("depth d", shown.depth.to_string()),
         ("volume block b", inquiry.volume_block.to_string()),
     ];
-    if let Some(dimensions) = dimensions {
-        facts.extend([
-            ("track N", dimensions.track.to_string()),
-            ("head switch H", dimensions.switch.to_string()),
-            ("width w", format!("{} volume blocks", dimensions.width())),
-            ("residual R", dimensions.residual().to_string()),
-        ]);
-    }
     print::table(
         &[("volume", false), (inquiry.name.as_str(), false)],
         facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
+    if !shown.quadrangles.is_empty() {
+        print::line("")?;
+        let columns = [
+            "zone",
+            "track N",
+            "switch H",
+            "width w",
+            "residual R",
+            "quadrangles",
+            "tracks unused",
+        ];
+        let row = |zone: &ShownZone| {
+            let numbers = [
+                zone.zone as u64,
+                zone.track_blocks,
+                zone.switch_blocks,
+                zone.width,
+                zone.residual_blocks,
+                zone.quadrangles,
+                zone.tracks_passed_over,
+            ];
+            numbers.map(grouped).to_vec()
+        };
+        print::table(
+            &columns.map(|name| (name, true)),
+            shown.quadrangles.iter().map(row).collect(),
+        )?;
+    }
+    print::line("")?;
     for (index, device) in shown.devices.iter().enumerate() {
         print::line(format!("  disk {index}: {device}"))?;
     }
     Ok(())
+}
+
+impl From<&QuadrangleZone> for ShownZone {
+    fn from(zone: &QuadrangleZone) -> ShownZone {
+        let dimensions = &zone.dimensions;
+        ShownZone {
+            zone: zone.zone,
+            track_blocks: dimensions.track.0,
+            switch_blocks: dimensions.switch.0,
+            width: dimensions.width(),
+            residual_blocks: dimensions.residual().0,
+            quadrangles: zone.quadrangles,
+            tracks_passed_over: zone.passed_over,
+        }
+    }
 }
 
 #[derive(Serialize)]

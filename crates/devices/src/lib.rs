@@ -2,6 +2,7 @@
 
 mod contents;
 mod controller;
+mod faulty;
 mod file;
 mod host_bus;
 mod open;
@@ -10,6 +11,7 @@ mod simulated;
 
 pub use contents::Contents;
 pub use controller::ArrayController;
+pub use faulty::{FaultyDevice, Power};
 pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai::devices::{Contents, HostBus, SimulatedDisk, SimulatedOptions};
 use moirai::storage::Device;
 use moirai::units::BlockCount;
-use moirai::volume::{LayoutDescription, Volume};
+use moirai::volume::{LayoutDescription, Level, Volume};
 use moirai_models::{Profile, Scheduler};
 
 use crate::Failure;
@@ -29,7 +29,8 @@ pub(crate) fn four_cheetahs(
         };
         SimulatedDisk::start(profile.clone(), options) as Arc<dyn Device>
     };
-    let layout = LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
-    let volume = Volume::new("four disks".into(), (0..4).map(disk).collect(), layout);
+    let layout =
+        LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: Some(0) };
+    let volume = Volume::new("four disks".into(), (0..4).map(disk).collect(), Level::Raid0, layout);
     Ok(volume.map_err(Failure::Setting)?)
 }

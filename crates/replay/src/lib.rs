@@ -1,5 +1,6 @@
 //! Block I/O traces: reading them, replaying them, and validating simulated drives against them.
 
+mod array;
 mod engine;
 pub mod fit;
 mod summary;
@@ -7,6 +8,7 @@ mod target;
 pub mod trace;
 pub mod validate;
 
+pub use array::Array;
 pub use engine::{Options, ReplayError, ReplayFailure, Replayed, replay, stack};
 pub use summary::Summary;
 pub use target::{Devices, Done, Drives, Target, Ticket};

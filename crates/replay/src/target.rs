@@ -78,10 +78,26 @@ impl Drives {
     pub fn new(drives: Vec<(String, Disk)>) -> Drives {
         Drives { drives, done: Vec::new() }
     }
+}
 
-    fn next_event(&self) -> Option<Instant> {
-        self.drives.iter().filter_map(|(_, disk)| disk.next_event()).min()
+/// When something happens next on any of `drives`.
+pub(crate) fn next_event<'d>(drives: impl IntoIterator<Item = &'d Disk>) -> Option<Instant> {
+    drives.into_iter().filter_map(Disk::next_event).min()
+}
+
+/// Has `drives` write all that they reported early; gives when the last is done.
+pub(crate) fn settle<'d>(
+    drives: impl Iterator<Item = &'d mut Disk>,
+    now: Instant,
+) -> Option<Instant> {
+    let mut done = Vec::new();
+    for disk in drives {
+        disk.flush(now, FLUSH);
+        while let Some(at) = disk.next_event() {
+            disk.advance(at, &mut done);
+        }
     }
+    done.iter().map(|completion| completion.finished).max()
 }
 
 impl Target for Drives {
@@ -108,7 +124,9 @@ impl Target for Drives {
         if let (Some(until), [(_, disk)]) = (until, self.drives.as_mut_slice()) {
             disk.advance(until, &mut self.done);
         } else {
-            while let Some(at) = self.next_event().filter(|at| until.is_none_or(|end| *at <= end)) {
+            let next = |drives: &[(String, Disk)]| next_event(drives.iter().map(|(_, disk)| disk));
+            let due = |at: &Instant| until.is_none_or(|end| *at <= end);
+            while let Some(at) = next(&self.drives).filter(due) {
                 for (_, disk) in &mut self.drives {
                     disk.advance(at, &mut self.done);
                 }
@@ -128,14 +146,7 @@ impl Target for Drives {
     }
 
     fn settle(&mut self, now: Instant) -> Option<Instant> {
-        let mut done = Vec::new();
-        for (_, disk) in &mut self.drives {
-            disk.flush(now, FLUSH);
-            while let Some(at) = disk.next_event() {
-                disk.advance(at, &mut done);
-            }
-        }
-        done.iter().map(|completion| completion.finished).max()
+        settle(self.drives.iter_mut().map(|(_, disk)| disk), now)
     }
 
     fn busy(&self) -> Option<Nanos> {

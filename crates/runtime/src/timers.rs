@@ -44,14 +44,20 @@ impl Timers {
         self.wakers.remove(&id);
     }
 
-    /// Moves time to the earliest timer and returns its waker; `None` when nothing waits.
-    pub(crate) fn advance(&mut self) -> Option<Waker> {
-        while let Some(Reverse((at, id))) = self.queue.pop() {
+    /// Moves time to the earliest timer and takes the wakers of all that are due then, in the order
+    /// of their registration: what begins at an instant begins before what follows from it. Tells
+    /// whether there were any.
+    pub(crate) fn advance(&mut self, due: &mut Vec<Waker>) -> bool {
+        while let Some(Reverse((at, id))) = self.queue.peek().copied() {
+            if !due.is_empty() && at > self.now {
+                break;
+            }
+            self.queue.pop();
             if let Some(waker) = self.wakers.remove(&id) {
                 self.now = self.now.max(at);
-                return Some(waker);
+                due.push(waker);
             }
         }
-        None
+        !due.is_empty()
     }
 }

@@ -29,17 +29,16 @@ pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
         .on_thread_park({
             let timers = Arc::clone(&timers);
             let main_woken = Arc::clone(&main_woken);
+            let due = Mutex::new(Vec::new());
             move || {
                 if main_woken.load(Ordering::Acquire) {
                     return;
                 }
-                let waker = timers.lock().advance();
-                match waker {
-                    Some(waker) => waker.wake(),
-                    None => {
-                        panic!("virtual time stands still: every task waits and no timer is set")
-                    }
+                let mut due = due.lock();
+                if !timers.lock().advance(&mut due) {
+                    panic!("virtual time stands still: every task waits and no timer is set")
                 }
+                due.drain(..).for_each(Waker::wake);
             }
         })
         .build()

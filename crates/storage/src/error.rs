@@ -79,6 +79,20 @@ pub enum Error {
         device: String,
     },
 
+    /// Blocks of a volume that more devices have failed for than it can bear.
+    #[error(
+        "{device}: {blocks} are lost, because {failed} failed: bring one of these back, or write the \
+         blocks anew"
+    )]
+    Lost {
+        /// The volume.
+        device: String,
+        /// What is lost, of what was asked for.
+        blocks: BlockRange,
+        /// The devices that failed.
+        failed: String,
+    },
+
     /// A device smaller than its use needs.
     #[error("{device} has {have}, and {need} are needed: give a larger size")]
     TooSmall {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use moirai_devices::open;
     use moirai_runtime::block_on_virtual;
-    use moirai_volume::{LayoutDescription, StripeUnit, Volume};
+    use moirai_volume::{LayoutDescription, Level, StripeUnit, Volume};
 
     fn regions(uris: &[&str], layout: Option<LayoutDescription>) -> Vec<Region> {
         block_on_virtual(0, async {
@@ -70,7 +70,7 @@ mod tests {
                 uris.iter().map(|uri| open(uri.parse().unwrap()).unwrap()).collect();
             let device: std::sync::Arc<dyn Device> = match layout {
                 None => devices[0].clone(),
-                Some(layout) => Volume::new("v".into(), devices, layout).unwrap(),
+                Some(layout) => Volume::new("v".into(), devices, Level::Raid0, layout).unwrap(),
             };
             let mut regions = Vec::new();
             let mut at = Lbn(0);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_quadrangle_region_is_p_stripes() {
         let layout =
-            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
+            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: Some(0) };
         let regions = regions(&["sim:seagate-cheetah-36es"; 4], Some(layout));
         assert_eq!(regions[0].columns, BlockCount(4 * 738));
         assert_eq!(regions[0].slot_firsts.len(), 16);

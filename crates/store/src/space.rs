@@ -414,7 +414,7 @@ mod tests {
     use super::*;
     use moirai_devices::open;
     use moirai_runtime::block_on_virtual;
-    use moirai_volume::{LayoutDescription, Volume};
+    use moirai_volume::{LayoutDescription, Level, Volume};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -424,8 +424,8 @@ mod tests {
             return disk();
         }
         let layout =
-            LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(1), zone: 8 };
-        Volume::new("v".into(), vec![disk(), disk()], layout).unwrap()
+            LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(1), zone: Some(8) };
+        Volume::new("v".into(), vec![disk(), disk()], Level::Raid0, layout).unwrap()
     }
 
     proptest! {

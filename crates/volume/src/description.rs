@@ -7,6 +7,8 @@ use moirai_storage::{Error, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use serde::{Deserialize, Serialize};
 
+use crate::Level;
+
 /// A volume as its file describes it.
 ///
 /// ```toml
@@ -20,6 +22,9 @@ use serde::{Deserialize, Serialize};
 pub struct Description {
     /// The URIs of the devices, in their order.
     pub devices: Vec<String>,
+    /// `raid0` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    level: Option<String>,
     stripe: Option<StripeTable>,
     quadrangle: Option<QuadrangleTable>,
     /// The array controller before the volume, if there is one. Who opens the volume puts it there.
@@ -80,8 +85,7 @@ struct QuadrangleTable {
     depth: Option<u32>,
     #[serde(default = "one")]
     block: u64,
-    #[serde(default)]
-    zone: usize,
+    zone: Option<usize>,
 }
 
 fn one() -> u64 {
@@ -96,14 +100,14 @@ pub enum LayoutDescription {
         /// Their size.
         unit: StripeUnit,
     },
-    /// Quadrangles over one zone.
+    /// Quadrangles.
     Quadrangle {
         /// Tracks of a quadrangle; the deepest that keeps one revolution when not given.
         depth: Option<u32>,
         /// Blocks of 512 bytes in a volume block, b.
         block: BlockCount,
-        /// Which zone, counted from the rim.
-        zone: usize,
+        /// Which zone, counted from the rim; all of them when not given.
+        zone: Option<usize>,
     },
 }
 
@@ -136,9 +140,10 @@ impl FromStr for StripeUnit {
 impl Description {
     /// Describes a volume.
     #[must_use]
-    pub fn new(devices: Vec<String>, layout: LayoutDescription) -> Description {
+    pub fn new(devices: Vec<String>, level: Level, layout: LayoutDescription) -> Description {
+        let level = (level != Level::default()).then(|| level.to_string());
         let mut description =
-            Description { devices, stripe: None, quadrangle: None, controller: None };
+            Description { devices, level, stripe: None, quadrangle: None, controller: None };
         match layout {
             LayoutDescription::Stripe { unit } => {
                 let unit = match unit {
@@ -172,6 +177,7 @@ impl Description {
             return Err(bad(path, "key `devices`: a volume has at least one"));
         }
         description.layout(path)?;
+        description.level(path)?;
         if let Some(controller) = &description.controller {
             controller.size(path)?;
         }
@@ -181,6 +187,12 @@ impl Description {
     /// The description as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).unwrap_or_default()
+    }
+
+    /// How the volume survives failures; `path` is what messages call the description.
+    pub fn level(&self, path: &Path) -> Result<Level> {
+        let level = self.level.as_deref().map_or(Ok(Level::default()), str::parse);
+        level.map_err(|problem| bad(path, format!("key `level`: {problem}")))
     }
 
     /// How the volume is laid out; `path` is what messages call the description.
@@ -208,19 +220,22 @@ fn bad(path: &Path, problem: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rotation;
 
     #[test]
     fn descriptions_round_trip() {
         for layout in [
             LayoutDescription::Stripe { unit: StripeUnit::Track },
             LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) },
-            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 },
-            LayoutDescription::Quadrangle { depth: None, block: BlockCount(16), zone: 2 },
+            LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: None },
+            LayoutDescription::Quadrangle { depth: None, block: BlockCount(16), zone: Some(2) },
         ] {
-            let written = Description::new(vec!["sim:quantum-atlas-10k".into()], layout);
+            let level = Level::Raid5(Rotation::RightSymmetric);
+            let written = Description::new(vec!["sim:quantum-atlas-10k".into()], level, layout);
             let read = Description::parse(&written.to_toml(), Path::new("v.toml")).unwrap();
             assert_eq!(read, written);
             assert_eq!(read.layout(Path::new("v.toml")).unwrap(), layout);
+            assert_eq!(read.level(Path::new("v.toml")).unwrap(), level);
         }
     }
 
@@ -238,5 +253,6 @@ mod tests {
         check("devices = [\"sim:x\"]\n[quadrangle]\ndeph = 4", &["line 3", "`deph`"]);
         check("device = [\"sim:x\"]", &["line 1", "`device`"]);
         check("devices = [", &["line 1"]);
+        check("devices = [\"sim:x\"]\nlevel = \"raid7\"\n[quadrangle]", &["`level`", "raid10"]);
     }
 }

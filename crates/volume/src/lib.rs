@@ -1,20 +1,30 @@
-//! Volumes: several devices as one, striped or in quadrangles (thesis 6.3).
+//! Volumes: several devices as one, striped or in quadrangles (thesis 6.3), with or without
+//! redundancy.
 //!
 //! A volume is itself a device, so that its ensembles and equivalence classes are answered through
 //! the interface its own devices are asked through.
 
+mod attributes;
 mod description;
 mod layout;
+mod level;
+mod members;
+mod parity;
+mod pieces;
+pub mod plan;
 mod quadrangle;
+mod slots;
 mod stripe;
+mod stripe_io;
+mod tracks;
 mod volume;
 mod zones;
 
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
 };
-pub use layout::{DiskIndex, Layout, Location};
-pub use quadrangle::{Quadrangle, QuadrangleDimensions};
-pub use stripe::Stripe;
+pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
+pub use level::{Level, Role, Rotation};
+pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
 pub use volume::{Volume, open, open_described};
-pub use zones::{ZoneRun, zone_runs};
+pub use zones::{Zone, zones};

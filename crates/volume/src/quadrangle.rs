@@ -1,32 +1,38 @@
-//! Quadrangle layout: thesis 6.3.3 to 6.3.7 and figure 6.2, for one zone of equal disks.
+//! Quadrangle layout: thesis 6.3.3 to 6.3.7 and figure 6.2.
 //!
-//! A quadrangle is w x d volume blocks on d consecutive tracks of one disk. Row r of a quadrangle
+//! A quadrangle is w x d volume blocks on d tracks of one disk that follow each other. Row r of it
 //! lies on its track r and is turned by r blocks, so that the blocks of a column are each reached
 //! from the one above by a head switch alone (figure 6.5). Successive rows of the volume lie on
-//! successive disks; each stripe of quadrangles begins one disk further on, so that the blocks
-//! p w apart are semi-sequential d by d, and p such runs lie on p different disks:
+//! successive disks; each turn of quadrangles begins one disk further on, so that the blocks p w
+//! apart are semi-sequential d by d, and p such runs lie on p different disks:
 //!
 //! ```text
-//!             disk 0     disk 1     disk 2       p = 3, d = 2, w = 2, b = 1
-//! stripe 0    0  1       2  3       4  5         equivalence class of 0:
+//!             disk 0     disk 1     disk 2       p = 3, d = 2, w = 2, b = 1, no parity
+//! turn 0      0  1       2  3       4  5         equivalence class of 0:
 //!             7  6       9  8      11 10           columns {0, 6} {12, 18} {24, 30}
-//! stripe 1   16 17      12 13      14 15           rows    {0, 12, 24} {6, 18, 30}
+//! turn 1     16 17      12 13      14 15           rows    {0, 12, 24} {6, 18, 30}
 //!            23 22      19 18      21 20
-//! stripe 2   26 27      28 29      24 25
+//! turn 2     26 27      28 29      24 25
 //!            33 32      35 34      31 30
 //! ```
+//!
+//! The volume is in all zones, or in one. A track that defects shorten below a row is passed over,
+//! and so are tracks at whose end the arm takes too long, as between cylinders: the tracks of every
+//! quadrangle are read in one revolution.
 
-use moirai_storage::{Ensemble, EquivalenceClass};
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BlockCount, Lbn};
 
-use crate::{DiskIndex, Location, ZoneRun};
+use crate::slots::Slots;
+use crate::tracks::Tracks;
+use crate::zones::{Zone, zones_of};
+use crate::{Layout, Level};
 
 /// A quadrangle's dimensions, in the letters of thesis table 6.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuadrangleDimensions {
-    /// N: sectors on a track.
+    /// N: sectors on the shortest track that is used.
     pub track: BlockCount,
-    /// H: sectors that pass during a head switch.
+    /// H: sectors that pass while the head goes from one track to the next, at most.
     pub switch: BlockCount,
     /// d: tracks of a quadrangle.
     pub depth: u32,
@@ -71,169 +77,251 @@ impl QuadrangleDimensions {
         depth * self.block.0 + depth.saturating_sub(1) * self.switch.0 <= self.track.0
     }
 
-    /// Blocks of the volume in one quadrangle row.
-    fn row(&self) -> u64 {
-        self.width() * self.block.0
-    }
-}
-
-/// Quadrangles over one zone of p equal disks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quadrangle {
-    dimensions: QuadrangleDimensions,
-    disks: u64,
-    /// The first block of the zone, on each disk.
-    zone_first: Lbn,
-    /// Stripes of quadrangles; a multiple of the disks, so that every class is whole.
-    stripes: u64,
-}
-
-/// A row of the volume, taken apart.
-struct Row {
-    /// Stripe of quadrangles.
-    stripe: u64,
-    /// Row in the quadrangle.
-    row: u64,
-    /// Place among the rows that are accessed in parallel.
-    turn: u64,
-    /// Block within the row.
-    within: u64,
-}
-
-impl Quadrangle {
-    /// Quadrangles of depth `depth` and blocks of `block` over `zone` of `disks` disks. Without a
-    /// depth, the deepest is taken. The message of the error says which dimensions are possible.
-    pub fn new(
-        disks: usize,
-        zone: &ZoneRun,
-        depth: Option<u32>,
-        block: BlockCount,
-    ) -> Result<Quadrangle, String> {
-        let (track, switch) = (zone.ensemble, zone.switch);
-        if block == BlockCount::ZERO || block > track {
-            return Err(format!(
-                "key `block`: {block} do not lie between 1 and the {} of a track",
-                track.0
-            ));
-        }
-        let depth_max = QuadrangleDimensions::depth_max(track, switch, block);
-        let dimensions =
-            QuadrangleDimensions { track, switch, depth: depth.unwrap_or(depth_max), block };
-        if dimensions.depth == 0 || !dimensions.keeps_one_revolution() {
-            return Err(format!(
-                "key `depth`: {} tracks of {block} each are not read in one revolution of {} \
-                 sectors with a switch of {}: the deepest is {depth_max} (thesis equation 6.8)",
-                dimensions.depth, track.0, switch.0
-            ));
-        }
-        let disks = disks as u64;
-        let stripes = zone.ensembles / u64::from(dimensions.depth) / disks * disks;
-        if stripes == 0 {
-            return Err(format!(
-                "key `zone`: the zone has {} tracks, and {disks} disks at depth {} need {}",
-                zone.ensembles,
-                dimensions.depth,
-                u64::from(dimensions.depth) * disks
-            ));
-        }
-        Ok(Quadrangle { dimensions, disks, zone_first: zone.first, stripes })
-    }
-
-    /// The quadrangles' dimensions.
+    /// w b: blocks of a row.
     #[must_use]
-    pub fn dimensions(&self) -> &QuadrangleDimensions {
-        &self.dimensions
+    pub fn row(&self) -> BlockCount {
+        BlockCount(self.width() * self.block.0)
     }
+}
 
-    pub(crate) fn capacity(&self) -> BlockCount {
-        BlockCount(self.stripes * self.stripe_blocks())
-    }
+/// The quadrangles of one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuadrangleZone {
+    /// Which zone of the disks, counted from the rim.
+    pub zone: usize,
+    /// Their dimensions.
+    pub dimensions: QuadrangleDimensions,
+    /// How many there are on each disk.
+    pub quadrangles: u64,
+    /// Tracks of the zone on each disk that are in none.
+    pub passed_over: u64,
+}
 
-    fn depth(&self) -> u64 {
-        u64::from(self.dimensions.depth)
-    }
+/// What of the tracks may stay unused for the sake of deeper quadrangles, in percent; thesis 6.3.7
+/// gives as much for tracks with defects.
+const UNUSED_PERCENT_MAX: u64 = 5;
 
-    /// Blocks that are accessed in parallel: a row on each disk.
-    fn parallel_blocks(&self) -> u64 {
-        self.dimensions.row() * self.disks
-    }
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) depth: Option<u32>,
+    pub(crate) block: BlockCount,
+    pub(crate) zone: Option<usize>,
+}
 
-    fn stripe_blocks(&self) -> u64 {
-        self.parallel_blocks() * self.depth()
-    }
-
-    fn row_of(&self, vlbn: Lbn) -> Row {
-        let row = vlbn.0 / self.dimensions.row();
-        let parallel_row = row / self.disks;
-        Row {
-            stripe: parallel_row / self.depth(),
-            row: parallel_row % self.depth(),
-            turn: row % self.disks,
-            within: vlbn.0 % self.dimensions.row(),
+/// Quadrangles over disks with `tracks`. The message of the error says which dimensions are possible.
+pub(crate) fn quadrangles(
+    level: Level,
+    tracks: &[Tracks],
+    Wanted { depth, block, zone: wanted_zone }: Wanted,
+) -> Result<(Layout, Vec<QuadrangleZone>), String> {
+    let mut zones = CommonZone::of(tracks, block);
+    if let Some(zone) = wanted_zone {
+        let there = zones.len();
+        zones.retain(|one| one.index == zone);
+        if zones.is_empty() {
+            return Err(format!("key `zone`: there is no zone {zone}, the devices have {there}"));
         }
     }
+    let longest = zones.iter().map(|zone| zone.track().0).min().unwrap_or(0);
+    if block == BlockCount::ZERO || block.0 > longest {
+        return Err(format!(
+            "key `block`: {block} do not lie between 1 and the {longest} of a track"
+        ));
+    }
+    let deepest = zones.iter().map(CommonZone::deepest).min().unwrap_or(0);
+    let depth = depth.unwrap_or(deepest);
 
-    pub(crate) fn locate(&self, vlbn: Lbn) -> Location {
-        let Row { stripe, row, turn, within } = self.row_of(vlbn);
-        let width = self.dimensions.width();
-        let block = self.dimensions.block.0;
-        let column = within / block + row;
-        // The row is turned by `row` blocks: what runs over its end lies at the track's beginning.
-        let (turned, blocks_left) = if column < width {
-            (column, width - column)
-        } else {
-            (column - width, width + row - column)
+    let mut slots = vec![Slots::default(); tracks.len()];
+    let mut rows = Vec::new();
+    let mut found = Vec::new();
+    for zone in &zones {
+        let filled = zone.filled(depth);
+        let quadrangles = filled.iter().map(|disk| disk.quadrangles).min().unwrap_or(0);
+        if quadrangles == 0 {
+            continue;
+        }
+        // Turns that go once round the disks, so that every class is whole.
+        let quadrangles = match quadrangles / tracks.len() as u64 {
+            0 => quadrangles,
+            rounds => rounds * tracks.len() as u64,
         };
-        let track = stripe * self.depth() + row;
-        Location {
-            disk: DiskIndex(((turn + stripe) % self.disks) as usize),
-            dlbn: self.zone_first
-                + BlockCount(track * self.dimensions.track.0 + turned * block + within % block),
-            run: BlockCount(blocks_left * block - within % block),
+        let stripes = quadrangles * u64::from(depth);
+        for (slots, disk) in slots.iter_mut().zip(&filled) {
+            disk.tracks.iter().take(stripes as usize).for_each(|first| slots.push(*first));
         }
+        let switch = filled.iter().map(|disk| disk.switch).max().unwrap_or_default();
+        let dimensions = QuadrangleDimensions { track: zone.row, switch, depth, block };
+        rows.push((stripes, dimensions.row(), switch));
+        let all = zone.disks.iter().map(|(_, zone)| zone.ensembles + zone.shortened).min();
+        found.push(QuadrangleZone {
+            zone: zone.index,
+            dimensions,
+            quadrangles,
+            passed_over: all.unwrap_or(0) - stripes,
+        });
+    }
+    if found.is_empty() {
+        return Err(format!(
+            "key `depth`: {depth} tracks of {block} each are not read in one revolution, or there \
+             are fewer tracks: the deepest is {deepest} (thesis equation 6.8)"
+        ));
+    }
+    let mut layout = Layout::new(level, true, u64::from(depth), block, slots);
+    for (stripes, row, switch) in rows {
+        layout.add(stripes, row, switch);
+    }
+    Ok((layout, found))
+}
+
+/// A zone on all disks of the volume.
+struct CommonZone<'a> {
+    index: usize,
+    block: BlockCount,
+    /// The tracks of each disk, and the zone as it has it.
+    disks: Vec<(&'a Tracks, Zone)>,
+    /// Blocks that a track has at least to be used.
+    row: BlockCount,
+}
+
+/// The quadrangles of a zone of one disk.
+#[derive(Default)]
+struct Filled {
+    /// The first blocks of their tracks.
+    tracks: Vec<Lbn>,
+    quadrangles: u64,
+    /// The largest delay within them.
+    switch: BlockCount,
+}
+
+impl<'a> CommonZone<'a> {
+    /// The zones that all disks have.
+    fn of(tracks: &'a [Tracks], block: BlockCount) -> Vec<CommonZone<'a>> {
+        let each: Vec<Vec<Zone>> = tracks.iter().map(zones_of).collect();
+        let count = each.iter().map(Vec::len).min().unwrap_or(0);
+        (0..count)
+            .map(|index| {
+                let zone = |zones: &Vec<Zone>| zones.get(index).copied();
+                let disks = tracks.iter().zip(each.iter().filter_map(zone)).collect();
+                let mut zone = CommonZone { index, block, disks, row: BlockCount::ZERO };
+                zone.row = zone.best_row();
+                zone
+            })
+            .collect()
     }
 
-    pub(crate) fn ensemble(&self, vlbn: Lbn) -> Ensemble {
-        let row = self.dimensions.row();
-        Ensemble {
-            blocks: BlockRange::new(Lbn(vlbn.0 / row * row), BlockCount(row)),
-            switch: self.dimensions.switch,
-        }
+    /// N: a track that nothing shortens.
+    fn track(&self) -> BlockCount {
+        self.disks.iter().map(|(_, zone)| zone.ensemble).max().unwrap_or_default()
     }
 
-    pub(crate) fn parallel_ensemble(&self, vlbn: Lbn) -> BlockRange {
-        let parallel = self.parallel_blocks();
-        BlockRange::new(Lbn(vlbn.0 / parallel * parallel), BlockCount(parallel))
+    /// The length of row that holds the most: a shorter one wastes some of each track, and a longer
+    /// one all of those that are shorter.
+    fn best_row(&self) -> BlockCount {
+        let lengths = |(tracks, zone): &(&Tracks, Zone)| {
+            let mut lengths: Vec<u64> =
+                tracks.within(zone.blocks).map(|track| track.blocks.count.0).collect();
+            lengths.sort_unstable();
+            lengths
+        };
+        let disks: Vec<Vec<u64>> = self.disks.iter().map(lengths).collect();
+        let mut candidates: Vec<u64> = disks.iter().flatten().copied().collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let holds = |row: &u64| {
+            let fitting = |lengths: &Vec<u64>| lengths.len() - lengths.partition_point(|l| l < row);
+            let tracks = disks.iter().map(fitting).min().unwrap_or(0) as u64;
+            tracks * (row.checked_div(self.block.0).unwrap_or(0) * self.block.0)
+        };
+        BlockCount(candidates.into_iter().max_by_key(|row| (holds(row), *row)).unwrap_or(0))
     }
 
-    pub(crate) fn equivalent(&self, vlbn: Lbn) -> EquivalenceClass {
-        // p stripes, in each of which the class has one column of a quadrangle.
-        let region = self.stripe_blocks() * self.disks;
-        let first = vlbn.0 / region * region + vlbn.0 % self.parallel_blocks();
-        let member =
-            |stripe, row| Lbn(first + stripe * self.stripe_blocks() + row * self.parallel_blocks());
-        EquivalenceClass {
-            lbns: (0..self.depth())
-                .flat_map(|row| (0..self.disks).map(move |stripe| member(stripe, row)))
-                .collect(),
-            parallelism: self.disks as u32,
+    /// The deepest quadrangles that leave few tracks unused.
+    fn deepest(&self) -> u32 {
+        let switches = self.disks.iter().flat_map(|(tracks, zone)| tracks.within(zone.blocks));
+        let least = switches.map(|track| track.switch).min().unwrap_or_default();
+        let bound = QuadrangleDimensions::depth_max(self.track(), least, self.block);
+        let fits = |depth: &u32| {
+            self.disks.iter().zip(self.filled(*depth)).all(|((tracks, zone), filled)| {
+                let usable = |track: &_| self.takes(track);
+                let usable = tracks.within(zone.blocks).filter(usable).count() as u64;
+                filled.quadrangles * u64::from(*depth) * 100 >= usable * (100 - UNUSED_PERCENT_MAX)
+            })
+        };
+        (1..=bound).rev().find(fits).unwrap_or(0)
+    }
+
+    fn takes(&self, track: &moirai_storage::Ensemble) -> bool {
+        track.blocks.count >= self.row
+    }
+
+    /// Quadrangles of `depth` tracks on each disk.
+    fn filled(&self, depth: u32) -> Vec<Filled> {
+        self.disks.iter().map(|(tracks, zone)| self.fill(tracks, zone, depth as usize)).collect()
+    }
+
+    /// Takes tracks in their order, and lets go of the first ones where a quadrangle would take more
+    /// than a revolution.
+    fn fill(&self, tracks: &Tracks, zone: &Zone, depth: usize) -> Filled {
+        let revolution = zone.ensemble.0;
+        let mut filled = Filled::default();
+        // First blocks, and the sectors that pass between the track before and this.
+        let mut quadrangle: Vec<(Lbn, u64)> = Vec::with_capacity(depth);
+        let mut passed = 0;
+        for track in tracks.within(zone.blocks) {
+            if self.takes(&track) && depth > 0 {
+                quadrangle.push((track.blocks.first, passed % revolution));
+                while self.span(&quadrangle) > revolution {
+                    quadrangle.remove(0);
+                }
+                passed = 0;
+            }
+            passed += track.blocks.count.0 + track.switch.0;
+            if quadrangle.len() == depth && depth > 0 {
+                let switches = quadrangle.iter().skip(1).map(|(_, switch)| BlockCount(*switch));
+                filled.switch = switches.fold(filled.switch, BlockCount::max);
+                filled.tracks.extend(quadrangle.drain(..).map(|(first, _)| first));
+                filled.quadrangles += 1;
+            }
         }
+        filled
+    }
+
+    /// Sectors that pass while a block of each track is read: equation 6.4.
+    fn span(&self, quadrangle: &[(Lbn, u64)]) -> u64 {
+        let switches: u64 = quadrangle.iter().skip(1).map(|(_, switch)| switch).sum();
+        quadrangle.len() as u64 * self.block.0 + switches
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use crate::DiskIndex;
+    use moirai_storage::Ensemble;
+    use moirai_units::BlockRange;
 
-    fn zone(track: u64, switch: u64, tracks: u64) -> ZoneRun {
-        ZoneRun {
-            first: Lbn(1000),
-            ensemble: BlockCount(track),
-            ensembles: tracks,
-            switch: BlockCount(switch),
+    fn tracks(lengths: &[u64], switch: u64) -> Tracks {
+        let mut tracks = Tracks::default();
+        let mut first = Lbn(0);
+        for length in lengths {
+            let blocks = BlockRange::new(first, BlockCount(*length));
+            tracks.push(Ensemble { blocks, switch: BlockCount(switch) });
+            first = blocks.end();
         }
+        tracks
+    }
+
+    fn plain(track: u64, switch: u64, count: usize) -> Tracks {
+        tracks(&vec![track; count], switch)
+    }
+
+    fn wanted(depth: Option<u32>, block: u64) -> Wanted {
+        Wanted { depth, block: BlockCount(block), zone: None }
+    }
+
+    fn laid(tracks: &[Tracks], wanted: Wanted) -> Result<(Layout, Vec<QuadrangleZone>), String> {
+        quadrangles(Level::Raid0, tracks, wanted)
     }
 
     /// Thesis table 6.2 from N and H; the design's list of inputs.
@@ -264,7 +352,8 @@ mod tests {
     /// The picture at the head of this file.
     #[test]
     fn the_picture_tells_the_truth() {
-        let layout = Quadrangle::new(3, &zone(2, 0, 6), Some(2), BlockCount(1)).unwrap();
+        let disks = vec![plain(2, 0, 6); 3];
+        let (layout, _) = laid(&disks, wanted(Some(2), 1)).unwrap();
         let picture = [
             [0, 1, 2, 3, 4, 5],
             [7, 6, 9, 8, 11, 10],
@@ -277,7 +366,7 @@ mod tests {
             for (column, vlbn) in line.iter().enumerate() {
                 let location = layout.locate(Lbn(*vlbn));
                 assert_eq!(location.disk, DiskIndex(column / 2), "{vlbn}");
-                assert_eq!(location.dlbn.0, 1000 + track as u64 * 2 + column as u64 % 2, "{vlbn}");
+                assert_eq!(location.dlbn.0, track as u64 * 2 + column as u64 % 2, "{vlbn}");
             }
         }
         let class = layout.equivalent(Lbn(18));
@@ -288,9 +377,8 @@ mod tests {
     /// Thesis 6.3.7: b = 2, p = 1: VLBNs 0, 10, 20, 30 lie at DLBNs 0, 24, 48, 72.
     #[test]
     fn a_single_quadrangle_is_as_in_the_thesis() {
-        let zone = ZoneRun { first: Lbn(0), ..zone(22, 3, 4) };
-        let layout = Quadrangle::new(1, &zone, Some(4), BlockCount(2)).unwrap();
-        assert_eq!(layout.dimensions().width(), 11);
+        let (layout, zones) = laid(&[plain(22, 3, 4)], wanted(Some(4), 2)).unwrap();
+        assert_eq!(zones[0].dimensions.width(), 11);
         // The figure numbers volume blocks and has w = 10 of them in a row; here w = 11 fit.
         for row in 0..4 {
             assert_eq!(layout.locate(Lbn(row * 11 * 2)).dlbn, Lbn(row * 24));
@@ -299,62 +387,61 @@ mod tests {
 
     #[test]
     fn impossible_dimensions_say_what_is_possible() {
-        let error = Quadrangle::new(4, &zone(738, 139, 1000), Some(7), BlockCount(1)).unwrap_err();
+        let disks = vec![plain(738, 139, 1000); 4];
+        let error = laid(&disks, wanted(Some(7), 1)).unwrap_err();
         assert!(error.contains("the deepest is 6"), "{error}");
-        let error = Quadrangle::new(4, &zone(738, 139, 12), Some(4), BlockCount(1)).unwrap_err();
-        assert!(error.contains("need 16"), "{error}");
-        assert!(Quadrangle::new(4, &zone(738, 139, 99), None, BlockCount(0)).is_err());
-        let deepest = Quadrangle::new(4, &zone(738, 139, 99), None, BlockCount(1)).unwrap();
-        assert_eq!(deepest.dimensions().depth, 6);
+        assert!(laid(&disks, wanted(None, 0)).unwrap_err().contains("`block`"));
+        assert!(laid(&disks, wanted(None, 739)).unwrap_err().contains("`block`"));
+        let (deepest, _) = laid(&disks, wanted(None, 1)).unwrap();
+        assert_eq!(deepest.depth(), 6);
+        let zone = Wanted { zone: Some(1), ..wanted(None, 1) };
+        assert!(laid(&disks, zone).unwrap_err().contains("no zone 1"));
     }
 
-    proptest! {
-        #[test]
-        fn the_layout_is_a_bijection_and_its_runs_and_classes_hold(
-            disks in 1usize..5,
-            depth in 1u32..5,
-            block in 1u64..4,
-            track in 12u64..40,
-            tracks in 20u64..60,
-        ) {
-            let zone = zone(track, 1, tracks);
-            let layout = Quadrangle::new(disks, &zone, Some(depth), BlockCount(block));
-            prop_assume!(layout.is_ok());
-            let layout = layout.unwrap();
-            let capacity = layout.capacity().0;
-            let mut used = BTreeSet::new();
-            for vlbn in (0..capacity).map(Lbn) {
-                let location = layout.locate(vlbn);
-                prop_assert!(used.insert((location.disk, location.dlbn)), "{} twice", vlbn);
-                prop_assert!(location.dlbn >= zone.first);
-                prop_assert!(location.dlbn.0 < zone.first.0 + track * tracks);
-                let last = Lbn(vlbn.0 + location.run.0 - 1);
-                prop_assert!(layout.ensemble(vlbn).blocks.contains(last));
-                let end = layout.locate(last);
-                prop_assert_eq!((end.disk, end.dlbn.0), (location.disk, location.dlbn.0 + location.run.0 - 1));
-            }
-            for vlbn in (0..capacity).step_by(7).map(Lbn) {
-                let class = layout.equivalent(vlbn);
-                prop_assert!(class.lbns.contains(&vlbn));
-                for row in class.lbns.chunks(disks) {
-                    let on: BTreeSet<_> = row.iter().map(|lbn| layout.locate(*lbn).disk).collect();
-                    prop_assert_eq!(on.len(), disks, "a row of a class shares a disk");
-                }
-                let column: Vec<_> = class.by_column().take(depth as usize).collect();
-                for pair in column.windows(2) {
-                    let (upper, lower) = (layout.locate(pair[0]), layout.locate(pair[1]));
-                    prop_assert_eq!(upper.disk, lower.disk);
-                    // One track further, and one block, which the switch makes room for.
-                    let upper_sector = (upper.dlbn.0 - zone.first.0) % track / block;
-                    let lower_sector = (lower.dlbn.0 - zone.first.0) % track / block;
-                    let width = layout.dimensions().width();
-                    prop_assert_eq!(lower_sector, (upper_sector + 1) % width);
-                    prop_assert_eq!(
-                        (lower.dlbn.0 - zone.first.0) / track,
-                        (upper.dlbn.0 - zone.first.0) / track + 1
-                    );
-                }
-            }
+    #[test]
+    fn shortened_tracks_are_passed_over_unless_the_residual_makes_up_for_it() {
+        // Rows of 9 blocks of 11 sectors leave 1 of 100 sectors; track 3 is short by 1, track 5 by 2.
+        let lengths = [100, 100, 100, 99, 100, 98, 100, 100, 100, 100];
+        let disks = [tracks(&lengths, 5), plain(100, 5, 10)];
+        let (layout, zones) = laid(&disks, wanted(Some(3), 11)).unwrap();
+        assert_eq!((zones[0].quadrangles, zones[0].passed_over), (2, 4));
+        assert_eq!(zones[0].dimensions.row(), BlockCount(99));
+        // The short track is in the second row of tracks; of the other disk nothing is passed over.
+        let starts = |disk| {
+            (0..6)
+                .map(|row| layout.unit_on(DiskIndex(disk), crate::StripeIndex(row)).0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(starts(0), [0, 100, 200, 300, 399, 597]);
+        assert_eq!(starts(1), (0..6).map(|row| row * 100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn quadrangles_do_not_reach_over_a_cylinder_that_takes_too_long() {
+        // Cylinders of four tracks of 100 sectors: 20 to the next track, 60 to the next cylinder.
+        let mut cylinders = Tracks::default();
+        for track in 0..40 {
+            let switch = if track % 4 == 3 { 60 } else { 20 };
+            let blocks = BlockRange::new(Lbn(track * 100), BlockCount(100));
+            cylinders.push(Ensemble { blocks, switch: BlockCount(switch) });
         }
+        // Four tracks take 4 + 60 sectors; five would take 5 + 120.
+        let (layout, zones) = laid(&[cylinders.clone()], wanted(None, 1)).unwrap();
+        assert_eq!((layout.depth(), zones[0].passed_over), (4, 0));
+        assert_eq!(zones[0].dimensions.switch, BlockCount(20));
+        // Three tracks of each cylinder, or three across the boundary: 3 + 80 is less than a turn.
+        let (_, zones) = laid(&[cylinders], wanted(Some(3), 1)).unwrap();
+        assert_eq!((zones[0].quadrangles, zones[0].dimensions.switch), (13, BlockCount(60)));
+    }
+
+    #[test]
+    fn a_volume_in_all_zones_takes_the_width_of_each() {
+        let lengths = [vec![100; 12], vec![90; 12]].concat();
+        let (layout, zones) = laid(&vec![tracks(&lengths, 10); 2], wanted(Some(3), 4)).unwrap();
+        let widths: Vec<_> = zones.iter().map(|zone| zone.dimensions.width()).collect();
+        assert_eq!(widths, [25, 22]);
+        assert_eq!(layout.capacity(), BlockCount(2 * 12 * (100 + 88)));
+        assert_eq!(layout.unit_around(Lbn(2 * 12 * 100)).0.count, BlockCount(88));
+        assert_eq!(layout.locate(Lbn(2 * 12 * 100)).dlbn, Lbn(1200));
     }
 }

@@ -1,27 +1,36 @@
 //! A volume behind the storage interface: requests are cut along the layout and served in parallel.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join, join_all};
 use moirai_storage::{
-    Completion, Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed,
-    Inquiry, IoBuf, Op, Request, Result, Timing,
+    Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op,
+    Request, Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
+use crate::members::Members;
+use crate::pieces::{DiskBatch, Gathering, Outcome, Piece, PieceOf, cut};
+use crate::plan::Present;
+use crate::quadrangle::{Wanted, quadrangles};
+use crate::stripe_io::StripeIo;
+use crate::tracks::Tracks;
+use crate::zones::zones_of;
 use crate::{
-    Description, DiskIndex, Layout, LayoutDescription, Location, Quadrangle, Stripe, zone_runs,
+    Description, DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, Role,
+    StripeIndex, StripeUnit, attributes, stripe,
 };
 
 /// Several devices as one.
 #[derive(Debug)]
 pub struct Volume {
     inquiry: Inquiry,
-    devices: Vec<Arc<dyn Device>>,
+    members: Members,
     layout: Layout,
+    zones: Vec<QuadrangleZone>,
     /// Set by a failed flush of any device and never cleared.
     latched: AtomicBool,
 }
@@ -46,51 +55,67 @@ pub fn open_described(
         .iter()
         .map(|text| text.parse().and_then(&mut open_device))
         .collect::<Result<Vec<_>>>()?;
-    Volume::new(format!("volume:{}", path.display()), devices, layout)
+    Volume::new(format!("volume:{}", path.display()), devices, description.level(path)?, layout)
         .map_err(|problem| Error::Description { path: path.to_owned(), problem })
 }
 
 impl Volume {
-    /// Lays `layout` over `devices`. The message of the error says what does not fit.
+    /// Lays `layout` over `devices`, at `level`. The message of the error says what does not fit.
     pub fn new(
         name: String,
         devices: Vec<Arc<dyn Device>>,
+        level: Level,
         layout: LayoutDescription,
     ) -> std::result::Result<Arc<Volume>, String> {
-        check_equal(&devices).map_err(|error| error.to_string())??;
-        let layout = match layout {
-            LayoutDescription::Stripe { unit } => Stripe::new(devices.clone(), unit)
-                .map(Layout::Stripe)
-                .ok_or("key `unit`: the devices are smaller than it, or it is no multiple of their block")?,
+        level.check(devices.len())?;
+        let tracks: Vec<Tracks> = devices
+            .iter()
+            .map(|device| Tracks::of(&**device))
+            .collect::<Result<_>>()
+            .map_err(|error| error.to_string())?;
+        check_equal(&devices, &tracks)?;
+        let inquiries: Vec<&Inquiry> = devices.iter().map(|device| device.inquiry()).collect();
+        let block = inquiries.iter().map(|inquiry| inquiry.volume_block).max();
+        let mut zones = Vec::new();
+        let layout_and_block = match layout {
+            LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } => {
+                (stripe::fixed(level, &inquiries, unit)?, block)
+            }
+            LayoutDescription::Stripe { unit: StripeUnit::Track } => {
+                (stripe::by_track(level, &tracks), block)
+            }
             LayoutDescription::Quadrangle { depth, block, zone } => {
-                let Some(device) = devices.first() else {
-                    return Err("key `devices`: a volume has at least one".into());
-                };
-                let runs = zone_runs(&**device).map_err(|error| error.to_string())?;
-                // The last track of a zone may be short, and is then a run of its own.
-                let zones: Vec<_> = runs.iter().filter(|run| run.ensembles > 1).collect();
-                let run = zones.get(zone).ok_or_else(|| {
-                    format!(
-                        "key `zone`: there is no zone {zone}, the devices have {}",
-                        zones.len()
-                    )
-                })?;
-                Quadrangle::new(devices.len(), run, depth, block).map(Layout::Quadrangle)?
+                let wanted = Wanted { depth, block, zone };
+                let (layout, found) = quadrangles(level, &tracks, wanted)?;
+                zones = found;
+                (layout, Some(block))
             }
         };
-        let inquiries = || devices.iter().map(|device| device.inquiry());
+        let (layout, block) = layout_and_block;
         let inquiry = Inquiry {
             name,
             capacity: layout.capacity(),
-            parallelism: devices.len() as u32,
+            parallelism: layout.parallelism(),
             depth: layout.depth(),
-            volume_block: layout.volume_block(),
-            atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
-            volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
-            read_only: inquiries().any(|inquiry| inquiry.read_only),
-            keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
+            volume_block: block.unwrap_or(BlockCount(1)),
+            atomic_write: inquiries.iter().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
+            volatile_cache: inquiries.iter().any(|inquiry| inquiry.volatile_cache),
+            read_only: inquiries.iter().any(|inquiry| inquiry.read_only),
+            keeps_data: inquiries.iter().all(|inquiry| inquiry.keeps_data),
         };
-        Ok(Arc::new(Volume { inquiry, devices, layout, latched: AtomicBool::new(false) }))
+        Ok(Arc::new(Volume {
+            inquiry,
+            members: Members::new(devices),
+            layout,
+            zones,
+            latched: AtomicBool::new(false),
+        }))
+    }
+
+    /// The quadrangles of each zone; none where blocks are striped.
+    #[must_use]
+    pub fn quadrangles(&self) -> &[QuadrangleZone] {
+        &self.zones
     }
 
     /// The layout, to ask where blocks lie.
@@ -100,208 +125,110 @@ impl Volume {
     }
 
     /// The devices, in their order.
-    #[must_use]
-    pub fn devices(&self) -> &[Arc<dyn Device>] {
-        &self.devices
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
+        self.members.devices()
     }
 
     /// Where `vlbn` lies.
     pub fn locate(&self, vlbn: Lbn) -> Result<Location> {
         let device: &dyn Device = self;
         device.check_lbn(vlbn)?;
-        self.layout.locate(vlbn)
+        Ok(self.layout.locate(vlbn))
     }
 
-    fn check_latch(&self) -> Result<()> {
+    fn stripes(&self) -> StripeIo<'_> {
+        StripeIo { volume: &self.inquiry.name, layout: &self.layout, members: &self.members }
+    }
+
+    /// Notes that a device has failed: it is used no more.
+    pub fn fail(&self, disk: DiskIndex) {
+        self.members.fail(disk);
+    }
+
+    /// The devices that failed.
+    #[must_use]
+    pub fn failed(&self) -> Vec<DiskIndex> {
+        self.members.failed()
+    }
+
+    fn is_redundant(&self) -> bool {
+        self.layout.level().failures(self.layout.disks()) > 0
+    }
+
+    /// The disk that a data unit is read from: the preferred copy, or another that is there.
+    fn source(&self, stripe: StripeIndex, position: usize) -> Option<DiskIndex> {
+        let copies = self.layout.level().copies(self.layout.disks());
+        let preferred = self.layout.preferred_copy(stripe);
+        (0..copies)
+            .map(|index| Role::Data { position, copy: (preferred + index) % copies })
+            .map(|role| self.layout.disk(stripe, role))
+            .find(|disk| !self.is_redundant() || self.members.is_present(*disk, stripe))
+    }
+
+    /// Sorts a request's pieces to where they are served.
+    fn begin(&self, index: usize, request: Request, work: &mut Work) -> Result<Gathering> {
         if self.latched.load(Ordering::Acquire) {
             return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
-        Ok(())
-    }
-
-    fn cut(&self, request: Request, index: usize) -> Result<CutRequest> {
-        self.check_latch()?;
         request.check(&self.inquiry)?;
-        let with_data = !request.data.is_empty();
-        let buffer_blocks = request.data.iter().map(IoBuf::blocks).collect();
-        let mut data: VecDeque<IoBuf> = request.data.into();
-        let mut pieces = Vec::new();
-        let mut at = request.blocks.first;
-        while at < request.blocks.end() {
-            let Location { disk, dlbn, run } = self.layout.locate(at)?;
-            let count = run.min(request.blocks.end().since(at));
-            let buffers = if with_data { take_blocks(&mut data, count) } else { Vec::new() };
-            pieces.push(Piece {
-                disk,
-                blocks: BlockRange::new(dlbn, count),
-                order: pieces.len(),
-                buffers,
-            });
-            at += count;
-        }
-        pieces.sort_by_key(|piece| (piece.disk, piece.blocks.first));
-        Ok(CutRequest { index, op: request.op, pieces, buffer_blocks })
-    }
-}
-
-/// `Ok(Err(message))` when the devices differ in what a layout depends on.
-fn check_equal(devices: &[Arc<dyn Device>]) -> Result<std::result::Result<(), String>> {
-    let Some((first, others)) = devices.split_first() else {
-        return Ok(Ok(()));
-    };
-    let runs = zone_runs(&**first)?;
-    for other in others {
-        if zone_runs(&**other)? != runs {
-            return Ok(Err(format!(
-                "{} and {} have different geometries: a volume takes devices of one kind",
-                first.inquiry().name,
-                other.inquiry().name
-            )));
-        }
-    }
-    Ok(Ok(()))
-}
-
-/// A part of a request that is consecutive on one disk.
-struct Piece {
-    disk: DiskIndex,
-    blocks: BlockRange,
-    /// Its place in the request.
-    order: usize,
-    buffers: Vec<IoBuf>,
-}
-
-/// A request of the volume, in pieces sorted by disk and block.
-struct CutRequest {
-    /// Its place in the batch.
-    index: usize,
-    op: Op,
-    pieces: Vec<Piece>,
-    /// How its buffers were divided, to put them together again.
-    buffer_blocks: Vec<BlockCount>,
-}
-
-/// What became of pieces that one disk served with one request.
-struct Served {
-    /// Which request of the batch they belong to.
-    index: usize,
-    /// The pieces' places in it, each with its number of buffers.
-    orders: Vec<(usize, usize)>,
-    result: Result<Completion>,
-}
-
-/// Takes the first `count` blocks off the front of a list of buffers.
-fn take_blocks(data: &mut VecDeque<IoBuf>, mut count: BlockCount) -> Vec<IoBuf> {
-    let mut taken = Vec::new();
-    while count > BlockCount::ZERO {
-        let Some(mut front) = data.pop_front() else {
-            break;
-        };
-        if front.blocks() > count {
-            data.push_front(front.split_off(count));
-        }
-        count = count - front.blocks();
-        taken.push(front);
-    }
-    taken
-}
-
-/// Joins pieces of buffers into the buffers they were cut from.
-fn put_together(pieces: Vec<IoBuf>, buffer_blocks: &[BlockCount]) -> Vec<IoBuf> {
-    let mut pieces = pieces.into_iter();
-    let mut whole = Vec::with_capacity(buffer_blocks.len());
-    for blocks in buffer_blocks {
-        let Some(mut buffer) = pieces.next() else {
-            break;
-        };
-        while buffer.blocks() < *blocks {
-            let Some(piece) = pieces.next() else { break };
-            buffer.join(piece);
-        }
-        whole.push(buffer);
-    }
-    whole
-}
-
-/// The requests of one disk, each with what it serves.
-#[derive(Default)]
-struct DiskBatch {
-    requests: Vec<Request>,
-    serves: Vec<(usize, Vec<(usize, usize)>)>,
-}
-
-impl DiskBatch {
-    /// Adds a piece; one that follows the last on the disk and in its ensemble becomes part of it.
-    fn add(&mut self, index: usize, op: Op, piece: Piece, device: &dyn Device) -> Result<()> {
-        let order = (piece.order, piece.buffers.len());
-        if let (Some(request), Some((last_index, orders))) =
-            (self.requests.last_mut(), self.serves.last_mut())
-            && *last_index == index
-            && request.blocks.end() == piece.blocks.first
-            && device.ensemble(request.blocks.first)?.blocks.contains(piece.blocks.first)
-        {
-            request.blocks.count += piece.blocks.count;
-            request.data.extend(piece.buffers);
-            orders.push(order);
-            return Ok(());
-        }
-        self.requests.push(Request { op, blocks: piece.blocks, data: piece.buffers });
-        self.serves.push((index, vec![order]));
-        Ok(())
-    }
-
-    async fn carry_out(self, device: &dyn Device) -> Vec<Served> {
-        if self.requests.is_empty() {
-            return Vec::new();
-        }
-        let results = device.submit(self.requests).await;
-        let served = results.into_iter().zip(self.serves);
-        served.map(|(result, (index, orders))| Served { index, orders, result }).collect()
-    }
-}
-
-/// A request of the volume on its way to completion.
-#[derive(Default)]
-struct Gathering {
-    buffer_blocks: Vec<BlockCount>,
-    /// The pieces' buffers, at the pieces' places.
-    buffers: Vec<Vec<IoBuf>>,
-    timing: Option<Timing>,
-    error: Option<Error>,
-}
-
-impl Gathering {
-    fn add(&mut self, orders: Vec<(usize, usize)>, result: Result<Completion>) {
-        match result {
-            Err(error) => {
-                self.error.get_or_insert(error);
+        let op = request.op;
+        let mut gathering = Gathering::of(request.data.iter().map(IoBuf::blocks).collect());
+        let pieces = cut(&self.layout, index, request);
+        gathering.expect(pieces.len());
+        if op == Op::Write && self.is_redundant() {
+            for piece in pieces {
+                work.stripes.entry(piece.of.stripe).or_default().push(piece);
             }
-            Ok(completion) => {
-                let mut data = completion.data.into_iter();
-                for (order, count) in orders {
-                    if let Some(place) = self.buffers.get_mut(order) {
-                        place.extend(data.by_ref().take(count));
-                    }
+            return Ok(gathering);
+        }
+        let mut on_disks: Vec<(DiskIndex, Lbn, Piece)> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let PieceOf { stripe, extent, .. } = piece.of;
+            match self.source(stripe, extent.position) {
+                Some(disk) => {
+                    let dlbn = self.layout.unit_on(disk, stripe) + extent.offset;
+                    on_disks.push((disk, dlbn, piece));
                 }
-                self.timing = Some(match self.timing {
-                    None => completion.timing,
-                    Some(timing) => timing.and(completion.timing),
-                });
+                None => work.missing.push((piece, None)),
             }
         }
-    }
-
-    fn finish(self) -> Result<Completion> {
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(Completion {
-                data: put_together(
-                    self.buffers.into_iter().flatten().collect(),
-                    &self.buffer_blocks,
-                ),
-                timing: self.timing.unwrap_or_default(),
-            }),
+        on_disks.sort_by_key(|(disk, dlbn, _)| (*disk, *dlbn));
+        for (disk, dlbn, piece) in on_disks {
+            if let Some(batch) = work.disks.get_mut(disk.0) {
+                batch.add(op, dlbn, piece, self.members.device(disk))?;
+            }
         }
+        Ok(gathering)
+    }
+}
+
+/// What a batch takes.
+#[derive(Default)]
+struct Work {
+    /// By disk.
+    disks: Vec<DiskBatch>,
+    /// Writes that keep parity or copies right.
+    stripes: BTreeMap<StripeIndex, Vec<Piece>>,
+    /// Pieces to be worked out from others, and the disk that could not read them.
+    missing: Vec<(Piece, Option<DiskIndex>)>,
+}
+
+/// An error when the devices differ in what a layout depends on.
+fn check_equal(devices: &[Arc<dyn Device>], tracks: &[Tracks]) -> std::result::Result<(), String> {
+    let lengths = |tracks: &Tracks| -> Vec<BlockCount> {
+        zones_of(tracks).iter().map(|zone| zone.ensemble).collect()
+    };
+    let mut each = devices.iter().zip(tracks.iter().map(lengths));
+    let Some((first, of_first)) = each.next() else {
+        return Err("key `devices`: a volume has at least one".into());
+    };
+    match each.find(|(_, lengths)| *lengths != of_first) {
+        None => Ok(()),
+        Some((other, _)) => Err(format!(
+            "{} and {} have different geometries: a volume takes devices of one kind",
+            first.inquiry().name,
+            other.inquiry().name
+        )),
     }
 }
 
@@ -313,19 +240,19 @@ impl Device for Volume {
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        self.layout.ensemble(lbn)
+        attributes::ensemble(&self.layout, &self.members, lbn)
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        self.layout.parallel_ensemble(lbn)
+        attributes::parallel_ensemble(&self.layout, &self.members, lbn)
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        self.layout.equivalent(lbn)
+        Ok(self.layout.equivalent(lbn))
     }
 
     /// The requests of a batch reach each disk together, so that its own scheduler orders them;
@@ -333,49 +260,62 @@ impl Device for Volume {
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
             let mut gatherings: Vec<Gathering> = Vec::with_capacity(batch.len());
-            let mut disks: Vec<DiskBatch> = Vec::new();
-            disks.resize_with(self.devices.len(), DiskBatch::default);
+            let mut work = Work::default();
+            work.disks.resize_with(self.layout.disks(), DiskBatch::default);
             for (index, request) in batch.into_iter().enumerate() {
-                let mut gathering = Gathering::default();
-                match self.cut(request, index) {
-                    Err(error) => gathering.error = Some(error),
-                    Ok(cut) => {
-                        gathering.buffers.resize_with(cut.pieces.len(), Vec::new);
-                        gathering.buffer_blocks = cut.buffer_blocks;
-                        for piece in cut.pieces {
-                            let disk = piece.disk.0;
-                            let (Some(disk), Some(device)) =
-                                (disks.get_mut(disk), self.devices.get(disk))
-                            else {
-                                continue;
-                            };
-                            if let Err(error) = disk.add(cut.index, cut.op, piece, &**device) {
-                                gathering.error = Some(error);
-                            }
-                        }
-                    }
-                }
-                gatherings.push(gathering);
+                let begun = self.begin(index, request, &mut work);
+                gatherings.push(begun.unwrap_or_else(Gathering::failed));
             }
-            let work = disks.into_iter().zip(&self.devices);
-            let served = join_all(work.map(|(disk, device)| disk.carry_out(&**device))).await;
-            for Served { index, orders, result } in served.into_iter().flatten() {
-                if let Some(gathering) = gatherings.get_mut(index) {
-                    gathering.add(orders, result);
+            let Work { disks, stripes, mut missing } = work;
+            let disks = disks.into_iter().zip((0..).map(DiskIndex));
+            let on_disks = join_all(
+                disks.map(|(batch, disk)| batch.carry_out(self.members.device(disk), disk)),
+            );
+            let io = self.stripes();
+            let written =
+                join_all(stripes.into_iter().map(|(stripe, pieces)| io.write(stripe, pieces)));
+            let (on_disks, written) = join(on_disks, written).await;
+            for (disk, served) in on_disks.into_iter().flatten() {
+                let Some(gathering) = gatherings.get_mut(served.of.request) else { continue };
+                if matches!(served.outcome, Outcome::Failed(_)) && self.is_redundant() {
+                    let PieceOf { from, extent, .. } = served.of;
+                    let buffers = gathering.fresh(from, extent.count);
+                    missing.push((Piece { of: served.of, buffers }, Some(disk)));
+                } else {
+                    gathering.add(served);
+                }
+            }
+            let restored =
+                join_all(missing.into_iter().map(|(piece, disk)| io.restore(piece, disk))).await;
+            for served in written.into_iter().flatten().chain(restored) {
+                if let Some(gathering) = gatherings.get_mut(served.of.request) {
+                    gathering.add(served);
                 }
             }
             gatherings.into_iter().map(Gathering::finish).collect()
         })
     }
 
+    /// Flushes all devices that are in use. One that fails is out where the level can bear that, and
+    /// else what was written to it may be lost.
     fn flush(&self) -> Flushed<'_> {
-        Box::pin(async {
-            self.check_latch()?;
-            for flushed in join_all(self.devices.iter().map(|device| device.flush())).await {
-                if flushed.is_err() {
+        Box::pin(async move {
+            if self.latched.load(Ordering::Acquire) {
+                return Err(Error::Latched { device: self.inquiry.name.clone() });
+            }
+            let used = self.layout.disks();
+            let used = (0..used).map(DiskIndex).filter(|disk| !self.members.has_failed(*disk));
+            let flushed = join_all(
+                used.map(|disk| async move { (disk, self.members.device(disk).flush().await) }),
+            );
+            for (disk, result) in flushed.await {
+                let Err(error) = result else { continue };
+                self.members.fail(disk);
+                let bearable = self.layout.level().failures(self.layout.disks());
+                if self.members.failed().len() > bearable {
                     self.latched.store(true, Ordering::Release);
+                    return Err(error);
                 }
-                flushed?;
             }
             Ok(())
         })

@@ -11,14 +11,16 @@ use moirai_devices::open;
 use moirai_storage::Device;
 use moirai_store::{LoadOptions, PageLayout, ScanOptions, Store, Table};
 use moirai_units::BlockCount;
-use moirai_volume::{LayoutDescription, Volume};
+use moirai_volume::{LayoutDescription, Level, Volume};
 use rand::Rng;
 
 /// A quadrangle volume of four Cheetah 36ES with d = 4.
 pub(crate) fn quadrangles(query: &str) -> Arc<dyn Device> {
     let disk = || open(format!("sim:seagate-cheetah-36es{query}").parse().unwrap()).unwrap();
-    let layout = LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: 0 };
-    Volume::new("volume:test".into(), (0..4).map(|_| disk()).collect(), layout).unwrap()
+    let layout =
+        LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: Some(0) };
+    Volume::new("volume:test".into(), (0..4).map(|_| disk()).collect(), Level::Raid0, layout)
+        .unwrap()
 }
 
 pub(crate) fn file(path: &std::path::Path, size: &str) -> Arc<dyn Device> {

@@ -1,0 +1,303 @@
+//! A device in memory that fails as it is told to: for tests of what must survive.
+//!
+//! It forgets at a power cut what it had not flushed, or some of it; a write that the cut meets is torn;
+//! single blocks cannot be read, or hold what nobody wrote; and it dies. Requests take times of their own,
+//! so that those of a batch are carried out in another order with each seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, join_all};
+use moirai_runtime::{Random, now, random, sleep};
+use moirai_storage::{
+    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf,
+    Op, Request, Result, Timing,
+};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
+use parking_lot::Mutex;
+use rand::Rng;
+
+/// The longest that a request takes.
+const SERVICE_NS_MAX: u64 = 1_000_000;
+
+/// The power of one or more devices.
+#[derive(Debug, Default)]
+pub struct Power {
+    state: Mutex<PowerState>,
+}
+
+#[derive(Debug, Default)]
+struct PowerState {
+    is_off: bool,
+    /// Writes until it fails.
+    writes_left: Option<u64>,
+}
+
+impl Power {
+    /// Power that is on.
+    #[must_use]
+    pub fn on() -> Arc<Power> {
+        Arc::new(Power::default())
+    }
+
+    /// Lets the power fail in the middle of the write after so many others.
+    pub fn fail_after(&self, writes: u64) {
+        self.state.lock().writes_left = Some(writes);
+    }
+
+    /// Whether it has failed.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.state.lock().is_off
+    }
+
+    /// Brings it back. Devices must be [restarted](FaultyDevice::restart) then.
+    pub fn bring_back(&self) {
+        *self.state.lock() = PowerState::default();
+    }
+
+    /// Counts a write; tells whether the power fails in it.
+    fn fails_in_write(&self) -> bool {
+        let mut state = self.state.lock();
+        match state.writes_left {
+            Some(0) => {
+                state.is_off = true;
+                state.writes_left = None;
+                true
+            }
+            Some(writes) => {
+                state.writes_left = Some(writes - 1);
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+type Block = [u8; BLOCK_BYTES as usize];
+
+/// A device in memory that fails as it is told to.
+pub struct FaultyDevice {
+    inquiry: Inquiry,
+    ensemble: BlockCount,
+    power: Arc<Power>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// What happens by chance.
+    chance: Random,
+    /// What survives a power cut. Blocks that are not there are zeros.
+    durable: BTreeMap<Lbn, Block>,
+    /// What was written since the last flush.
+    cached: BTreeMap<Lbn, Block>,
+    unreadable: BTreeSet<Lbn>,
+    is_dead: bool,
+    /// Where the next write goes instead.
+    misdirected: Option<Lbn>,
+}
+
+impl FaultyDevice {
+    /// A device of `capacity` in ensembles of `ensemble`, full of zeros. Inside a runtime only.
+    #[must_use]
+    pub fn new(
+        name: String,
+        capacity: BlockCount,
+        ensemble: BlockCount,
+        power: Arc<Power>,
+    ) -> Arc<FaultyDevice> {
+        let chance = random(&name);
+        Arc::new(FaultyDevice {
+            inquiry: Inquiry {
+                name,
+                capacity,
+                parallelism: 1,
+                depth: 1,
+                volume_block: BlockCount(1),
+                atomic_write: BlockCount(1),
+                volatile_cache: true,
+                read_only: false,
+                keeps_data: true,
+            },
+            ensemble,
+            power,
+            state: Mutex::new(State {
+                chance,
+                durable: BTreeMap::new(),
+                cached: BTreeMap::new(),
+                unreadable: BTreeSet::new(),
+                is_dead: false,
+                misdirected: None,
+            }),
+        })
+    }
+
+    /// What is left after a power cut: of what was not flushed, some blocks and others not.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        let cached = std::mem::take(&mut state.cached);
+        for (lbn, block) in cached {
+            if state.chance.random() {
+                state.durable.insert(lbn, block);
+            }
+        }
+    }
+
+    /// Fails whatever is asked of it from now on.
+    pub fn die(&self) {
+        self.state.lock().is_dead = true;
+    }
+
+    /// Fails reads of the block until it is written anew.
+    pub fn make_unreadable(&self, lbn: Lbn) {
+        self.state.lock().unreadable.insert(lbn);
+    }
+
+    /// Changes what the block holds, and says nothing.
+    pub fn corrupt(&self, lbn: Lbn) {
+        let mut state = self.state.lock();
+        let mut block = state.read(lbn);
+        block.iter_mut().step_by(7).for_each(|byte| *byte = !*byte);
+        state.durable.insert(lbn, block);
+        state.cached.remove(&lbn);
+    }
+
+    /// Has the next write go to `lbn`, and says nothing.
+    pub fn misdirect(&self, lbn: Lbn) {
+        self.state.lock().misdirected = Some(lbn);
+    }
+
+    fn error(&self, action: &'static str, blocks: BlockRange, problem: &str) -> Error {
+        Error::Io {
+            device: self.inquiry.name.clone(),
+            action,
+            offset: blocks.first.byte_offset(),
+            source: io::Error::other(problem.to_owned()),
+        }
+    }
+
+    fn check_alive(&self, action: &'static str, blocks: BlockRange) -> Result<()> {
+        if self.power.is_off() {
+            return Err(self.error(action, blocks, "the power is off"));
+        }
+        if self.state.lock().is_dead {
+            return Err(self.error(action, blocks, "the device is dead"));
+        }
+        Ok(())
+    }
+
+    fn transfer(&self, request: &mut Request) -> Result<()> {
+        let Request { op, blocks, data } = request;
+        match op {
+            Op::Read => {
+                self.check_alive("read", *blocks)?;
+                self.read(*blocks, data)
+            }
+            Op::Write => {
+                self.check_alive("write", *blocks)?;
+                self.write(*blocks, data)
+            }
+        }
+    }
+
+    fn read(&self, blocks: BlockRange, data: &mut [IoBuf]) -> Result<()> {
+        let state = self.state.lock();
+        if state.unreadable.range(blocks.first..blocks.end()).next().is_some() {
+            return Err(self.error("read", blocks, "a block cannot be read"));
+        }
+        let mut at = blocks.first;
+        for block in data.iter_mut().flat_map(|buffer| buffer.chunks_exact_mut(BLOCK)) {
+            block.copy_from_slice(&state.read(at));
+            at += BlockCount(1);
+        }
+        Ok(())
+    }
+
+    fn write(&self, blocks: BlockRange, data: &[IoBuf]) -> Result<()> {
+        let is_torn = self.power.fails_in_write();
+        let mut state = self.state.lock();
+        let room = self.inquiry.capacity.0 - blocks.count.0;
+        let misdirected = state.misdirected.take().map(|lbn| Lbn(lbn.0.min(room)));
+        let mut at = misdirected.unwrap_or(blocks.first);
+        for block in data.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK)) {
+            if !is_torn || state.chance.random() {
+                let mut content = [0; BLOCK];
+                content.copy_from_slice(block);
+                state.cached.insert(at, content);
+                state.unreadable.remove(&at);
+            }
+            at += BlockCount(1);
+        }
+        if is_torn {
+            return Err(self.error("write", blocks, "the power failed"));
+        }
+        Ok(())
+    }
+}
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+impl State {
+    fn read(&self, lbn: Lbn) -> Block {
+        let content = self.cached.get(&lbn).or_else(|| self.durable.get(&lbn));
+        content.copied().unwrap_or([0; BLOCK])
+    }
+}
+
+impl fmt::Debug for FaultyDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FaultyDevice({})", self.inquiry.name)
+    }
+}
+
+impl Device for FaultyDevice {
+    fn inquiry(&self) -> &Inquiry {
+        &self.inquiry
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
+        let device: &dyn Device = self;
+        device.check_lbn(lbn)?;
+        let first = Lbn(lbn.0 / self.ensemble.0 * self.ensemble.0);
+        let end = (first + self.ensemble).min(self.inquiry.all_blocks().end());
+        Ok(Ensemble { blocks: BlockRange::between(first, end), switch: BlockCount::ZERO })
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
+        Ok(self.ensemble(lbn)?.blocks)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
+        let device: &dyn Device = self;
+        device.check_lbn(lbn)?;
+        Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        let served = batch.into_iter().map(move |mut request| {
+            let service = self.state.lock().chance.random_range(0..SERVICE_NS_MAX);
+            async move {
+                let issued = now();
+                request.check(&self.inquiry)?;
+                sleep(Nanos(service)).await;
+                self.transfer(&mut request)?;
+                let timing = Timing { issued, started: issued, finished: now(), parts: None };
+                Ok(Completion { data: request.data, timing })
+            }
+        });
+        Box::pin(join_all(served))
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        Box::pin(async move {
+            sleep(Nanos(SERVICE_NS_MAX / 2)).await;
+            self.check_alive("flush", self.inquiry.all_blocks())?;
+            let mut state = self.state.lock();
+            let cached = std::mem::take(&mut state.cached);
+            state.durable.extend(cached);
+            Ok(())
+        })
+    }
+}

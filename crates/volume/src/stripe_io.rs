@@ -1,0 +1,393 @@
+//! Stripes with redundancy: writing them so that parity stays right, and reading what is missing from
+//! what is left.
+//!
+//! Whoever changes a stripe holds its lock, and so does whoever works a missing unit out: a unit and its
+//! parity are never seen between two writes. A device that fails to write is out; one that fails to read
+//! is asked to take the right data again, and is out when it fails that.
+
+use futures::future::join_all;
+use moirai_storage::{Error, IoBuf, Op, Request, Result, Timing};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
+
+use crate::members::{Members, Without};
+use crate::parity::{add_to_p, add_to_q, solve_one, solve_two};
+use crate::pieces::{Outcome, Piece, PieceOf, Served};
+use crate::plan::{Access, Extent, Lost, Method, Plan};
+use crate::{DiskIndex, Layout, Role, StripeIndex};
+
+/// Stripes of one volume.
+pub(crate) struct StripeIo<'a> {
+    pub(crate) volume: &'a str,
+    pub(crate) layout: &'a Layout,
+    pub(crate) members: &'a Members,
+}
+
+/// Blocks of a unit in memory.
+struct Part {
+    role: Role,
+    offset: BlockCount,
+    buffers: Vec<IoBuf>,
+}
+
+/// What was read of a stripe, or the disk that could not be.
+enum Read {
+    All(Vec<Part>),
+    Unreadable(DiskIndex),
+}
+
+impl StripeIo<'_> {
+    /// Writes pieces of one stripe, which do not overlap.
+    pub(crate) async fn write(&self, stripe: StripeIndex, pieces: Vec<Piece>) -> Vec<Served> {
+        let _lock = self.members.lock(stripe).await;
+        let ofs: Vec<PieceOf> = pieces.iter().map(|piece| piece.of).collect();
+        let mut timing = None;
+        match self.write_locked(stripe, pieces, &mut timing).await {
+            Ok(mut data) => {
+                let served = ofs.into_iter().zip(0..);
+                let outcome = |index: usize| {
+                    let buffers = data.get_mut(index).map(std::mem::take);
+                    Outcome::Done(buffers.unwrap_or_default(), timing.take())
+                };
+                let mut outcome = outcome;
+                served.map(|(of, index)| Served { of, outcome: outcome(index) }).collect()
+            }
+            Err(error) => {
+                let mut error = Some(error);
+                let failed = |of| Served { of, outcome: Outcome::Failed(error.take()) };
+                ofs.into_iter().map(failed).collect()
+            }
+        }
+    }
+
+    async fn write_locked(
+        &self,
+        stripe: StripeIndex,
+        pieces: Vec<Piece>,
+        timing: &mut Option<Timing>,
+    ) -> Result<Vec<Vec<IoBuf>>> {
+        let mut extents: Vec<Extent> = pieces.iter().map(|piece| piece.of.extent).collect();
+        let with_data = pieces.iter().all(|piece| !piece.buffers.is_empty());
+        let mut plan = Plan::default();
+        let mut unreadable = Vec::new();
+        let parts = loop {
+            let present = Without { members: self.members, unreadable: &unreadable };
+            let planned = plan.write(self.layout, &present, stripe, &mut extents);
+            planned.map_err(|Lost| self.lost(stripe, &extents))?;
+            match self.read(&plan.reads, with_data, timing).await {
+                Read::All(parts) => break parts,
+                Read::Unreadable(disk) => unreadable.push(disk),
+            }
+        };
+        let parity = match with_data && plan.method != Method::Plain {
+            true => self.parity(&plan, parts, &pieces),
+            false => [None, None],
+        };
+        self.put(stripe, &plan, pieces, parity, timing).await
+    }
+
+    /// Carries the writes of a plan out; gives the pieces' buffers back.
+    async fn put(
+        &self,
+        stripe: StripeIndex,
+        plan: &Plan,
+        mut pieces: Vec<Piece>,
+        mut parity: [Option<IoBuf>; 2],
+        timing: &mut Option<Timing>,
+    ) -> Result<Vec<Vec<IoBuf>>> {
+        let mut writes = Vec::with_capacity(plan.writes.len());
+        for access in &plan.writes {
+            let piece = pieces.iter_mut().position(|piece| is_of(access, &piece.of.extent));
+            let data = match (access.role, piece.and_then(|index| pieces.get_mut(index))) {
+                (Role::P, _) => parity[0].take().into_iter().collect(),
+                (Role::Q, _) => parity[1].take().into_iter().collect(),
+                // The last copy takes the buffers themselves.
+                (Role::Data { .. }, Some(piece)) if self.is_last(plan, access) => {
+                    std::mem::take(&mut piece.buffers)
+                }
+                (Role::Data { .. }, Some(piece)) => piece.buffers.iter().map(copy).collect(),
+                (Role::Data { .. }, None) => Vec::new(),
+            };
+            writes.push((
+                access.disk,
+                piece,
+                Request { op: Op::Write, blocks: access.blocks, data },
+            ));
+        }
+        let done = join_all(writes.into_iter().map(|(disk, piece, request)| async move {
+            (disk, piece, self.members.device(disk).access(request).await)
+        }))
+        .await;
+        let mut data: Vec<Vec<IoBuf>> = pieces.into_iter().map(|piece| piece.buffers).collect();
+        let mut first_error = None;
+        for (disk, piece, result) in done {
+            match result {
+                Ok(completion) => {
+                    add(timing, completion.timing);
+                    let place = piece.and_then(|index| data.get_mut(index));
+                    if let Some(place) = place.filter(|place| place.is_empty()) {
+                        *place = completion.data;
+                    }
+                }
+                Err(error) => {
+                    self.members.fail(disk);
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            // What the failed devices missed can be worked out from the others.
+            Some(error) if !self.is_whole(stripe) => Err(error),
+            _ => Ok(data),
+        }
+    }
+
+    /// Whether no later write of the plan is of the same extent.
+    fn is_last(&self, plan: &Plan, access: &Access) -> bool {
+        let same = |other: &&Access| match (other.role, access.role) {
+            (Role::Data { position: a, .. }, Role::Data { position: b, .. }) => {
+                a == b && other.offset == access.offset
+            }
+            _ => false,
+        };
+        plan.writes.iter().rfind(same).is_some_and(|last| last.disk == access.disk)
+    }
+
+    /// Whether every data unit of `stripe` is there or can be worked out.
+    fn is_whole(&self, stripe: StripeIndex) -> bool {
+        let extent = |position| Extent { position, offset: BlockCount::ZERO, count: BlockCount(1) };
+        (0..self.layout.data_units()).all(|position| {
+            Plan::default().restore(self.layout, self.members, stripe, extent(position)).is_ok()
+        })
+    }
+
+    /// Reads a piece that is not where it should be, or could not be read from `unreadable`, which is
+    /// then asked to take it again.
+    pub(crate) async fn restore(&self, piece: Piece, unreadable: Option<DiskIndex>) -> Served {
+        let of = piece.of;
+        let _lock = self.members.lock(of.stripe).await;
+        let mut timing = None;
+        match self.restore_locked(piece, unreadable, &mut timing).await {
+            Ok(data) => Served { of, outcome: Outcome::Done(data, timing) },
+            Err(error) => Served { of, outcome: Outcome::Failed(Some(error)) },
+        }
+    }
+
+    async fn restore_locked(
+        &self,
+        mut piece: Piece,
+        unreadable: Option<DiskIndex>,
+        timing: &mut Option<Timing>,
+    ) -> Result<Vec<IoBuf>> {
+        let PieceOf { stripe, extent, .. } = piece.of;
+        let with_data = !piece.buffers.is_empty();
+        let mut plan = Plan::default();
+        let mut failed: Vec<DiskIndex> = unreadable.into_iter().collect();
+        let parts = loop {
+            let present = Without { members: self.members, unreadable: &failed };
+            let planned = plan.restore(self.layout, &present, stripe, extent);
+            planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
+            match self.read(&plan.reads, with_data, timing).await {
+                Read::All(parts) => break parts,
+                Read::Unreadable(disk) => failed.push(disk),
+            }
+        };
+        let wanted = match plan.method {
+            _ if !with_data => None,
+            Method::Restore => self.solve(&plan, &parts, extent.position),
+            _ => parts.first().and_then(|part| part.buffers.first()).map(copy),
+        };
+        if let Some(wanted) = &wanted {
+            scatter(wanted, &mut piece.buffers);
+        }
+        if let Some(disk) = unreadable.filter(|disk| !self.members.has_failed(*disk)) {
+            let first = self.layout.unit_on(disk, stripe) + extent.offset;
+            let blocks = BlockRange::new(first, extent.count);
+            let data = wanted.into_iter().collect();
+            let again = self.members.device(disk).access(Request { op: Op::Write, blocks, data });
+            if again.await.is_err() {
+                self.members.fail(disk);
+            }
+        }
+        Ok(piece.buffers)
+    }
+
+    async fn read(&self, reads: &[Access], with_data: bool, timing: &mut Option<Timing>) -> Read {
+        let done = join_all(reads.iter().map(|access| {
+            let request = match with_data {
+                true => Request::read(access.blocks),
+                false => Request::access(Op::Read, access.blocks),
+            };
+            self.members.device(access.disk).access(request)
+        }))
+        .await;
+        let mut parts = Vec::with_capacity(reads.len());
+        for (access, result) in reads.iter().zip(done) {
+            match result {
+                Ok(completion) => {
+                    add(timing, completion.timing);
+                    let (role, offset) = (access.role, access.offset);
+                    parts.push(Part { role, offset, buffers: completion.data });
+                }
+                Err(_) => return Read::Unreadable(access.disk),
+            }
+        }
+        Read::All(parts)
+    }
+
+    /// The new P and Q over the plan's hull, from what was read and what is written.
+    fn parity(&self, plan: &Plan, mut parts: Vec<Part>, pieces: &[Piece]) -> [Option<IoBuf>; 2] {
+        let from = plan.hull.0;
+        let mut sums = Sums::zero(plan.hull);
+        if plan.method == Method::Restore {
+            // What is missing becomes a part as if it had been read; then the new data replace the old
+            // ones, by taking these off and adding those.
+            let missing: Vec<usize> = self.missing(&parts);
+            let solved: Vec<Part> = missing
+                .iter()
+                .filter_map(|position| {
+                    let buffer = self.solve(plan, &parts, *position)?;
+                    let role = Role::Data { position: *position, copy: 0 };
+                    Some(Part { role, offset: from, buffers: vec![buffer] })
+                })
+                .collect();
+            parts.retain(|part| matches!(part.role, Role::Data { .. }));
+            parts.extend(solved);
+        }
+        for part in &parts {
+            sums.add(part.role, part.offset - from, &part.buffers);
+        }
+        for Piece { of: PieceOf { extent, .. }, buffers } in pieces {
+            let role = Role::Data { position: extent.position, copy: 0 };
+            if plan.method == Method::Restore {
+                for part in parts.iter().filter(|part| part.role == role) {
+                    let old = part
+                        .buffers
+                        .iter()
+                        .map(|old| section(old, extent.offset - part.offset, extent.count));
+                    sums.add_bytes(role, extent.offset - from, old);
+                }
+            }
+            sums.add(role, extent.offset - from, buffers);
+        }
+        let writes = |role| plan.writes.iter().any(|access| access.role == role);
+        [writes(Role::P).then_some(sums.p), writes(Role::Q).then_some(sums.q)]
+    }
+
+    /// The positions of which nothing was read.
+    fn missing(&self, parts: &[Part]) -> Vec<usize> {
+        let is_read = |position: &usize| {
+            parts.iter().any(
+                |part| matches!(part.role, Role::Data { position: read, .. } if read == *position),
+            )
+        };
+        (0..self.layout.data_units()).filter(|position| !is_read(position)).collect()
+    }
+
+    /// The data unit at `position` over the plan's hull, worked out from the others.
+    fn solve(&self, plan: &Plan, parts: &[Part], position: usize) -> Option<IoBuf> {
+        let mut sums = Sums::zero(plan.hull);
+        let (mut has_p, mut has_q) = (false, false);
+        for part in parts {
+            has_p |= part.role == Role::P;
+            has_q |= part.role == Role::Q;
+            sums.add(part.role, BlockCount::ZERO, &part.buffers);
+        }
+        let Sums { mut p, mut q } = sums;
+        match (self.missing(parts).as_slice(), has_p, has_q) {
+            ([one], true, _) if *one == position => Some(p),
+            ([one], false, true) if *one == position => {
+                solve_one(&mut q, position);
+                Some(q)
+            }
+            ([x, y], true, true) => {
+                solve_two(&mut p, &mut q, *x, *y);
+                if position == *x { Some(q) } else { Some(p) }
+            }
+            _ => None,
+        }
+    }
+
+    fn lost(&self, stripe: StripeIndex, extents: &[Extent]) -> Error {
+        let first = extents.first();
+        let blocks = first.map(|extent| {
+            BlockRange::new(
+                self.layout.block_at(stripe, extent.position, extent.offset),
+                extent.count,
+            )
+        });
+        Error::Lost {
+            device: self.volume.to_owned(),
+            blocks: blocks.unwrap_or_else(|| self.layout.stripe_blocks(stripe)),
+            failed: self.members.failed_names(),
+        }
+    }
+}
+
+/// Sums of units over a hull.
+struct Sums {
+    p: IoBuf,
+    q: IoBuf,
+}
+
+impl Sums {
+    fn zero((from, to): (BlockCount, BlockCount)) -> Sums {
+        Sums { p: IoBuf::zeroed(to - from), q: IoBuf::zeroed(to - from) }
+    }
+
+    /// Adds blocks of a unit to both sums, a parity to its own.
+    fn add(&mut self, role: Role, offset: BlockCount, buffers: &[IoBuf]) {
+        self.add_bytes(role, offset, buffers.iter().map(|buffer| &**buffer));
+    }
+
+    fn add_bytes<'b>(
+        &mut self,
+        role: Role,
+        offset: BlockCount,
+        buffers: impl Iterator<Item = &'b [u8]>,
+    ) {
+        let mut at = offset.bytes().0 as usize;
+        for bytes in buffers {
+            let of = at..at + bytes.len();
+            at = of.end;
+            let (p, q) = (self.p.get_mut(of.clone()), self.q.get_mut(of));
+            let (Some(p), Some(q)) = (p, q) else { continue };
+            match role {
+                Role::P => add_to_p(p, bytes),
+                Role::Q => add_to_p(q, bytes),
+                Role::Data { position, .. } => {
+                    add_to_p(p, bytes);
+                    add_to_q(q, position, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the access is to a data unit's extent.
+fn is_of(access: &Access, extent: &Extent) -> bool {
+    matches!(access.role, Role::Data { position, .. } if position == extent.position)
+        && access.offset == extent.offset
+}
+
+fn copy(buffer: &IoBuf) -> IoBuf {
+    IoBuf::holding(buffer)
+}
+
+fn section(buffer: &IoBuf, from: BlockCount, count: BlockCount) -> &[u8] {
+    let bytes = |blocks: BlockCount| (blocks.0 * BLOCK_BYTES) as usize;
+    buffer.get(bytes(from)..bytes(from + count)).unwrap_or_default()
+}
+
+/// Fills buffers from one that is as long as all of them.
+fn scatter(whole: &IoBuf, buffers: &mut [IoBuf]) {
+    let mut from = BlockCount::ZERO;
+    for buffer in buffers {
+        let count = buffer.blocks();
+        buffer.copy_from_slice(section(whole, from, count));
+        from += count;
+    }
+}
+
+fn add(timing: &mut Option<Timing>, other: Timing) {
+    *timing = Some(timing.map_or(other, |one| one.and(other)));
+}
