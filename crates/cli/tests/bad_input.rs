@@ -62,6 +62,12 @@ fn volumes_that_do_not_fit() {
     let other = [&two[..], &["--device=sim:seagate-cheetah-36es"]].concat();
     check(folder, &other, 1, &["v.toml", "different geometries"]);
     check(folder, &[&two[..], &["--depth", "40"]].concat(), 1, &["`depth`", "the deepest is"]);
+    let level = |level: &'static str| [&two[..], &["--level", level]].concat();
+    check(folder, &level("raid7"), 2, &["raid7", "raid10"]);
+    check(folder, &level("raid6"), 1, &["`level`", "4 devices"]);
+    let kept = "--device=sim:quantum-atlas-10k?data=d.img";
+    let kept = [&level("raid1")[..], &[kept]].concat();
+    check(folder, &kept, 1, &["data=d.img keeps its data", "raid0"]);
     check(folder, &[&two[..], &["--unit", "7", "--layout=stripe"]].concat(), 2, &["no multiple"]);
     std::fs::write(folder.join("bad.toml"), "devices = []\n\n[quadrangel]\n").unwrap();
     check(folder, &["volume", "show", "bad.toml"], 1, &["bad.toml", "line 3", "`quadrangel`"]);

@@ -49,13 +49,23 @@ pub fn open_described(
     description: &Description,
     mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<Volume>> {
-    let layout = description.layout(path)?;
+    let (layout, level) = (description.layout(path)?, description.level(path)?);
+    let outlives = |uri: &&String| uri.starts_with("file:") || uri.contains("data=");
+    if level != Level::Raid0
+        && let Some(device) = description.devices.iter().find(outlives)
+    {
+        let problem = format!(
+            "key `level`: {device} keeps its data, and {level} does not yet record which device \
+             failed: use raid0, or simulated disks without `data`"
+        );
+        return Err(Error::Description { path: path.to_owned(), problem });
+    }
     let devices = description
         .devices
         .iter()
         .map(|text| text.parse().and_then(&mut open_device))
         .collect::<Result<Vec<_>>>()?;
-    Volume::new(format!("volume:{}", path.display()), devices, description.level(path)?, layout)
+    Volume::new(format!("volume:{}", path.display()), devices, level, layout)
         .map_err(|problem| Error::Description { path: path.to_owned(), problem })
 }
 

@@ -1,13 +1,22 @@
 //! The experiments, one to a file.
 
 mod capsule_scan;
+mod quadrangles;
+mod raid5_scan;
 
 use crate::Experiment;
 
 /// All experiments, in the order of their sources.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    &[capsule_scan::EXPERIMENT]
+    &[
+        raid5_scan::EXPERIMENT,
+        quadrangles::EFFICIENCY,
+        quadrangles::RANDOM,
+        quadrangles::RESPONSE,
+        quadrangles::SIZES,
+        capsule_scan::EXPERIMENT,
+    ]
 }
 
 /// The experiment called `name`.
