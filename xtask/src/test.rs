@@ -10,7 +10,8 @@ use crate::{fuzz, process, real_clients, tidy};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also run the tests marked `#[ignore]`, which are long, and each fuzz target for a minute
+    /// Also run the tests marked `#[ignore]`, which are long, 100,000 seeds of the simulation of
+    /// failing volumes, and each fuzz target for a minute
     #[arg(long)]
     full: bool,
 
@@ -66,6 +67,14 @@ fn steps(options: &Options) -> Vec<Step> {
         &["test", "--workspace"]
     }));
     if options.full {
+        steps.push(Step::Cargo(&[
+            "test",
+            "--release",
+            "-p",
+            "moirai-volume",
+            "--test",
+            "survival",
+        ]));
         let is_wanted = |step: &fuzz::Step| *step != fuzz::Step::Clippy || !options.skip_clippy;
         steps.extend(fuzz::Step::all().filter(is_wanted).map(Step::Fuzz));
     }
@@ -138,6 +147,7 @@ mod tests {
                 "cargo xtask tidy",
                 "cargo fmt --manifest-path fuzz/Cargo.toml --check",
                 "cargo test --workspace -- --include-ignored",
+                "cargo test --release -p moirai-volume --test survival",
                 "build of the fuzz targets",
                 "cargo xtask fuzz profile",
                 "cargo xtask fuzz disk",

@@ -150,6 +150,11 @@ impl FaultyDevice {
         self.state.lock().is_dead = true;
     }
 
+    /// Answers again, with what it held when it died.
+    pub fn revive(&self) {
+        self.state.lock().is_dead = false;
+    }
+
     /// Fails reads of the block until it is written anew.
     pub fn make_unreadable(&self, lbn: Lbn) {
         self.state.lock().unreadable.insert(lbn);

@@ -57,6 +57,7 @@ pub enum Role {
     Q,
 }
 
+/// In the order of their numbers on disk, which stay.
 const NAMES: [(&str, Level); 9] = [
     ("raid0", Level::Raid0),
     ("raid1", Level::Raid1),
@@ -70,6 +71,16 @@ const NAMES: [(&str, Level); 9] = [
 ];
 
 impl Level {
+    /// Its number on disk.
+    pub(crate) fn number(self) -> u8 {
+        (0..).zip(NAMES).find(|(_, (_, level))| *level == self).map_or(0, |(number, _)| number)
+    }
+
+    /// The level with this number on disk.
+    pub(crate) fn numbered(number: u8) -> Option<Level> {
+        NAMES.get(usize::from(number)).map(|(_, level)| *level)
+    }
+
     /// Units of data in a stripe over `disks` disks.
     #[must_use]
     pub fn data_units(self, disks: usize) -> usize {

@@ -4,8 +4,12 @@
 //! A volume is itself a device, so that its ensembles and equivalence classes are answered through
 //! the interface its own devices are asked through.
 
+mod assemble;
 mod attributes;
 mod description;
+mod journal;
+mod keeper;
+mod label;
 mod layout;
 mod level;
 mod members;
@@ -13,6 +17,8 @@ mod parity;
 mod pieces;
 pub mod plan;
 mod quadrangle;
+mod rebuild;
+mod section;
 mod slots;
 mod stripe;
 mod stripe_io;
@@ -20,11 +26,13 @@ mod tracks;
 mod volume;
 mod zones;
 
+pub use assemble::{Format, assemble, format, replace};
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
 };
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};
+pub use members::MemberState;
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
 pub use volume::{Volume, open, open_described};
 pub use zones::{Zone, zones};

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use moirai_storage::Device;
+use futures::future::join_all;
+use moirai_storage::{Device, Result};
 use parking_lot::Mutex;
 
 use crate::plan::Present;
@@ -13,51 +14,149 @@ use crate::{DiskIndex, StripeIndex};
 /// The devices of a volume, in their order.
 #[derive(Debug)]
 pub(crate) struct Members {
+    volume: String,
     members: Vec<Member>,
+    /// How often a device failed.
+    changes: AtomicU64,
     /// Stripes that somebody works on.
     locks: Mutex<BTreeMap<StripeIndex, Arc<tokio::sync::Mutex<()>>>>,
 }
 
+/// A device of a volume.
 #[derive(Debug)]
-struct Member {
-    device: Arc<dyn Device>,
-    /// The stripes before this one are right on the device: all or, when it failed, none.
-    ready: AtomicU64,
+pub(crate) struct Member {
+    /// All of it, and the part that the layout lies on.
+    pub(crate) whole: Arc<dyn Device>,
+    pub(crate) data: Arc<dyn Device>,
+    /// The stripes before this one are right on the device: all, or some of one that is rebuilt.
+    pub(crate) ready: AtomicU64,
+    /// Whether it failed, and is used no more.
+    pub(crate) is_out: AtomicBool,
+}
+
+impl Member {
+    pub(crate) fn new(whole: Arc<dyn Device>, data: Arc<dyn Device>, state: MemberState) -> Member {
+        let ready = match state {
+            MemberState::Failed => 0,
+            MemberState::Rebuilding(ready) => ready,
+            MemberState::Ready => u64::MAX,
+        };
+        let is_out = AtomicBool::new(state == MemberState::Failed);
+        Member { whole, data, ready: AtomicU64::new(ready), is_out }
+    }
+}
+
+/// How far a device of a volume can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// All that it should hold is right.
+    Ready,
+    /// What it should hold is written to it: so many stripes until now.
+    Rebuilding(u64),
+    /// It is used no more.
+    Failed,
 }
 
 impl Members {
-    pub(crate) fn new(devices: Vec<Arc<dyn Device>>) -> Members {
-        let member = |device| Member { device, ready: AtomicU64::new(u64::MAX) };
-        Members {
-            members: devices.into_iter().map(member).collect(),
-            locks: Mutex::new(BTreeMap::new()),
-        }
+    pub(crate) fn new(volume: String, members: Vec<Member>) -> Members {
+        Members { volume, members, changes: AtomicU64::new(0), locks: Mutex::default() }
     }
 
+    /// The volume's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.volume
+    }
+
+    /// The devices that the layout lies on.
     pub(crate) fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.members.iter().map(|member| &member.device)
+        self.members.iter().map(|member| &member.data)
     }
 
-    /// # Panics
-    /// When the volume has no such disk: layouts only name disks that are there.
-    pub(crate) fn device(&self, disk: DiskIndex) -> &dyn Device {
+    fn member(&self, disk: DiskIndex) -> &Member {
         match self.members.get(disk.0) {
-            Some(member) => &*member.device,
+            Some(member) => member,
             None => panic!("a layout named disk {} of {}", disk.0, self.members.len()),
         }
     }
 
-    /// Notes that the device has failed; tells whether it was in use until now.
-    pub(crate) fn fail(&self, disk: DiskIndex) -> bool {
-        self.members.get(disk.0).is_some_and(|member| member.ready.swap(0, Ordering::AcqRel) > 0)
+    /// The part of a disk that the layout lies on.
+    ///
+    /// # Panics
+    /// When the volume has no such disk: layouts only name disks that are there.
+    pub(crate) fn device(&self, disk: DiskIndex) -> &dyn Device {
+        &*self.member(disk).data
+    }
+
+    /// All of a disk.
+    pub(crate) fn whole(&self, disk: DiskIndex) -> &Arc<dyn Device> {
+        &self.member(disk).whole
+    }
+
+    /// Notes that the device has failed.
+    pub(crate) fn fail(&self, disk: DiskIndex) {
+        if !self.member(disk).is_out.swap(true, Ordering::AcqRel) {
+            self.note_change();
+        }
+    }
+
+    /// Notes that the stripes before `ready` are right on the device.
+    pub(crate) fn advance(&self, disk: DiskIndex, ready: u64) {
+        self.member(disk).ready.store(ready, Ordering::Release);
+    }
+
+    /// Notes that devices are in another state than their labels say.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a device has failed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn state(&self, disk: DiskIndex) -> MemberState {
+        let member = self.member(disk);
+        match (member.is_out.load(Ordering::Acquire), member.ready.load(Ordering::Acquire)) {
+            (true, _) => MemberState::Failed,
+            (false, u64::MAX) => MemberState::Ready,
+            (false, ready) => MemberState::Rebuilding(ready),
+        }
+    }
+
+    pub(crate) fn states(&self) -> Vec<MemberState> {
+        self.all().map(|disk| self.state(disk)).collect()
     }
 
     pub(crate) fn has_failed(&self, disk: DiskIndex) -> bool {
-        self.members.get(disk.0).is_none_or(|member| member.ready.load(Ordering::Acquire) == 0)
+        self.member(disk).is_out.load(Ordering::Acquire)
+    }
+
+    fn all(&self) -> impl Iterator<Item = DiskIndex> {
+        (0..self.members.len()).map(DiskIndex)
     }
 
     pub(crate) fn failed(&self) -> Vec<DiskIndex> {
-        (0..self.members.len()).map(DiskIndex).filter(|disk| self.has_failed(*disk)).collect()
+        self.all().filter(|disk| self.has_failed(*disk)).collect()
+    }
+
+    pub(crate) fn in_use(&self) -> Vec<DiskIndex> {
+        self.all().filter(|disk| !self.has_failed(*disk)).collect()
+    }
+
+    /// Flushes all devices in use; those that fail it are out. Gives the first error.
+    pub(crate) async fn flush_all(&self) -> Result<()> {
+        let flushes = self
+            .in_use()
+            .into_iter()
+            .map(|disk| async move { (disk, self.device(disk).flush().await) });
+        let mut first_error = Ok(());
+        for (disk, result) in join_all(flushes).await {
+            if result.is_err() {
+                self.fail(disk);
+                first_error = first_error.and(result);
+            }
+        }
+        first_error
     }
 
     /// The names of the devices that failed.
@@ -77,8 +176,8 @@ impl Members {
 
 impl Present for Members {
     fn is_present(&self, disk: DiskIndex, stripe: StripeIndex) -> bool {
-        let member = self.members.get(disk.0);
-        member.is_some_and(|member| stripe.0 < member.ready.load(Ordering::Acquire))
+        let member = self.member(disk);
+        !self.has_failed(disk) && stripe.0 < member.ready.load(Ordering::Acquire)
     }
 }
 

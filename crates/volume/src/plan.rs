@@ -157,6 +157,19 @@ impl Plan {
         self.read_what_is_left(&stripe)
     }
 
+    /// Plans the reading of all data units of `stripe`, or of what they are worked out from.
+    pub(crate) fn read_data(
+        &mut self,
+        layout: &Layout,
+        present: &impl Present,
+        stripe: StripeIndex,
+    ) -> Result<(), Lost> {
+        self.clear();
+        self.hull = (BlockCount::ZERO, layout.unit(stripe));
+        self.method = Method::Restore;
+        self.read_what_is_left(&Stripe { layout, present, index: stripe })
+    }
+
     /// Plans the writing of `extents` of `stripe`, which do not overlap; sorts them. Of the ways that
     /// are possible the one is taken that reads less.
     pub fn write(

@@ -9,6 +9,8 @@ use futures::future::join_all;
 use moirai_storage::{Error, IoBuf, Op, Request, Result, Timing};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
+use crate::journal::Entry;
+use crate::keeper::Keeper;
 use crate::members::{Members, Without};
 use crate::parity::{add_to_p, add_to_q, solve_one, solve_two};
 use crate::pieces::{Outcome, Piece, PieceOf, Served};
@@ -20,6 +22,7 @@ pub(crate) struct StripeIo<'a> {
     pub(crate) volume: &'a str,
     pub(crate) layout: &'a Layout,
     pub(crate) members: &'a Members,
+    pub(crate) keeper: Option<&'a Keeper>,
 }
 
 /// Blocks of a unit in memory.
@@ -94,6 +97,15 @@ impl StripeIo<'_> {
         mut parity: [Option<IoBuf>; 2],
         timing: &mut Option<Timing>,
     ) -> Result<Vec<Vec<IoBuf>>> {
+        let journaled = match self.keeper.filter(|_| pieces.iter().all(|p| !p.buffers.is_empty())) {
+            Some(keeper) => {
+                let level = self.layout.level();
+                let bearable = level.failures(self.layout.disks());
+                let entries = entries(stripe, plan, &pieces, &parity);
+                Some((keeper, keeper.append(self.members, bearable, entries).await?))
+            }
+            None => None,
+        };
         let mut writes = Vec::with_capacity(plan.writes.len());
         for access in &plan.writes {
             let piece = pieces.iter_mut().position(|piece| is_of(access, &piece.of.extent));
@@ -133,6 +145,10 @@ impl StripeIo<'_> {
                     first_error.get_or_insert(error);
                 }
             }
+        }
+        if let Some((keeper, sequence)) = journaled {
+            keeper.journal.placed(sequence);
+            keeper.record(self.members).await?;
         }
         match first_error {
             // What the failed devices missed can be worked out from the others.
@@ -207,8 +223,55 @@ impl StripeIo<'_> {
             if again.await.is_err() {
                 self.members.fail(disk);
             }
+            if let Some(keeper) = self.keeper {
+                keeper.record(self.members).await?;
+            }
         }
         Ok(piece.buffers)
+    }
+
+    /// Writes what `disk`, which is not yet ready for `stripe`, should hold of it. The disk is ready for
+    /// one stripe more then.
+    pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
+        let _lock = self.members.lock(stripe).await;
+        let unit = self.layout.unit(stripe);
+        let role = self.layout.role(stripe, disk);
+        let position = match role {
+            Role::Data { position, .. } => position,
+            Role::P | Role::Q => 0,
+        };
+        let extent = Extent { position, offset: BlockCount::ZERO, count: unit };
+        let mut unreadable = Vec::new();
+        let mut timing = None;
+        let (plan, parts) = loop {
+            let present = Without { members: self.members, unreadable: &unreadable };
+            let mut plan = Plan::default();
+            let planned = match role {
+                Role::Data { .. } => plan.restore(self.layout, &present, stripe, extent),
+                Role::P | Role::Q => plan.read_data(self.layout, &present, stripe),
+            };
+            planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
+            match self.read(&plan.reads, true, &mut timing).await {
+                Read::All(parts) => break (plan, parts),
+                Read::Unreadable(disk) => unreadable.push(disk),
+            }
+        };
+        let content = match role {
+            Role::Data { .. } if plan.method != Method::Restore => {
+                parts.first().and_then(|part| part.buffers.first()).map(copy)
+            }
+            Role::Data { .. } => self.solve(&plan, &parts, position),
+            Role::P => Some(self.sums(&plan, parts).p),
+            Role::Q => Some(self.sums(&plan, parts).q),
+        };
+        let first = self.layout.unit_on(disk, stripe);
+        let data = content.into_iter().collect();
+        let request = Request { op: Op::Write, blocks: BlockRange::new(first, unit), data };
+        match self.members.device(disk).access(request).await {
+            Ok(_) => self.members.advance(disk, stripe.0 + 1),
+            Err(_) => self.members.fail(disk),
+        }
+        Ok(())
     }
 
     async fn read(&self, reads: &[Access], with_data: bool, timing: &mut Option<Timing>) -> Read {
@@ -237,27 +300,16 @@ impl StripeIo<'_> {
     /// The new P and Q over the plan's hull, from what was read and what is written.
     fn parity(&self, plan: &Plan, mut parts: Vec<Part>, pieces: &[Piece]) -> [Option<IoBuf>; 2] {
         let from = plan.hull.0;
-        let mut sums = Sums::zero(plan.hull);
         if plan.method == Method::Restore {
-            // What is missing becomes a part as if it had been read; then the new data replace the old
-            // ones, by taking these off and adding those.
-            let missing: Vec<usize> = self.missing(&parts);
-            let solved: Vec<Part> = missing
-                .iter()
-                .filter_map(|position| {
-                    let buffer = self.solve(plan, &parts, *position)?;
-                    let role = Role::Data { position: *position, copy: 0 };
-                    Some(Part { role, offset: from, buffers: vec![buffer] })
-                })
-                .collect();
-            parts.retain(|part| matches!(part.role, Role::Data { .. }));
-            parts.extend(solved);
+            self.complete(plan, &mut parts);
         }
+        let mut sums = Sums::zero(plan.hull);
         for part in &parts {
             sums.add(part.role, part.offset - from, &part.buffers);
         }
         for Piece { of: PieceOf { extent, .. }, buffers } in pieces {
             let role = Role::Data { position: extent.position, copy: 0 };
+            // The new data replace the old: these are taken off, which is to add them once more.
             if plan.method == Method::Restore {
                 for part in parts.iter().filter(|part| part.role == role) {
                     let old = part
@@ -271,6 +323,30 @@ impl StripeIo<'_> {
         }
         let writes = |role| plan.writes.iter().any(|access| access.role == role);
         [writes(Role::P).then_some(sums.p), writes(Role::Q).then_some(sums.q)]
+    }
+
+    /// Replaces the parities that were read by the data units that are worked out from them, as if these
+    /// had been read.
+    fn complete(&self, plan: &Plan, parts: &mut Vec<Part>) {
+        let solved: Vec<Part> = self
+            .missing(parts)
+            .into_iter()
+            .filter_map(|position| {
+                let buffer = self.solve(plan, parts, position)?;
+                let role = Role::Data { position, copy: 0 };
+                Some(Part { role, offset: plan.hull.0, buffers: vec![buffer] })
+            })
+            .collect();
+        parts.retain(|part| matches!(part.role, Role::Data { .. }));
+        parts.extend(solved);
+    }
+
+    /// P and Q of a stripe whose units were read, or can be worked out from what was.
+    fn sums(&self, plan: &Plan, mut parts: Vec<Part>) -> Sums {
+        self.complete(plan, &mut parts);
+        let mut sums = Sums::zero(plan.hull);
+        parts.iter().for_each(|part| sums.add(part.role, BlockCount::ZERO, &part.buffers));
+        sums
     }
 
     /// The positions of which nothing was read.
@@ -321,6 +397,26 @@ impl StripeIo<'_> {
             failed: self.members.failed_names(),
         }
     }
+}
+
+/// What the journal is to hold of a plan's writes: each unit's new blocks once.
+fn entries(
+    stripe: StripeIndex,
+    plan: &Plan,
+    pieces: &[Piece],
+    [p, q]: &[Option<IoBuf>; 2],
+) -> Vec<Entry> {
+    let (from, _) = plan.hull;
+    let of_piece = |Piece { of: PieceOf { extent, .. }, buffers }: &Piece| Entry {
+        stripe,
+        role: Role::Data { position: extent.position, copy: 0 },
+        offset: extent.offset,
+        content: buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect(),
+    };
+    let parity = [(Role::P, p), (Role::Q, q)].into_iter().filter_map(|(role, sum)| {
+        Some(Entry { stripe, role, offset: from, content: sum.as_ref()?.to_vec() })
+    });
+    pieces.iter().map(of_piece).chain(parity).collect()
 }
 
 /// Sums of units over a hull.

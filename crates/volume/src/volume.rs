@@ -12,7 +12,8 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::members::Members;
+use crate::keeper::Keeper;
+use crate::members::{Member, MemberState, Members};
 use crate::pieces::{DiskBatch, Gathering, Outcome, Piece, PieceOf, cut};
 use crate::plan::Present;
 use crate::quadrangle::{Wanted, quadrangles};
@@ -31,6 +32,8 @@ pub struct Volume {
     members: Members,
     layout: Layout,
     zones: Vec<QuadrangleZone>,
+    /// Labels and journal, where the devices have them.
+    keeper: Option<Keeper>,
     /// Set by a failed flush of any device and never cleared.
     latched: AtomicBool,
 }
@@ -69,57 +72,86 @@ pub fn open_described(
         .map_err(|problem| Error::Description { path: path.to_owned(), problem })
 }
 
-impl Volume {
-    /// Lays `layout` over `devices`, at `level`. The message of the error says what does not fit.
-    pub fn new(
-        name: String,
-        devices: Vec<Arc<dyn Device>>,
+/// A layout, found from what devices say of themselves.
+pub(crate) struct Laid {
+    pub(crate) layout: Layout,
+    zones: Vec<QuadrangleZone>,
+    volume_block: BlockCount,
+}
+
+impl Laid {
+    /// The message of the error says what does not fit.
+    pub(crate) fn over(
+        devices: &[Arc<dyn Device>],
         level: Level,
         layout: LayoutDescription,
-    ) -> std::result::Result<Arc<Volume>, String> {
+    ) -> std::result::Result<Laid, String> {
         level.check(devices.len())?;
         let tracks: Vec<Tracks> = devices
             .iter()
             .map(|device| Tracks::of(&**device))
             .collect::<Result<_>>()
             .map_err(|error| error.to_string())?;
-        check_equal(&devices, &tracks)?;
+        check_equal(devices, &tracks)?;
         let inquiries: Vec<&Inquiry> = devices.iter().map(|device| device.inquiry()).collect();
-        let block = inquiries.iter().map(|inquiry| inquiry.volume_block).max();
+        let blocks = inquiries.iter().map(|inquiry| inquiry.volume_block);
+        let of_devices = blocks.max().unwrap_or(BlockCount(1));
         let mut zones = Vec::new();
-        let layout_and_block = match layout {
+        let (layout, volume_block) = match layout {
             LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } => {
-                (stripe::fixed(level, &inquiries, unit)?, block)
+                (stripe::fixed(level, &inquiries, unit)?, of_devices)
             }
             LayoutDescription::Stripe { unit: StripeUnit::Track } => {
-                (stripe::by_track(level, &tracks), block)
+                (stripe::by_track(level, &tracks), of_devices)
             }
             LayoutDescription::Quadrangle { depth, block, zone } => {
                 let wanted = Wanted { depth, block, zone };
                 let (layout, found) = quadrangles(level, &tracks, wanted)?;
                 zones = found;
-                (layout, Some(block))
+                (layout, block)
             }
         };
-        let (layout, block) = layout_and_block;
+        Ok(Laid { layout, zones, volume_block })
+    }
+}
+
+impl Volume {
+    /// Lays `layout` over `devices`, at `level`, and keeps nothing on them besides data. The message of
+    /// the error says what does not fit.
+    pub fn new(
+        name: String,
+        devices: Vec<Arc<dyn Device>>,
+        level: Level,
+        layout: LayoutDescription,
+    ) -> std::result::Result<Arc<Volume>, String> {
+        let laid = Laid::over(&devices, level, layout)?;
+        let member =
+            |device: Arc<dyn Device>| Member::new(Arc::clone(&device), device, MemberState::Ready);
+        let members = Members::new(name.clone(), devices.into_iter().map(member).collect());
+        Ok(Volume::of(name, laid, members, None))
+    }
+
+    pub(crate) fn of(
+        name: String,
+        laid: Laid,
+        members: Members,
+        keeper: Option<Keeper>,
+    ) -> Arc<Volume> {
+        let Laid { layout, zones, volume_block } = laid;
+        let inquiries = || members.devices().map(|device| device.inquiry());
         let inquiry = Inquiry {
             name,
             capacity: layout.capacity(),
             parallelism: layout.parallelism(),
             depth: layout.depth(),
-            volume_block: block.unwrap_or(BlockCount(1)),
-            atomic_write: inquiries.iter().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
-            volatile_cache: inquiries.iter().any(|inquiry| inquiry.volatile_cache),
-            read_only: inquiries.iter().any(|inquiry| inquiry.read_only),
-            keeps_data: inquiries.iter().all(|inquiry| inquiry.keeps_data),
+            volume_block,
+            atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
+            volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
+            read_only: inquiries().any(|inquiry| inquiry.read_only),
+            keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
         };
-        Ok(Arc::new(Volume {
-            inquiry,
-            members: Members::new(devices),
-            layout,
-            zones,
-            latched: AtomicBool::new(false),
-        }))
+        let latched = AtomicBool::new(false);
+        Arc::new(Volume { inquiry, members, layout, zones, keeper, latched })
     }
 
     /// The quadrangles of each zone; none where blocks are striped.
@@ -146,13 +178,32 @@ impl Volume {
         Ok(self.layout.locate(vlbn))
     }
 
-    fn stripes(&self) -> StripeIo<'_> {
-        StripeIo { volume: &self.inquiry.name, layout: &self.layout, members: &self.members }
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
+    }
+
+    pub(crate) fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.as_ref()
+    }
+
+    pub(crate) fn stripes(&self) -> StripeIo<'_> {
+        StripeIo {
+            volume: &self.inquiry.name,
+            layout: &self.layout,
+            members: &self.members,
+            keeper: self.keeper.as_ref(),
+        }
     }
 
     /// Notes that a device has failed: it is used no more.
     pub fn fail(&self, disk: DiskIndex) {
         self.members.fail(disk);
+    }
+
+    /// How far a device can be used.
+    #[must_use]
+    pub fn state(&self, disk: DiskIndex) -> MemberState {
+        self.members.state(disk)
     }
 
     /// The devices that failed.
@@ -313,19 +364,16 @@ impl Device for Volume {
             if self.latched.load(Ordering::Acquire) {
                 return Err(Error::Latched { device: self.inquiry.name.clone() });
             }
-            let used = self.layout.disks();
-            let used = (0..used).map(DiskIndex).filter(|disk| !self.members.has_failed(*disk));
-            let flushed = join_all(
-                used.map(|disk| async move { (disk, self.members.device(disk).flush().await) }),
-            );
-            for (disk, result) in flushed.await {
-                let Err(error) = result else { continue };
-                self.members.fail(disk);
-                let bearable = self.layout.level().failures(self.layout.disks());
-                if self.members.failed().len() > bearable {
-                    self.latched.store(true, Ordering::Release);
-                    return Err(error);
-                }
+            let placed = self.keeper.as_ref().map(|keeper| keeper.journal.first_active());
+            let flushed = self.members.flush_all().await;
+            let bearable = self.layout.level().failures(self.layout.disks());
+            if flushed.is_err() && self.members.failed().len() > bearable {
+                self.latched.store(true, Ordering::Release);
+                return flushed;
+            }
+            if let (Some(keeper), Some(placed)) = (&self.keeper, placed) {
+                keeper.record(&self.members).await?;
+                keeper.journal.retire(placed);
             }
             Ok(())
         })

@@ -1,6 +1,7 @@
 //! The experiments, one to a file.
 
 mod capsule_scan;
+mod journal_cost;
 mod quadrangles;
 mod raid5_scan;
 
@@ -16,6 +17,7 @@ pub fn all() -> &'static [Experiment] {
         quadrangles::RESPONSE,
         quadrangles::SIZES,
         capsule_scan::EXPERIMENT,
+        journal_cost::EXPERIMENT,
     ]
 }
 

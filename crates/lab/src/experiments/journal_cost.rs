@@ -1,0 +1,95 @@
+//! What it costs to have no write hole: small writes with the journal, and without.
+
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use moirai::devices::{Contents, SimulatedDisk, SimulatedOptions};
+use moirai::runtime::{block_on_virtual, now, random};
+use moirai::storage::{Device, IoBuf};
+use moirai::units::{BlockCount, Lbn};
+use moirai::volume::{Format, LayoutDescription, Level, StripeUnit, Volume, assemble, format};
+use moirai_models::{Profile, Scheduler};
+use rand::Rng;
+
+use crate::{Experiment, Failure, Row};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "journal-cost",
+    source: "ours: nothing was published",
+    summary: "random 8 KB writes to redundant volumes, with the journal that closes the write hole and without",
+    assumptions: &[
+        "Drives: quantum-atlas-10k, without a cache, so that nothing waits for a flush. Stripe units of \
+         64 KiB. Writers in a closed loop, each with one write under way.",
+        "The journal lies at the rim of the same drives. A record has the new data and parity, and goes to \
+         as many drives as may fail and one more; writes that come meanwhile share the next.",
+    ],
+    run,
+};
+
+const WRITES: u64 = 2000;
+const BLOCKS: BlockCount = BlockCount(16);
+const WRITERS: [u64; 3] = [1, 8, 64];
+const VOLUMES: [(&str, usize); 3] = [("raid10", 4), ("raid5", 5), ("raid6", 6)];
+
+fn run(seed: u64) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for (level, disks) in VOLUMES {
+        for writers in WRITERS {
+            let rate =
+                |journaled| block_on_virtual(seed, writes_per_s(level, disks, writers, journaled));
+            let (without, with) = (rate(false)?, rate(true)?);
+            let row = |name: &str, unit, ours| {
+                Row::new(format!("{level} of {disks}, {writers} writers, {name}"), unit, ours)
+            };
+            rows.push(row("without a journal", "writes/s", without));
+            rows.push(row("with", "writes/s", with));
+            rows.push(row("ratio", "", with / without));
+        }
+    }
+    Ok(rows)
+}
+
+async fn writes_per_s(
+    level: &str,
+    disks: usize,
+    writers: u64,
+    journaled: bool,
+) -> Result<f64, Failure> {
+    let level: Level = level.parse().map_err(Failure::Setting)?;
+    let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
+    let devices = (0..disks).map(disk).collect::<Result<Vec<_>, _>>()?;
+    let volume: Arc<Volume> = if journaled {
+        format("v", &devices, Format { volume: 1, level, layout, journal: None }).await?;
+        assemble("v".into(), devices, false).await?
+    } else {
+        Volume::new("v".into(), devices, level, layout).map_err(Failure::Setting)?
+    };
+    let began = now();
+    let writer = |index: u64| {
+        let volume = &volume;
+        async move {
+            let mut random = random(&format!("writer {index}"));
+            let device: &dyn Device = &**volume;
+            for _ in 0..WRITES / writers {
+                let places = volume.inquiry().capacity.0 / BLOCKS.0;
+                let first = Lbn(random.random_range(0..places) * BLOCKS.0);
+                device.write(first, IoBuf::zeroed(BLOCKS)).await?;
+            }
+            Ok::<(), Failure>(())
+        }
+    };
+    try_join_all((0..writers).map(writer)).await?;
+    Ok((WRITES / writers * writers) as f64 / now().since(began).as_s())
+}
+
+fn disk(index: usize) -> Result<Arc<dyn Device>, Failure> {
+    let profile = Profile::built_in("quantum-atlas-10k")
+        .ok_or_else(|| Failure::Setting("there is no profile of the drive".into()))?;
+    let options = SimulatedOptions {
+        name: format!("disk {index}"),
+        scheduler: Scheduler::Sptf,
+        contents: Contents::memory(),
+        host_bus: None,
+    };
+    Ok(SimulatedDisk::start(profile, options))
+}

@@ -1,0 +1,426 @@
+//! Volumes through power cuts, dead devices and blocks that cannot be read, one seed after another in
+//! virtual time: nothing that was flushed is lost, and nothing wrong is read, ever.
+//!
+//! A build for tests runs 300 seeds, an optimised one 100,000, as `cargo xtask test --full` does.
+//! `MOIRAI_RUNS` says another number, and `MOIRAI_SEED` with which to begin. A failure prints what runs
+//! it again.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops there")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{Random, block_on_virtual, random, sleep};
+use moirai_storage::{Device, IoBuf, Op, Request};
+use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
+use moirai_volume::{
+    DiskIndex, Format, LayoutDescription, Level, MemberState, StripeUnit, Volume, assemble, format,
+    replace,
+};
+use parking_lot::Mutex;
+use rand::Rng;
+
+const LEVELS: [(&str, usize); 11] = [
+    ("raid0", 3),
+    ("raid1", 2),
+    ("raid1", 3),
+    ("raid10", 4),
+    ("raid4", 4),
+    ("raid5", 3),
+    ("raid5", 5),
+    ("raid5-left-asymmetric", 4),
+    ("raid6", 4),
+    ("raid6", 5),
+    ("raid6", 6),
+];
+
+/// Whether the devices know the volume; without, a crash leaves what it leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Kept,
+    Bare,
+}
+
+/// A write of one block: what it wrote tells which it was.
+type Tag = u64;
+
+/// What a block may hold.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// What it held at the last flush; 0 when nothing was ever written.
+    durable: Tag,
+    /// What was written since, in order, and whether it was acknowledged.
+    since: Vec<(Tag, bool)>,
+    /// Whether a write is under way.
+    busy: bool,
+}
+
+impl Known {
+    /// What a read gives while nothing is being written.
+    fn current(&self) -> Tag {
+        self.since
+            .iter()
+            .rev()
+            .find(|(_, acknowledged)| *acknowledged)
+            .map_or(self.durable, |(tag, _)| *tag)
+    }
+}
+
+fn content(lbn: Lbn, tag: Tag) -> Vec<u8> {
+    match tag {
+        0 => vec![0; 512],
+        _ => (lbn.0 << 40 ^ tag).to_le_bytes().repeat(64),
+    }
+}
+
+fn tag_of(lbn: Lbn, block: &[u8]) -> Option<Tag> {
+    let word = u64::from_le_bytes(block.get(..8)?.try_into().ok()?);
+    let tag = if word == 0 { 0 } else { word ^ lbn.0 << 40 };
+    (content(lbn, tag) == block).then_some(tag)
+}
+
+fn device(name: String, power: &Arc<Power>) -> Arc<FaultyDevice> {
+    FaultyDevice::new(name, BlockCount(720), BlockCount(16), Arc::clone(power))
+}
+
+/// One seed's run.
+struct Run {
+    kind: Kind,
+    level: Level,
+    layout: LayoutDescription,
+    devices: Vec<Arc<FaultyDevice>>,
+    dead: BTreeSet<usize>,
+    power: Arc<Power>,
+    known: Mutex<Vec<Known>>,
+    random: Mutex<Random>,
+    next_tag: Mutex<Tag>,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Run {
+    async fn new(kind: Kind) -> Run {
+        let mut random = random("survival");
+        let (level, disks) = LEVELS[random.random_range(0..LEVELS.len())];
+        let layout = match random.random_range(0..4) {
+            0 => LayoutDescription::Stripe { unit: StripeUnit::Track },
+            1 => LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(3), zone: None },
+            _ => {
+                let unit = BlockCount(random.random_range(1..13));
+                LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) }
+            }
+        };
+        let power = Power::on();
+        let device = |disk| device(format!("disk {disk}"), &power);
+        let run = Run {
+            kind,
+            level: level.parse().unwrap(),
+            layout,
+            devices: (0..disks).map(device).collect(),
+            dead: BTreeSet::new(),
+            power: Arc::clone(&power),
+            known: Mutex::default(),
+            random: Mutex::new(random),
+            next_tag: Mutex::new(1),
+            problems: Mutex::default(),
+        };
+        if kind == Kind::Kept {
+            let how = Format {
+                volume: 0x00c0_ffee,
+                level: run.level,
+                layout,
+                journal: Some(BlockCount(512)),
+            };
+            format("v", &run.whole(), how).await.unwrap();
+        }
+        run
+    }
+
+    fn whole(&self) -> Vec<Arc<dyn Device>> {
+        let alive = |disk: &usize| !self.dead.contains(disk);
+        let disks = (0..self.devices.len()).filter(alive);
+        disks.map(|disk| Arc::clone(&self.devices[disk]) as Arc<dyn Device>).collect()
+    }
+
+    async fn open(&self) -> Arc<Volume> {
+        match self.kind {
+            Kind::Kept => {
+                let mut devices = self.whole();
+                devices.rotate_left(1);
+                assemble("v".into(), devices, true).await.unwrap()
+            }
+            Kind::Bare => {
+                let all = self.devices.iter().map(|device| Arc::clone(device) as _).collect();
+                let volume = Volume::new("v".into(), all, self.level, self.layout).unwrap();
+                self.dead.iter().for_each(|disk| volume.fail(DiskIndex(*disk)));
+                volume
+            }
+        }
+    }
+
+    fn problem(&self, what: String) {
+        self.problems.lock().push(what);
+    }
+
+    fn draw(&self, range: std::ops::Range<u64>) -> u64 {
+        self.random.lock().random_range(range)
+    }
+
+    /// A range of blocks that nobody writes, which is taken.
+    fn take(&self, longest: u64) -> Option<BlockRange> {
+        let mut known = self.known.lock();
+        let count = self.draw(1..longest + 1);
+        let first = self.draw(0..known.len() as u64 - count);
+        let blocks = &mut known[first as usize..(first + count) as usize];
+        if blocks.iter().any(|block| block.busy) {
+            return None;
+        }
+        blocks.iter_mut().for_each(|block| block.busy = true);
+        Some(BlockRange::new(Lbn(first), BlockCount(count)))
+    }
+
+    fn each(&self, blocks: BlockRange, mut with: impl FnMut(Lbn, &mut Known)) {
+        let mut known = self.known.lock();
+        for lbn in blocks.first.0..blocks.end().0 {
+            with(Lbn(lbn), &mut known[lbn as usize]);
+        }
+    }
+
+    async fn write(&self, volume: &Volume) {
+        let ranges: Vec<BlockRange> = (0..self.draw(1..4))
+            .filter_map(|_| self.take(if self.draw(0..4) == 0 { 50 } else { 6 }))
+            .collect();
+        let mut batch = Vec::new();
+        for blocks in &ranges {
+            let tag = {
+                let mut next = self.next_tag.lock();
+                *next += 1;
+                *next
+            };
+            let mut bytes = Vec::new();
+            self.each(*blocks, |lbn, known| {
+                known.since.push((tag, false));
+                bytes.extend(content(lbn, tag));
+            });
+            let data = vec![IoBuf::holding(&bytes)];
+            batch.push(Request { op: Op::Write, blocks: *blocks, data });
+        }
+        let results = volume.submit(batch).await;
+        for (blocks, result) in ranges.into_iter().zip(results) {
+            match result {
+                Ok(_) => self.each(blocks, |_, known| {
+                    if let Some(last) = known.since.last_mut() {
+                        last.1 = true;
+                    }
+                    known.busy = false;
+                }),
+                // What was not acknowledged may be there or not, and nobody writes over it before the
+                // power is back and that is known.
+                Err(_) if self.power.is_off() => {}
+                Err(error) => self.problem(format!("a write of {blocks} failed: {error}")),
+            }
+        }
+    }
+
+    async fn read(&self, volume: &Volume) {
+        let Some(blocks) = self.take(20) else { return };
+        let device: &dyn Device = volume;
+        match device.read(blocks).await {
+            Ok(read) => {
+                let mut read = read.chunks(512);
+                self.each(blocks, |lbn, known| {
+                    let tag = read.next().and_then(|block| tag_of(lbn, block));
+                    if tag != Some(known.current()) {
+                        self.problem(format!("{lbn} holds {tag:?}, and not {known:?}"));
+                    }
+                });
+            }
+            Err(_) if self.power.is_off() => {}
+            Err(error) => self.problem(format!("a read of {blocks} failed: {error}")),
+        }
+        self.each(blocks, |_, known| known.busy = false);
+    }
+
+    async fn flush(&self, volume: &Volume) {
+        let before: Vec<Tag> = self.known.lock().iter().map(Known::current).collect();
+        match volume.flush().await {
+            Ok(()) => {
+                for (known, tag) in self.known.lock().iter_mut().zip(before) {
+                    if let Some(at) = known.since.iter().position(|(since, _)| *since == tag) {
+                        known.durable = tag;
+                        known.since.drain(..=at);
+                    }
+                }
+            }
+            Err(_) if self.power.is_off() => {}
+            Err(error) => self.problem(format!("a flush failed: {error}")),
+        }
+    }
+
+    /// Reads all after a crash, and takes what is there for what is there.
+    async fn check_all(&self, volume: &Volume) {
+        let device: &dyn Device = volume;
+        let count = self.known.lock().len() as u64;
+        for lbn in (0..count).map(Lbn) {
+            let block = device.read(BlockRange::new(lbn, BlockCount(1))).await;
+            let known = &mut self.known.lock()[lbn.0 as usize];
+            match block {
+                Err(error) => self.problem(format!("{lbn} cannot be read: {error}")),
+                Ok(block) => match tag_of(lbn, &block) {
+                    Some(tag)
+                        if tag == known.durable
+                            || known.since.iter().any(|(since, _)| *since == tag) =>
+                    {
+                        *known = Known { durable: tag, ..Known::default() };
+                    }
+                    tag => self.problem(format!("{lbn} holds {tag:?}, and not {known:?}")),
+                },
+            }
+        }
+    }
+
+    /// Disks that are not there, or not yet filled.
+    fn not_ready(&self, volume: &Volume) -> usize {
+        let disks = (0..self.devices.len()).map(DiskIndex);
+        disks.filter(|disk| volume.state(*disk) != MemberState::Ready).count()
+    }
+
+    /// Puts a new device in the place of one that failed.
+    async fn replace_one(&mut self, failed: &[DiskIndex]) {
+        let Some(DiskIndex(disk)) = failed.first().copied() else { return };
+        let new = device(format!("disk {disk} again, {}", self.draw(0..u64::MAX)), &self.power);
+        let old = Arc::clone(&self.devices[disk]) as Arc<dyn Device>;
+        let mut devices = self.whole();
+        devices.retain(|device| !Arc::ptr_eq(device, &old));
+        if self.kind == Kind::Kept {
+            replace("v", &devices, DiskIndex(disk), Arc::clone(&new) as _).await.unwrap();
+            self.devices[disk] = new;
+            self.dead.remove(&disk);
+        }
+    }
+
+    async fn rebuild(&self, volume: &Volume) {
+        let pause = Nanos(self.draw(0..500_000));
+        match volume.rebuild(pause, |_, _| ()).await {
+            Err(error) if !self.power.is_off() => {
+                self.problem(format!("the rebuild failed: {error}"))
+            }
+            _ => {}
+        }
+    }
+
+    /// Some work, side by side; perhaps with a device that dies in the middle.
+    async fn live(&self, volume: &Volume, dies: Option<usize>) {
+        let worker = |_| async {
+            for _ in 0..self.draw(3..12) {
+                match self.draw(0..10) {
+                    0 => self.flush(volume).await,
+                    1..4 => self.read(volume).await,
+                    _ => self.write(volume).await,
+                }
+                if self.power.is_off() {
+                    return;
+                }
+            }
+        };
+        let death = async {
+            if let Some(disk) = dies {
+                sleep(Nanos(self.draw(0..20_000_000))).await;
+                self.devices[disk].die();
+            }
+        };
+        futures::join!(join_all((0..4).map(worker)), death, self.rebuild(volume));
+    }
+
+    async fn all(&mut self) {
+        let bearable = self.level.failures(self.devices.len());
+        let mut volume = self.open().await;
+        *self.known.lock() = vec![Known::default(); volume.inquiry().capacity.0 as usize];
+        // Either devices die, or one has blocks that cannot be read and fewer of the others die.
+        let unreadable = self.draw(0..3) == 0 && bearable > 0;
+        let deaths = if unreadable { bearable - 1 } else { bearable };
+        let bad = self.draw(0..self.devices.len() as u64) as usize;
+        for _ in 0..self.draw(1..4) {
+            let dies = self.draw(0..self.devices.len() as u64) as usize;
+            let may_die = self.not_ready(&volume) < deaths && !(unreadable && dies == bad);
+            let dies = Some(dies).filter(|_| may_die && self.draw(0..3) == 0);
+            if self.draw(0..4) > 0 {
+                self.power.fail_after(self.draw(1..120));
+            }
+            if unreadable {
+                for _ in 0..self.draw(0..6) {
+                    self.devices[bad].make_unreadable(Lbn(self.draw(0..720)));
+                }
+            }
+            self.live(&volume, dies).await;
+            // Half of those that died are back after the power cut, with what they held.
+            let stays_dead = self.draw(0..2) == 0 || self.kind == Kind::Bare;
+            let (dead, back) = if stays_dead { (dies, None) } else { (None, dies) };
+            self.dead.extend(dead);
+            // The power is cut at the end at the latest.
+            drop(volume);
+            self.power.bring_back();
+            self.devices.iter().for_each(|device| device.restart());
+            back.into_iter().for_each(|disk| self.devices[disk].revive());
+            if self.draw(0..2) == 0 {
+                let failed = self.open().await.failed();
+                self.replace_one(&failed).await;
+            }
+            volume = self.open().await;
+            self.check_all(&volume).await;
+            self.check_all(&volume).await;
+        }
+        self.rebuild(&volume).await;
+        self.check_all(&volume).await;
+        // What the parity says is what the data were.
+        let first = self.draw(0..self.devices.len() as u64) as usize;
+        for disk in (0..self.devices.len()).map(|disk| (disk + first) % self.devices.len()) {
+            let fails = self.not_ready(&volume) < deaths && !(unreadable && disk == bad);
+            if fails && volume.state(DiskIndex(disk)) == MemberState::Ready {
+                volume.fail(DiskIndex(disk));
+            }
+        }
+        self.check_all(&volume).await;
+    }
+}
+
+/// What went wrong with a seed.
+fn problems(seed: u64, kind: Kind) -> Vec<String> {
+    block_on_virtual(seed, async {
+        let mut run = Run::new(kind).await;
+        run.all().await;
+        let level = run.level;
+        let problems = std::mem::take(&mut *run.problems.lock());
+        let disks = run.devices.len();
+        problems.into_iter().map(|problem| format!("{level} over {disks}: {problem}")).collect()
+    })
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
+    let first = number("MOIRAI_SEED", 0);
+    let runs = if cfg!(debug_assertions) { 300 } else { 100_000 };
+    for seed in first..first + number("MOIRAI_RUNS", runs) {
+        let problems = problems(seed, Kind::Kept);
+        let again = format!(
+            "MOIRAI_SEED={seed} MOIRAI_RUNS=1 cargo test -p moirai-volume --test survival nothing"
+        );
+        assert!(problems.is_empty(), "{}\nagain: {again}", problems.join("\n"));
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    assert_eq!(problems(7, Kind::Bare), problems(7, Kind::Bare));
+}
+
+/// A volume that keeps no journal has the write hole, and this finds it.
+#[test]
+fn a_volume_without_a_journal_is_caught() {
+    assert!((0..200).any(|seed| !problems(seed, Kind::Bare).is_empty()));
+}
