@@ -93,6 +93,13 @@ pub enum Error {
         failed: String,
     },
 
+    /// A request that was carried out together with another of its batch, and failed as that did.
+    #[error("{problem}")]
+    Together {
+        /// What happened.
+        problem: String,
+    },
+
     /// A device smaller than its use needs.
     #[error("{device} has {have}, and {need} are needed: give a larger size")]
     TooSmall {

@@ -45,18 +45,20 @@ impl StripeIo<'_> {
         let ofs: Vec<PieceOf> = pieces.iter().map(|piece| piece.of).collect();
         let mut timing = None;
         match self.write_locked(stripe, pieces, &mut timing).await {
-            Ok(mut data) => {
-                let served = ofs.into_iter().zip(0..);
-                let outcome = |index: usize| {
-                    let buffers = data.get_mut(index).map(std::mem::take);
-                    Outcome::Done(buffers.unwrap_or_default(), timing.take())
-                };
-                let mut outcome = outcome;
-                served.map(|(of, index)| Served { of, outcome: outcome(index) }).collect()
+            Ok(data) => {
+                let done =
+                    |(of, buffers)| Served { of, outcome: Outcome::Done(buffers, timing.take()) };
+                ofs.into_iter().zip(data).map(done).collect()
             }
             Err(error) => {
+                // The pieces may be of several requests, and each of these failed.
+                let problem = error.to_string();
                 let mut error = Some(error);
-                let failed = |of| Served { of, outcome: Outcome::Failed(error.take()) };
+                let failed = |of| {
+                    let again = || Error::Together { problem: problem.clone() };
+                    let error = error.take().unwrap_or_else(again);
+                    Served { of, outcome: Outcome::Failed(Some(error)) }
+                };
                 ofs.into_iter().map(failed).collect()
             }
         }

@@ -205,6 +205,28 @@ fn a_failure_too_many_loses_what_lay_there_and_nothing_else() {
             }
         }
         assert!(lost > 0, "{level} over {disks}");
+        // Writes that go together fail together.
+        let lost = (0..volume.inquiry().capacity.0 - 1).map(Lbn).find(|block| {
+            let stripe = |block: Lbn| volume.layout().place(block).stripe;
+            let copies = 0..level.copies(disks);
+            let is_lost = |block: Lbn| {
+                let place = volume.layout().place(block);
+                copies.clone().all(|copy| {
+                    let role = moirai_volume::Role::Data { position: place.position, copy };
+                    failed.contains(&volume.layout().disk(place.stripe, role))
+                })
+            };
+            let next = *block + BlockCount(1);
+            stripe(*block) == stripe(next) && is_lost(*block) && is_lost(next)
+        });
+        let Some(lost) = lost else { return };
+        let write = |block| Request {
+            op: Op::Write,
+            blocks: BlockRange::new(block, BlockCount(1)),
+            data: vec![IoBuf::zeroed(BlockCount(1))],
+        };
+        let results = volume.submit(vec![write(lost), write(lost + BlockCount(1))]).await;
+        assert!(results.iter().all(Result::is_err), "{level}: {results:?}");
     });
 }
 
