@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use moirai::devices::{Contents, SimulatedDisk, SimulatedOptions};
+use moirai::devices::Contents;
 use moirai::runtime::{block_on_virtual, now, random};
 use moirai::storage::{Device, IoBuf};
 use moirai::units::{BlockCount, Lbn};
 use moirai::volume::{Format, LayoutDescription, Level, StripeUnit, Volume, assemble, format};
-use moirai_models::{Profile, Scheduler};
 use rand::Rng;
 
+use crate::setting::{drive, profile};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -57,7 +57,9 @@ async fn writes_per_s(
 ) -> Result<f64, Failure> {
     let level: Level = level.parse().map_err(Failure::Setting)?;
     let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
-    let devices = (0..disks).map(disk).collect::<Result<Vec<_>, _>>()?;
+    let profile = profile("quantum-atlas-10k")?;
+    let disk = |index| drive(&profile, format!("disk {index}"), Contents::memory(), None);
+    let devices: Vec<_> = (0..disks).map(disk).collect();
     let volume: Arc<Volume> = if journaled {
         format("v", &devices, Format { volume: 1, level, layout, journal: None }).await?;
         assemble("v".into(), devices, false).await?
@@ -80,16 +82,4 @@ async fn writes_per_s(
     };
     try_join_all((0..writers).map(writer)).await?;
     Ok((WRITES / writers * writers) as f64 / now().since(began).as_s())
-}
-
-fn disk(index: usize) -> Result<Arc<dyn Device>, Failure> {
-    let profile = Profile::built_in("quantum-atlas-10k")
-        .ok_or_else(|| Failure::Setting("there is no profile of the drive".into()))?;
-    let options = SimulatedOptions {
-        name: format!("disk {index}"),
-        scheduler: Scheduler::Sptf,
-        contents: Contents::memory(),
-        host_bus: None,
-    };
-    Ok(SimulatedDisk::start(profile, options))
 }

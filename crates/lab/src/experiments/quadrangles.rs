@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use moirai::devices::{Contents, SimulatedDisk, SimulatedOptions};
+use moirai::devices::Contents;
 use moirai::runtime::{Random, block_on_virtual, now, random, sleep};
 use moirai::storage::{Device, Op, Request};
 use moirai::units::{BlockCount, BlockRange, Lbn, Nanos};
 use moirai::volume::{LayoutDescription, Level, QuadrangleDimensions, Volume};
+use moirai_models::Profile;
 use moirai_models::analytic::{quadrangle_revolutions, unbounded_quadrangle_revolutions};
-use moirai_models::{Profile, Scheduler};
 use rand::Rng;
 
+use crate::setting::{drive, profile};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const SIZES: Experiment = Experiment {
@@ -130,7 +131,7 @@ impl Bench {
         let profile = atlas()?;
         let tracks =
             profile.file.zones.first().map_or(0, |zone| zone.cylinders * profile.file.heads);
-        Ok(Bench { disk: start(profile), tracks: tracks.into(), random: random("quadrangles") })
+        Ok(Bench { disk: start(&profile), tracks: tracks.into(), random: random("quadrangles") })
     }
 
     /// The first block of a random quadrangle.
@@ -176,18 +177,11 @@ fn means(total: Times) -> (f64, f64) {
 }
 
 fn atlas() -> Result<Profile, Failure> {
-    Profile::built_in("maxtor-atlas-10k-iii")
-        .ok_or_else(|| Failure::Setting("there is no profile of the drive".into()))
+    profile("maxtor-atlas-10k-iii")
 }
 
-fn start(profile: Profile) -> Arc<dyn Device> {
-    let options = SimulatedOptions {
-        name: "atlas".into(),
-        scheduler: Scheduler::Sptf,
-        contents: Contents::Nothing,
-        host_bus: None,
-    };
-    SimulatedDisk::start(profile, options)
+fn start(profile: &Profile) -> Arc<dyn Device> {
+    drive(profile, "atlas".into(), Contents::Nothing, None)
 }
 
 /// Times a batch that comes with the platters at any angle.
@@ -318,7 +312,7 @@ fn random_access(seed: u64) -> Result<Vec<Row>, Failure> {
 /// Mean milliseconds of whole equivalence classes of a volume of one disk.
 async fn in_volume(depth: u32, block: BlockCount) -> Result<f64, Failure> {
     let layout = LayoutDescription::Quadrangle { depth: Some(depth), block, zone: Some(0) };
-    let disks = vec![start(atlas()?)];
+    let disks = vec![start(&atlas()?)];
     let volume =
         Volume::new("one disk".into(), disks, Level::Raid0, layout).map_err(Failure::Setting)?;
     let mut random = random("classes");

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use moirai::devices::{Contents, SimulatedDisk, SimulatedOptions};
+use moirai::devices::Contents;
 use moirai::runtime::{block_on_virtual, now};
 use moirai::storage::{Device, Op, Request};
 use moirai::units::{BlockCount, BlockRange, Lbn};
 use moirai::volume::{LayoutDescription, Level, Rotation, StripeUnit, Volume};
-use moirai_models::{Profile, Scheduler};
+use moirai_models::Profile;
 
+use crate::setting::{drive, profile};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -91,9 +92,7 @@ async fn io_ms(unit: StripeUnit, blocks: u64, scans: u64) -> Result<f64, Failure
 
 fn volume(unit: StripeUnit) -> Result<Arc<Volume>, Failure> {
     let setting = |problem: String| Failure::Setting(problem);
-    let profile = Profile::built_in("maxtor-atlas-10k-iii")
-        .ok_or_else(|| setting("there is no profile of the drive".into()))?;
-    let mut file = profile.file;
+    let mut file = profile("maxtor-atlas-10k-iii")?.file;
     let mut zones = file.zones.drain(..);
     let mut zone = zones.next().ok_or_else(|| setting("the drive has no zones".into()))?;
     zone.cylinders += zones.map(|other| other.cylinders).sum::<u32>();
@@ -101,15 +100,7 @@ fn volume(unit: StripeUnit) -> Result<Arc<Volume>, Failure> {
     (zone.track_sectors, zone.track_skew, zone.cylinder_skew) = (TRACK, skew, skew);
     file.zones = vec![zone];
     let profile = Profile::new(file).map_err(|error| setting(error.to_string()))?;
-    let disk = |index| {
-        let options = SimulatedOptions {
-            name: format!("disk {index}"),
-            scheduler: Scheduler::Sptf,
-            contents: Contents::Nothing,
-            host_bus: None,
-        };
-        SimulatedDisk::start(profile.clone(), options) as Arc<dyn Device>
-    };
+    let disk = |index| drive(&profile, format!("disk {index}"), Contents::Nothing, None);
     let level = Level::Raid5(Rotation::LeftSymmetric);
     let layout = LayoutDescription::Stripe { unit };
     let disks = (0..DISKS).map(disk).collect();
