@@ -31,7 +31,7 @@ pub struct Power {
 #[derive(Debug, Default)]
 struct PowerState {
     is_off: bool,
-    /// Writes until it fails.
+    /// Writes and flushes until it fails.
     writes_left: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Power {
         Arc::new(Power::default())
     }
 
-    /// Lets the power fail in the middle of the write after so many others.
+    /// Lets the power fail in the middle of the write or flush after so many others.
     pub fn fail_after(&self, writes: u64) {
         self.state.lock().writes_left = Some(writes);
     }
@@ -91,8 +91,8 @@ struct State {
     chance: Random,
     /// What survives a power cut. Blocks that are not there are zeros.
     durable: BTreeMap<Lbn, Block>,
-    /// What was written since the last flush.
-    cached: BTreeMap<Lbn, Block>,
+    /// What was written since the last flush, the last time last.
+    cached: BTreeMap<Lbn, Vec<Block>>,
     unreadable: BTreeSet<Lbn>,
     is_dead: bool,
     /// Where the next write goes instead.
@@ -134,13 +134,15 @@ impl FaultyDevice {
         })
     }
 
-    /// What is left after a power cut: of what was not flushed, some blocks and others not.
+    /// What is left after a power cut: of what was not flushed, of some blocks the last write, of others
+    /// an earlier one or none.
     pub fn restart(&self) {
         let mut state = self.state.lock();
         let cached = std::mem::take(&mut state.cached);
-        for (lbn, block) in cached {
-            if state.chance.random() {
-                state.durable.insert(lbn, block);
+        for (lbn, writes) in cached {
+            let left = state.chance.random_range(0..=writes.len());
+            if let Some(block) = left.checked_sub(1).and_then(|last| writes.get(last)) {
+                state.durable.insert(lbn, *block);
             }
         }
     }
@@ -230,7 +232,7 @@ impl FaultyDevice {
             if !is_torn || state.chance.random() {
                 let mut content = [0; BLOCK];
                 content.copy_from_slice(block);
-                state.cached.insert(at, content);
+                state.cached.entry(at).or_default().push(content);
                 state.unreadable.remove(&at);
             }
             at += BlockCount(1);
@@ -246,8 +248,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl State {
     fn read(&self, lbn: Lbn) -> Block {
-        let content = self.cached.get(&lbn).or_else(|| self.durable.get(&lbn));
-        content.copied().unwrap_or([0; BLOCK])
+        let cached = self.cached.get(&lbn).and_then(|writes| writes.last());
+        cached.or_else(|| self.durable.get(&lbn)).copied().unwrap_or([0; BLOCK])
     }
 }
 
@@ -299,9 +301,15 @@ impl Device for FaultyDevice {
         Box::pin(async move {
             sleep(Nanos(SERVICE_NS_MAX / 2)).await;
             self.check_alive("flush", self.inquiry.all_blocks())?;
+            // A power cut in its middle makes some of it durable.
+            if self.power.fails_in_write() {
+                self.restart();
+                return Err(self.error("flush", self.inquiry.all_blocks(), "the power failed"));
+            }
             let mut state = self.state.lock();
             let cached = std::mem::take(&mut state.cached);
-            state.durable.extend(cached);
+            let last = cached.into_iter().filter_map(|(lbn, writes)| Some((lbn, *writes.last()?)));
+            state.durable.extend(last);
             Ok(())
         })
     }

@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
+use rand::RngCore;
 
 use crate::random::{self, Random};
 use crate::timers::{TimerId, Timers};
@@ -78,6 +80,19 @@ pub fn now() -> Instant {
 #[must_use]
 pub fn random(name: &str) -> Random {
     with_current(|context| random::stream(context.seed, name))
+}
+
+/// A number that no other call gives: in virtual time one of the seed's, else one of the machine's.
+#[must_use]
+pub fn unique() -> u64 {
+    with_current(|context| match &context.clock {
+        Clock::Virtual(timers) => {
+            let index = timers.lock().next_unique();
+            random::stream(context.seed, &format!("unique {index}")).next_u64()
+        }
+        // The standard library seeds these from the operating system.
+        Clock::Real { .. } => RandomState::new().build_hasher().finish(),
+    })
 }
 
 /// Waits until the clock shows `at`.

@@ -16,7 +16,7 @@ mod real;
 mod timers;
 mod virtual_time;
 
-pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, spawn};
+pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, spawn, unique};
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
 pub use virtual_time::block_on_virtual;

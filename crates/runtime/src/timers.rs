@@ -15,6 +15,7 @@ pub(crate) struct TimerId(u64);
 pub(crate) struct Timers {
     now: Instant,
     next_id: u64,
+    uniques: u64,
     queue: BinaryHeap<Reverse<(Instant, TimerId)>>,
     /// A timer that is gone from here but still queued was cancelled.
     wakers: BTreeMap<TimerId, Waker>,
@@ -23,6 +24,12 @@ pub(crate) struct Timers {
 impl Timers {
     pub(crate) fn now(&self) -> Instant {
         self.now
+    }
+
+    /// Counts the numbers that are given once.
+    pub(crate) fn next_unique(&mut self) -> u64 {
+        self.uniques += 1;
+        self.uniques
     }
 
     pub(crate) fn register(&mut self, at: Instant, waker: Waker) -> TimerId {

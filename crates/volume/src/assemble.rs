@@ -1,15 +1,15 @@
 //! Volumes whose devices know them: formatting devices, and putting a volume together from devices in any
 //! order, without those that are missing or stale.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use moirai_runtime::unique;
 use moirai_storage::{Device, Error, IoBuf, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::journal::{Journal, Record, record_blocks_max};
-use crate::keeper::Keeper;
-use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label};
+use crate::keeper::{Keeper, Labels, is_whole};
+use crate::label::{Copy, DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members};
 use crate::plan::Present;
 use crate::section::Section;
@@ -27,8 +27,6 @@ const GENERATION_SHIFT: u32 = 32;
 /// How to format the devices of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// What tells this volume from all others.
-    pub volume: u128,
     /// How it survives failures.
     pub level: Level,
     /// How blocks are spread.
@@ -36,6 +34,9 @@ pub struct Format {
     /// Blocks of the journal on each device; 8 MiB when not given.
     pub journal: Option<BlockCount>,
 }
+
+/// Openings, and generations of labels, that a volume lives to see.
+const GENERATION_MAX: u64 = 1 << 31;
 
 /// Writes labels to `devices`, which lose what they hold.
 pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> Result<()> {
@@ -52,10 +53,7 @@ pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> 
         device.check_lbn(last)?;
         data = data.max(device.ensemble(last)?.blocks.end());
     }
-    let data_from = |device: &Arc<dyn Device>| {
-        Section::from(Arc::clone(device), BlockCount(data.0)) as Arc<dyn Device>
-    };
-    let sections: Vec<Arc<dyn Device>> = devices.iter().map(data_from).collect();
+    let sections = sections(devices, data)?;
     let laid = Laid::over(&sections, format.level, format.layout).map_err(bad)?;
     let layout = &laid.layout;
     let unit = (0..layout.stripes()).map(|stripe| layout.unit(StripeIndex(stripe))).max();
@@ -67,87 +65,179 @@ pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> 
         );
         return Err(bad(problem));
     }
-    let mut label = Label {
-        volume: format.volume,
-        generation: 0,
+    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
+    let label = Label {
+        volume: u128::from(unique()) << 64 | u128::from(unique()),
+        generation: 1,
         disk: DiskIndex(0),
         level: format.level,
         layout: format.layout,
         capacity: layout.capacity(),
         journal: BlockRange::new(Lbn(0) + LABELS_BLOCKS, journal),
         data,
-        states: vec![MemberState::Ready; devices.len()],
+        openings: Vec::new(),
+        members: devices.iter().map(member).collect(),
     };
-    // Over both copies, so that nothing is left of what the device was before.
-    for generation in 1..=2 {
-        label.generation = generation;
-        for (disk, device) in devices.iter().enumerate() {
-            Label { disk: DiskIndex(disk), ..label.clone() }.write(device).await?;
-        }
+    for (disk, device) in devices.iter().enumerate() {
+        begin(&Label { disk: DiskIndex(disk), ..label.clone() }, device).await?;
     }
     Ok(())
 }
 
+/// Blocks of zeros that are written at once.
+const WIPE_BLOCKS: BlockCount = BlockCount(2048);
+
+/// Makes `device` the one that `label` says, with nothing left of what it was.
+async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
+    // Without labels while the journal is not empty.
+    let mut at = Lbn(0);
+    let end = label.journal.end();
+    while at < end {
+        let count = WIPE_BLOCKS.min(end.since(at));
+        device.write(at, IoBuf::zeroed(count)).await?;
+        at += count;
+    }
+    device.flush().await?;
+    label.write(device, Copy(0)).await?;
+    label.write(device, Copy(1)).await
+}
+
+/// The parts of devices that a layout lies on.
+fn sections(devices: &[Arc<dyn Device>], data: Lbn) -> Result<Vec<Arc<dyn Device>>> {
+    let section = |device: &Arc<dyn Device>| {
+        let whole: &dyn Device = &**device;
+        whole.check_lbn(data)?;
+        Ok(Section::from(Arc::clone(device), BlockCount(data.0)) as Arc<dyn Device>)
+    };
+    devices.iter().map(section).collect()
+}
+
+/// A device, and the label that counts on it.
+struct Labelled {
+    device: Arc<dyn Device>,
+    label: Label,
+    copy: Copy,
+}
+
+impl Labelled {
+    /// Whether `newest` still counts this device among the volume's: it is the one that was last put
+    /// in its place, and has not failed.
+    fn state(&self, newest: &Label) -> MemberState {
+        let disk = self.label.disk.0;
+        let (Some(own), Some(now)) = (self.label.members.get(disk), newest.members.get(disk))
+        else {
+            return MemberState::Failed;
+        };
+        match (now.state, own.state) {
+            _ if own.id != now.id => MemberState::Failed,
+            (MemberState::Rebuilding(now), MemberState::Rebuilding(own)) => {
+                MemberState::Rebuilding(now.min(own))
+            }
+            // It was told less than it should have been.
+            (MemberState::Rebuilding(_), MemberState::Failed) => MemberState::Failed,
+            (now, _) => now,
+        }
+    }
+}
+
 /// Devices of one volume, as their labels say.
 struct Found {
-    /// The newest label.
+    /// The label that counts.
     label: Label,
-    /// Each device, with its own label.
-    devices: BTreeMap<DiskIndex, (Arc<dyn Device>, Label)>,
+    all: Vec<Labelled>,
 }
 
 impl Found {
     /// Reads the labels of `devices`. With `degraded`, those without one are passed over.
     async fn among(name: &str, devices: &[Arc<dyn Device>], degraded: bool) -> Result<Found> {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
-        let mut found: BTreeMap<DiskIndex, (Arc<dyn Device>, Label)> = BTreeMap::new();
-        let mut newest: Option<Label> = None;
+        let mut all: Vec<Labelled> = Vec::new();
         for device in devices {
             let called = &device.inquiry().name;
-            let Some(label) = Label::read(&**device).await? else {
+            let Some((label, copy)) = Label::read(&**device).await? else {
                 // Its labels may be what cannot be read of it: it is as good as missing.
                 if degraded {
                     continue;
                 }
-                let problem = "has no label of a volume: it was never made part of one";
+                let problem =
+                    "has no label of a volume that can be read: it is not part of one, or damaged";
                 return Err(bad(format!("{called} {problem}")));
             };
-            if newest.as_ref().is_some_and(|newest| newest.volume != label.volume) {
+            if all.iter().any(|other| other.label.volume != label.volume) {
                 let problem = "is of another volume than the devices before it";
                 return Err(bad(format!("{called} {problem}")));
             }
-            if let Some((other, _)) = found.get(&label.disk) {
-                let (other, disk) = (&other.inquiry().name, label.disk.0);
-                return Err(bad(format!("{other} and {called} both say they are disk {disk}")));
+            if !label.fits(device.inquiry().capacity) || label.generation >= GENERATION_MAX {
+                return Err(bad(format!(
+                    "{called} has a label that does not fit it: it is damaged"
+                )));
             }
-            found.insert(label.disk, (Arc::clone(device), label.clone()));
-            newest = newest.into_iter().chain([label]).max_by_key(|label| label.generation);
+            all.push(Labelled { device: Arc::clone(device), label, copy });
         }
-        let label = newest.ok_or_else(|| bad("a volume has at least one device".into()))?;
-        Ok(Found { label, devices: found })
+        if all.is_empty() {
+            return Err(bad("a volume has at least one device".into()));
+        }
+        // The label that counts comes after all others, but for those of devices that failed before it
+        // was written and were opened apart since.
+        let counts = |label: &Label| {
+            all.iter().all(|other| {
+                label.follows(&other.label) || other.state(label) == MemberState::Failed
+            })
+        };
+        let newest = all.iter().map(|one| &one.label).filter(|label| counts(label));
+        let label = newest.max_by_key(|label| label.generation).cloned().ok_or_else(|| {
+            bad("its devices were opened apart from each other, and written: name those of one side"
+                .into())
+        })?;
+        Ok(Found { label, all })
     }
 
-    /// How far a disk can be used: one that failed, and does not know it, not at all.
-    fn state(&self, disk: DiskIndex) -> MemberState {
-        let own = self.devices.get(&disk).map(|(_, label)| label);
-        let own = own.and_then(|label| label.states.get(disk.0)).copied();
-        match (self.label.states.get(disk.0).copied(), own) {
-            (_, None) | (None | Some(MemberState::Failed), _) => MemberState::Failed,
-            (Some(MemberState::Ready), Some(_)) => MemberState::Ready,
-            (Some(MemberState::Rebuilding(ready)), Some(MemberState::Rebuilding(own))) => {
-                MemberState::Rebuilding(ready.min(own))
-            }
-            (Some(MemberState::Rebuilding(_)), Some(_)) => MemberState::Failed,
-        }
+    /// The device in the place of a disk that can be used, and how far.
+    fn member(&self, disk: DiskIndex) -> Option<(&Labelled, MemberState)> {
+        let of_disk = self.all.iter().filter(|one| one.label.disk == disk);
+        of_disk
+            .map(|one| (one, one.state(&self.label)))
+            .find(|(_, state)| *state != MemberState::Failed)
+    }
+
+    fn disks(&self) -> impl Iterator<Item = DiskIndex> + use<> {
+        (0..self.label.members.len()).map(DiskIndex)
     }
 
     /// Disks that should be there and are not.
     fn missing(&self) -> Vec<usize> {
-        let is_missing = |disk: &usize| {
-            self.label.states.get(*disk) == Some(&MemberState::Ready)
-                && !self.devices.contains_key(&DiskIndex(*disk))
+        let should = |disk: &DiskIndex| {
+            let state = self.label.members.get(disk.0).map(|member| member.state);
+            state != Some(MemberState::Failed) && self.member(*disk).is_none()
         };
-        (0..self.label.states.len()).filter(is_missing).collect()
+        self.disks().filter(should).map(|disk| disk.0).collect()
+    }
+
+    /// A device for each disk; of one that is not there nothing is asked, and any may stand in.
+    fn devices(&self, stand_in: &Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
+        let device = |disk| self.member(disk).map_or(stand_in, |(one, _)| &one.device);
+        self.disks().map(|disk| Arc::clone(device(disk))).collect()
+    }
+
+    fn states(&self) -> Vec<MemberState> {
+        let state = |disk| self.member(disk).map_or(MemberState::Failed, |(_, state)| state);
+        self.disks().map(state).collect()
+    }
+
+    /// The layout over `devices`, which must be the one that the volume was made with.
+    fn laid_over(&self, name: &str, devices: &[Arc<dyn Device>]) -> Result<Laid> {
+        let bad = |problem: String| Error::Description { path: name.into(), problem };
+        let sections = sections(devices, self.label.data)?;
+        let laid = Laid::over(&sections, self.label.level, self.label.layout).map_err(bad)?;
+        if laid.layout.capacity() != self.label.capacity {
+            return Err(bad(format!(
+                "the devices give {} and the volume was made with {}: one is smaller, or has other defects \
+                 than the one in whose place it is",
+                laid.layout.capacity(),
+                self.label.capacity
+            )));
+        }
+        Ok(laid)
     }
 }
 
@@ -161,29 +251,40 @@ pub async fn replace(
 ) -> Result<()> {
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let found = Found::among(name, devices, true).await?;
-    if found.state(disk) != MemberState::Failed {
+    let disks = found.label.members.len();
+    if disk.0 >= disks {
+        return Err(bad(format!("there is no disk {} of {disks}", disk.0)));
+    }
+    if found.member(disk).is_some() {
         return Err(bad(format!("disk {} has not failed: it is not replaced", disk.0)));
     }
-    let mut label = found.label.clone();
-    let states = label.states.len();
-    let state = label.states.get_mut(disk.0);
-    *state.ok_or_else(|| bad(format!("there is no disk {} of {states}", disk.0)))? =
-        MemberState::Rebuilding(0);
-    // Over both copies of the new device, so that nothing is left of what it was; then the others.
-    for _ in 0..2 {
-        label.generation += 1;
-        Label { disk, ..label.clone() }.write(&device).await?;
+    let called = &device.inquiry().name;
+    if found.all.iter().any(|one| {
+        Arc::ptr_eq(&one.device, &device) && one.state(&found.label) != MemberState::Failed
+    }) {
+        return Err(bad(format!("{called} is a disk of the volume already")));
     }
-    for (other, (device, _)) in found.devices.iter().filter(|(other, _)| **other != disk) {
-        if found.state(*other) != MemberState::Failed {
-            Label { disk: *other, ..label.clone() }.write(device).await?;
+    let mut together = found.devices(&device);
+    if let Some(place) = together.get_mut(disk.0) {
+        *place = Arc::clone(&device);
+    }
+    found.laid_over(name, &together)?;
+    let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
+    if let Some(member) = label.members.get_mut(disk.0) {
+        *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+    }
+    begin(&Label { disk, ..label.clone() }, &device).await?;
+    for other in found.disks().filter(|other| *other != disk) {
+        if let Some((one, _)) = found.member(other) {
+            let label = Label { disk: other, ..label.clone() };
+            label.write(&one.device, one.copy.other()).await?;
         }
     }
     Ok(())
 }
 
 /// Puts the volume together that `devices` are of, in whatever order they come. With `degraded`, also
-/// when some are missing.
+/// when some are missing that the level can do without.
 pub async fn assemble(
     name: String,
     devices: Vec<Arc<dyn Device>>,
@@ -192,58 +293,69 @@ pub async fn assemble(
     let bad = |problem: String| Error::Description { path: (&name).into(), problem };
     let found = Found::among(&name, &devices, degraded).await?;
     let missing = found.missing();
-    let disks = found.label.states.len();
+    let disks = found.label.members.len();
     if !missing.is_empty() && !degraded {
         return Err(bad(format!(
             "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded"
         )));
     }
-    let data_from = BlockCount(found.label.data.0);
-    // Of a disk that is not there nothing is asked: any other may stand in its place.
-    let stand_in = found.devices.values().next();
-    let member = |disk: usize| {
-        let disk = DiskIndex(disk);
-        let (device, _) = found.devices.get(&disk).or(stand_in)?;
-        let data = Section::from(Arc::clone(device), data_from);
-        Some(Member::new(Arc::clone(device), data, found.state(disk)))
+    let Some((any, _)) = found.disks().find_map(|disk| found.member(disk)) else {
+        return Err(bad("none of its devices can be used".into()));
     };
-    let members: Vec<Member> = (0..disks).filter_map(member).collect();
-    let label = found.label;
-    let sections: Vec<Arc<dyn Device>> =
-        members.iter().map(|member| Arc::clone(&member.data)).collect();
-    let laid = Laid::over(&sections, label.level, label.layout).map_err(bad)?;
-    if laid.layout.capacity() != label.capacity {
+    let devices = found.devices(&any.device);
+    let laid = found.laid_over(&name, &devices)?;
+    let states = found.states();
+    if !is_whole(&laid.layout, &states) {
+        let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
         return Err(bad(format!(
-            "the devices give {} and the volume was made with {}: a device has changed, or one that \
-             is missing had defects of its own",
-            laid.layout.capacity(),
-            label.capacity
+            "disks {:?} of {disks} are missing, failed or not yet filled: {} cannot do without them",
+            lacking.collect::<Vec<_>>(),
+            found.label.level
         )));
     }
+    let parts = sections(&devices, found.label.data)?;
+    let member = |((whole, data), state)| Member::new(whole, data, state);
+    let members: Vec<Member> = devices.into_iter().zip(parts).zip(states).map(member).collect();
+    let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);
+    let copies = found.disks().map(copy).collect();
+    let mut newest = found.label;
+
     let members = Members::new(name.clone(), members);
-    let records = Journal::read(label.volume, label.journal, &members).await?;
+    let records = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.
-    let next = (label.generation + 1) << GENERATION_SHIFT;
-    let journal = Journal::new(label.volume, label.journal, disks, next);
-    let bearable = label.level.failures(disks);
-    let keeper = Keeper::new(label, journal);
-    members.note_change();
-    keeper.record(&members).await?;
+    let next = (newest.generation + 1) << GENERATION_SHIFT;
+    let journal = Journal::new(newest.volume, newest.journal, disks, next);
+    newest.open(unique());
+    let keeper = Keeper::new(Labels { newest, copies }, journal);
+    keeper.record(&laid.layout, &members).await?;
     replay(&laid, &members, &records).await?;
-    if bearable > 0 {
+    if laid.layout.level().failures(disks) > 0 {
         // From here on no older record counts: what was not found now must not come back later.
-        let opened = keeper.append(&members, bearable, Vec::new()).await?;
+        let opened = keeper.append(&laid.layout, &members, Vec::new()).await?;
         keeper.journal.placed(opened);
     }
-    keeper.record(&members).await?;
+    keeper.record(&laid.layout, &members).await?;
     Ok(Volume::of(name, laid, members, Some(keeper)))
 }
 
 /// Brings what a crash left in the journal to its places.
 async fn replay(laid: &Laid, members: &Members, records: &[Record]) -> Result<()> {
     let layout = &laid.layout;
+    let units = layout.data_units();
     for entry in records.iter().flat_map(|record| &record.entries) {
+        let is_there = entry.stripe.0 < layout.stripes()
+            && entry.offset + entry.blocks() <= layout.unit(entry.stripe)
+            && !matches!(entry.role, Role::Data { position, .. } if position >= units);
+        if !is_there {
+            return Err(Error::Description {
+                path: members.name().into(),
+                problem: format!(
+                    "its journal writes past the end of {:?}: it is damaged",
+                    entry.stripe
+                ),
+            });
+        }
         let copies = match entry.role {
             Role::Data { .. } => layout.level().copies(layout.disks()),
             Role::P | Role::Q => 1,
@@ -264,7 +376,7 @@ async fn replay(laid: &Laid, members: &Members, records: &[Record]) -> Result<()
             }
         }
     }
-    // Those that fail are out; the others have it all.
-    let flushed = members.flush_all().await;
-    if members.in_use().is_empty() { flushed } else { Ok(()) }
+    // Those that fail are out, and whether the others suffice is said when that is recorded.
+    let _: Result<()> = members.flush_all().await;
+    Ok(())
 }

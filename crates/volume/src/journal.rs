@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
 use futures::future::join_all;
-use moirai_storage::{Error, IoBuf, Result};
+use moirai_storage::{Device, Error, IoBuf, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
 use crate::members::Members;
-use crate::{DiskIndex, Role, StripeIndex};
+use crate::{DiskIndex, Layout, Role, StripeIndex};
 
 /// What a record begins with.
 pub(crate) const RECORD_MAGIC: &[u8; 8] = b"MOIRAIVJ";
@@ -66,32 +66,48 @@ pub(crate) struct Journal {
     state: Mutex<State>,
     /// The right to write the next records.
     turn: tokio::sync::Mutex<()>,
-    /// Rung when a record's content is in its places.
-    placed: Notify,
+    /// Rung when a record's content is in its places, or durable there.
+    changed: Notify,
 }
+
+/// Names what waits to become a record; records have their numbers in the order they are written.
+type Ticket = u64;
 
 #[derive(Debug)]
 struct State {
     next: Sequence,
-    /// Records up to this one are durable.
-    durable: Sequence,
+    next_ticket: Ticket,
+    /// What was handed in before this one is durable.
+    durable: Ticket,
+    /// The records of these, until who handed it in knows.
+    numbered: BTreeMap<Ticket, Sequence>,
+    /// Records before this one are in their places, durably.
     tail: Sequence,
-    /// Records that wait for their turn.
-    waiting: Vec<(Sequence, Vec<Entry>)>,
+    /// What waits for its turn.
+    waiting: Vec<(Ticket, Vec<Entry>)>,
     /// Records whose content is not in its places.
     active: BTreeSet<Sequence>,
     /// Which devices the next records go to first.
     rotation: usize,
     rings: Vec<Ring>,
-    /// Set when no device took a record any more, and never cleared.
+    /// Set when too few devices took a record, and never cleared.
     is_broken: bool,
 }
 
+/// What a batch waits for.
+enum Room {
+    Enough,
+    /// A tail that frees what is in its places.
+    AfterTail,
+    /// Records that are not.
+    AfterPlacing,
+}
+
 impl State {
-    /// The next records that wait, of at most so many blocks together, and at least one.
-    fn next_batch(&mut self, blocks_max: u64) -> Vec<(Sequence, Vec<Entry>)> {
+    /// The next of what waits, of at most so many blocks together, and at least one.
+    fn next_batch(&mut self, blocks_max: u64) -> Vec<(Ticket, Vec<Entry>)> {
         let mut blocks = 0;
-        let mut fits = |(_, entries): &&(Sequence, Vec<Entry>)| {
+        let mut fits = |(_, entries): &(Ticket, Vec<Entry>)| {
             blocks += record_blocks(entries);
             blocks <= blocks_max
         };
@@ -99,6 +115,9 @@ impl State {
         self.waiting.drain(..count.min(self.waiting.len())).collect()
     }
 }
+
+/// Blocks of a ring that are kept for records which free others.
+const RESERVED_BLOCKS: u64 = 8;
 
 /// The journal's area on one device, written round and round.
 #[derive(Clone, Debug)]
@@ -111,19 +130,31 @@ struct Ring {
 }
 
 impl Ring {
-    /// Room for `blocks` behind each other.
-    fn take(&mut self, blocks: u64, last: Sequence) -> Option<u64> {
-        let (first, skipped) = match self.next + blocks <= self.blocks {
-            true => (self.next, 0),
-            false => (0, self.blocks - self.next),
-        };
-        if blocks + skipped > self.free {
-            return None;
+    /// Where a run of `blocks` would begin, and the blocks that it takes with those passed over.
+    fn place(&self, blocks: u64) -> (u64, u64) {
+        match self.next + blocks <= self.blocks {
+            true => (self.next, blocks),
+            false => (0, blocks + self.blocks - self.next),
         }
-        self.free -= blocks + skipped;
+    }
+
+    /// Whether there is room for a run of `blocks`, and for what frees more.
+    fn has_room(&self, blocks: u64) -> bool {
+        self.place(blocks).1 + RESERVED_BLOCKS <= self.free
+    }
+
+    /// Takes a run of `blocks` for records up to `last`.
+    fn take(&mut self, blocks: u64, last: Sequence) -> Option<u64> {
+        let (first, taken) = self.place(blocks);
+        self.free = self.free.checked_sub(taken)?;
         self.next = first + blocks;
-        self.used.push_back((last, blocks + skipped));
+        self.used.push_back((last, taken));
         Some(first)
+    }
+
+    /// Whether a tail would free anything.
+    fn frees(&self, tail: Sequence) -> bool {
+        self.used.front().is_some_and(|(last, _)| *last < tail)
     }
 
     fn free_before(&mut self, tail: Sequence) {
@@ -144,7 +175,9 @@ impl Journal {
             area,
             state: Mutex::new(State {
                 next,
-                durable: next - 1,
+                next_ticket: 0,
+                durable: 0,
+                numbered: BTreeMap::new(),
                 tail: next,
                 waiting: Vec::new(),
                 active: BTreeSet::new(),
@@ -153,26 +186,25 @@ impl Journal {
                 is_broken: false,
             }),
             turn: tokio::sync::Mutex::new(()),
-            placed: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
-    /// Makes a record of `entries` durable; `bearable` more devices may fail. When the content is in its
-    /// places [`Journal::placed`] is to be told.
+    /// Makes a record of `entries` durable. When the content is in its places [`Journal::placed`] is to
+    /// be told.
     pub(crate) async fn append(
         &self,
         keeper: &Keeper,
+        layout: &Layout,
         members: &Members,
-        bearable: usize,
         entries: Vec<Entry>,
     ) -> Result<Sequence> {
-        let sequence = {
+        let ticket = {
             let mut state = self.state.lock();
-            let sequence = state.next;
-            state.next += 1;
-            state.active.insert(sequence);
-            state.waiting.push((sequence, entries));
-            sequence
+            let ticket = state.next_ticket;
+            state.next_ticket += 1;
+            state.waiting.push((ticket, entries));
+            ticket
         };
         let _turn = self.turn.lock().await;
         loop {
@@ -181,23 +213,23 @@ impl Journal {
                 if state.is_broken {
                     return Err(Error::Latched { device: members.name().to_owned() });
                 }
-                if state.durable >= sequence {
-                    return Ok(sequence);
+                if state.durable > ticket {
+                    return Ok(state.numbered.remove(&ticket).unwrap_or(0));
                 }
-                state.next_batch(self.area.count.0 / 2)
+                state.next_batch(self.area.count.0 / 4)
             };
-            let written = self.write(keeper, members, bearable, &batch).await;
+            let written = self.write_batch(keeper, layout, members, &batch).await;
             let mut state = self.state.lock();
             state.is_broken = written.is_err();
             written?;
-            state.durable = batch.last().map_or(sequence, |(last, _)| *last);
+            state.durable = batch.last().map_or(ticket, |(last, _)| *last) + 1;
         }
     }
 
     /// Notes that a record's content is in its places.
     pub(crate) fn placed(&self, sequence: Sequence) {
         self.state.lock().active.remove(&sequence);
-        self.placed.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// The first record that has not been placed, or the next: all before are durable once the devices
@@ -207,106 +239,149 @@ impl Journal {
         state.active.first().copied().unwrap_or(state.next)
     }
 
-    /// Notes that records before `tail` are in their places, durably.
+    /// Notes that records before `tail` are in their places, durably. Their room is free once a record
+    /// that says so is durable.
     pub(crate) fn retire(&self, tail: Sequence) {
         let mut state = self.state.lock();
         state.tail = state.tail.max(tail);
-        let tail = state.tail;
-        state.rings.iter_mut().for_each(|ring| ring.free_before(tail));
+        drop(state);
+        self.changed.notify_waiters();
     }
 
-    /// Writes records to as many devices as are needed, and flushes these.
-    async fn write(
+    /// Writes a batch once there is room for it on all devices.
+    async fn write_batch(
         &self,
         keeper: &Keeper,
+        layout: &Layout,
         members: &Members,
-        bearable: usize,
-        records: &[(Sequence, Vec<Entry>)],
+        batch: &[(Ticket, Vec<Entry>)],
     ) -> Result<()> {
+        let blocks = batch.iter().map(|(_, entries)| record_blocks(entries)).sum();
+        loop {
+            // Rung from here on, so that nothing changes unseen.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let tail = self.first_active();
+            match self.room(members, blocks, tail) {
+                Room::Enough => break,
+                Room::AfterTail => {
+                    keeper.settle(layout, members, tail).await?;
+                    let sequence = self.number();
+                    self.write(layout, members, &[(sequence, &[])]).await?;
+                }
+                Room::AfterPlacing => changed.await,
+            }
+        }
+        let mut records = Vec::with_capacity(batch.len());
+        for (ticket, entries) in batch {
+            let sequence = self.number();
+            let mut state = self.state.lock();
+            state.active.insert(sequence);
+            state.numbered.insert(*ticket, sequence);
+            records.push((sequence, entries.as_slice()));
+        }
+        self.write(layout, members, &records).await
+    }
+
+    /// The number of the next record.
+    fn number(&self) -> Sequence {
+        let mut state = self.state.lock();
+        state.next += 1;
+        state.next - 1
+    }
+
+    /// What is needed before a batch can be written.
+    fn room(&self, members: &Members, blocks: u64, tail: Sequence) -> Room {
+        let state = self.state.lock();
+        let rings = members.in_use().into_iter().filter_map(|disk| state.rings.get(disk.0));
+        let (mut is_full, mut all_free) = (false, true);
+        for ring in rings.filter(|ring| !ring.has_room(blocks)) {
+            is_full = true;
+            all_free &= ring.frees(tail);
+        }
+        match (is_full, all_free) {
+            (false, _) => Room::Enough,
+            (true, true) => Room::AfterTail,
+            (true, false) => Room::AfterPlacing,
+        }
+    }
+
+    /// Writes records to as many devices as may fail and one more, and flushes these; then what their
+    /// tail says is freed.
+    async fn write(
+        &self,
+        layout: &Layout,
+        members: &Members,
+        records: &[(Sequence, &[Entry])],
+    ) -> Result<()> {
+        let tail = self.state.lock().tail;
+        let mut bytes = Vec::new();
+        for (sequence, entries) in records {
+            self.encode(*sequence, tail, entries, &mut bytes);
+        }
+        let last = records.last().map_or(0, |(last, _)| *last);
+        let bearable = layout.level().failures(layout.disks());
         let mut reached: BTreeSet<DiskIndex> = BTreeSet::new();
         loop {
-            let failed = members.failed();
-            let needed = (bearable + 1).saturating_sub(failed.len()).max(1);
-            reached.retain(|disk| !failed.contains(disk));
+            let in_use = members.in_use();
+            let needed = (bearable + 1).min(in_use.len()).max(1);
+            reached.retain(|disk| in_use.contains(disk));
             if reached.len() >= needed {
-                return Ok(());
+                break;
             }
-            let targets = self.targets(members, &reached, needed - reached.len());
+            let targets = self.targets(&in_use, &reached, needed - reached.len());
             if targets.is_empty() {
                 return Err(Error::Latched { device: members.name().to_owned() });
             }
+            let bytes = &bytes;
             let written = join_all(targets.into_iter().map(|disk| async move {
-                (disk, self.write_to(keeper, members, disk, records).await)
+                (disk, self.write_to(members, disk, last, bytes).await)
             }));
             for (disk, result) in written.await {
                 match result {
                     Ok(()) => {
                         reached.insert(disk);
                     }
-                    Err(_) => {
-                        members.fail(disk);
-                    }
+                    Err(_) => members.fail(disk),
                 }
             }
         }
+        let mut state = self.state.lock();
+        state.rings.iter_mut().for_each(|ring| ring.free_before(tail));
+        Ok(())
     }
 
     fn targets(
         &self,
-        members: &Members,
+        in_use: &[DiskIndex],
         reached: &BTreeSet<DiskIndex>,
         count: usize,
     ) -> Vec<DiskIndex> {
         let mut state = self.state.lock();
-        let disks = state.rings.len();
-        state.rotation = (state.rotation + 1) % disks.max(1);
-        let rotation = state.rotation;
-        (0..disks)
-            .map(|index| DiskIndex((rotation + index) % disks))
-            .filter(|disk| !members.has_failed(*disk) && !reached.contains(disk))
-            .take(count)
-            .collect()
+        state.rotation = (state.rotation + 1) % in_use.len().max(1);
+        let (before, after) = in_use.split_at(state.rotation.min(in_use.len()));
+        let all = after.iter().chain(before).copied();
+        all.filter(|disk| !reached.contains(disk)).take(count).collect()
     }
 
     async fn write_to(
         &self,
-        keeper: &Keeper,
         members: &Members,
         disk: DiskIndex,
-        records: &[(Sequence, Vec<Entry>)],
+        last: Sequence,
+        bytes: &[u8],
     ) -> Result<()> {
-        let last = records.last().map_or(0, |(last, _)| *last);
-        let blocks: u64 = records.iter().map(|(_, entries)| record_blocks(entries)).sum();
-        let first = loop {
-            // Rung from here on, so that no record is placed unseen.
-            let mut placed = pin!(self.placed.notified());
-            placed.as_mut().enable();
-            let taken = {
-                let mut state = self.state.lock();
-                state.rings.get_mut(disk.0).and_then(|ring| ring.take(blocks, last))
-            };
-            if let Some(first) = taken {
-                break first;
-            }
-            let tail = self.first_active();
-            if tail > self.state.lock().tail {
-                keeper.settle(members, tail).await?;
-                if members.has_failed(disk) {
-                    return Err(Error::Latched {
-                        device: members.whole(disk).inquiry().name.clone(),
-                    });
-                }
-            } else {
-                placed.await;
-            }
-        };
-        let tail = self.state.lock().tail;
-        let mut bytes = Vec::with_capacity(blocks as usize * BLOCK);
-        for (sequence, entries) in records {
-            self.encode(*sequence, tail, entries, &mut bytes);
-        }
         let device = members.whole(disk);
-        device.write(self.area.first + BlockCount(first), IoBuf::holding(&bytes)).await?;
+        let blocks = (bytes.len() / BLOCK) as u64;
+        let first = {
+            let mut state = self.state.lock();
+            state.rings.get_mut(disk.0).and_then(|ring| ring.take(blocks, last))
+        };
+        // There was room on all devices in use, and only who has the turn takes any.
+        let Some(first) = first else {
+            return Err(Error::Latched { device: device.inquiry().name.clone() });
+        };
+        device.write(self.area.first + BlockCount(first), IoBuf::holding(bytes)).await?;
         match device.inquiry().volatile_cache {
             true => device.flush().await,
             false => Ok(()),
@@ -343,16 +418,13 @@ impl Journal {
     }
 
     /// The records on the devices that are in use which are not known to be in their places, in order.
-    pub(crate) async fn read(
-        volume: u128,
-        area: BlockRange,
-        members: &Members,
-    ) -> Result<Vec<Record>> {
+    pub(crate) async fn read(volume: u128, area: BlockRange, members: &Members) -> Vec<Record> {
         let mut records: BTreeMap<Sequence, Record> = BTreeMap::new();
-        for disk in members.in_use() {
+        let contents = members.in_use().into_iter().map(|disk| {
             let device = members.whole(disk);
-            // What cannot be read here is on another device too.
-            let Ok(content) = device.read(area).await else { continue };
+            async move { read_what_can_be(&**device, area).await }
+        });
+        for content in join_all(contents).await {
             let mut at = 0;
             while let Some(rest) = content.get(at..).filter(|rest| rest.len() >= BLOCK) {
                 match decode(volume, rest) {
@@ -365,8 +437,36 @@ impl Journal {
             }
         }
         let tail = records.last_key_value().map_or(0, |(_, last)| last.tail);
-        Ok(records.into_values().filter(|record| record.sequence >= tail).collect())
+        records.into_values().filter(|record| record.sequence >= tail).collect()
     }
+}
+
+/// Blocks read at once, where one cannot be read.
+const READ_BLOCKS: u64 = 64;
+
+/// The journal's area of a device; what cannot be read is left zero. A record is on more devices than may
+/// fail, and so a block that one device cannot read loses none.
+async fn read_what_can_be(device: &dyn Device, area: BlockRange) -> Vec<u8> {
+    if let Ok(content) = device.read(area).await {
+        return content.to_vec();
+    }
+    let mut content = Vec::new();
+    let mut at = area.first;
+    while at < area.end() {
+        let count = BlockCount(READ_BLOCKS).min(area.end().since(at));
+        match device.read(BlockRange::new(at, count)).await {
+            Ok(blocks) => content.extend_from_slice(&blocks),
+            Err(_) => {
+                for block in 0..count.0 {
+                    let one = BlockRange::new(at + BlockCount(block), BlockCount(1));
+                    let read = device.read(one).await.ok();
+                    content.extend_from_slice(read.as_deref().unwrap_or(&[0; BLOCK]));
+                }
+            }
+        }
+        at += count;
+    }
+    content
 }
 
 fn header_blocks(entries: usize) -> u64 {
@@ -392,7 +492,10 @@ fn decode(volume: u128, bytes: &[u8]) -> Option<(Record, u64)> {
         return None;
     }
     let count = usize::try_from(eight(56)?).ok()?;
-    let mut from = usize::try_from(header_blocks(count)).ok()?.checked_mul(BLOCK)?;
+    if count > length / ENTRY_BYTES {
+        return None;
+    }
+    let mut from = header_blocks(count) as usize * BLOCK;
     let mut entries = Vec::new();
     for index in 0..count {
         let at = FIXED_BYTES + index * ENTRY_BYTES;
@@ -475,14 +578,17 @@ mod tests {
 
     #[test]
     fn a_ring_never_gives_what_is_in_use() {
-        let mut ring = Ring { blocks: 10, next: 0, free: 10, used: VecDeque::new() };
-        assert_eq!(ring.take(4, 1), Some(0));
-        assert_eq!(ring.take(4, 2), Some(4));
-        // Two are left at the end: a third run of four must begin anew, where the first still is.
-        assert_eq!(ring.take(4, 3), None);
+        let mut ring = Ring { blocks: 40, next: 0, free: 40, used: VecDeque::new() };
+        assert_eq!(ring.take(16, 1), Some(0));
+        assert_eq!(ring.take(16, 2), Some(16));
+        // Eight are left at the end: a third run must begin anew, where the first still is.
+        assert!(!ring.has_room(16) && !ring.frees(1) && ring.frees(2));
         ring.free_before(2);
-        assert_eq!(ring.take(4, 3), Some(0));
+        // Passing over the end and what is reserved leave none.
+        assert!(ring.has_room(8) && !ring.has_room(9));
+        assert_eq!(ring.take(16, 3), Some(0));
+        assert_eq!((ring.next, ring.free), (16, 0));
         ring.free_before(4);
-        assert_eq!((ring.free, ring.next), (10, 4));
+        assert_eq!(ring.free, 40);
     }
 }

@@ -1,7 +1,7 @@
 //! Labels: what each device of a volume says of itself and of the others. See
 //! `docs/formats/volume-label.md`.
 //!
-//! Two copies at the beginning of a device; a new one is written over the older, and flushed.
+//! Two copies at the beginning of a device; a new one is written over the one that does not count.
 
 use std::sync::Arc;
 
@@ -14,15 +14,19 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 1;
+pub(crate) const LABEL_VERSION: u32 = 2;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: the journal begins behind them.
 pub(crate) const LABELS_BLOCKS: BlockCount = BlockCount(2 * LABEL_BLOCKS.0);
-const FIXED_BYTES: usize = 112;
-/// Devices of a volume whose states fit a label.
-pub(crate) const DISKS_MAX: usize = (4096 - FIXED_BYTES) / 8;
+const LABEL_BYTES: usize = 4096;
+const OPENINGS_AT: usize = 112;
+/// Openings that a label remembers.
+const OPENINGS: usize = 8;
+const MEMBERS_AT: usize = OPENINGS_AT + OPENINGS * 16;
+/// Devices of a volume that a label has room for.
+pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / 16;
 
 /// The states of devices as numbers; one that is rebuilt has the number of its stripes that are right.
 const READY: u64 = u64::MAX;
@@ -43,8 +47,41 @@ pub(crate) struct Label {
     pub(crate) journal: BlockRange,
     /// Where the layout begins.
     pub(crate) data: Lbn,
+    /// When the volume was opened, the last time first.
+    pub(crate) openings: Vec<Opening>,
     /// Of each device.
-    pub(crate) states: Vec<MemberState>,
+    pub(crate) members: Vec<MemberLabel>,
+}
+
+/// A time that a volume was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    /// The generation of its first label.
+    pub(crate) generation: u64,
+    /// What no other opening has.
+    pub(crate) id: u64,
+}
+
+/// What a label says of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberLabel {
+    /// What no other device that was ever in this place has.
+    pub(crate) id: u64,
+    pub(crate) state: MemberState,
+}
+
+/// Which of a device's two copies counts: the next label is written over the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copy(pub(crate) u64);
+
+impl Copy {
+    pub(crate) fn other(self) -> Copy {
+        Copy(1 - self.0)
+    }
+
+    fn first_block(self) -> Lbn {
+        Lbn(self.0 * LABEL_BLOCKS.0)
+    }
 }
 
 impl Label {
@@ -57,15 +94,20 @@ impl Label {
                 (2, [depth.map_or(u64::MAX, u64::from), block.0, zone])
             }
         };
-        let mut content = Vec::with_capacity(FIXED_BYTES);
+        let mut content = Vec::with_capacity(LABEL_BYTES);
         content.extend_from_slice(&(self.disk.0 as u32).to_le_bytes());
-        content.extend_from_slice(&(self.states.len() as u32).to_le_bytes());
+        content.extend_from_slice(&(self.members.len() as u32).to_le_bytes());
         content.extend_from_slice(&self.volume.to_le_bytes());
         content.extend_from_slice(&self.generation.to_le_bytes());
         content.extend_from_slice(&u32::from(self.level.number()).to_le_bytes());
         content.extend_from_slice(&u32::to_le_bytes(kind));
         let places = [self.capacity.0, self.journal.first.0, self.journal.count.0, self.data.0];
-        for number in numbers.into_iter().chain(places).chain(self.states.iter().map(number_of)) {
+        let mut openings = [0; OPENINGS * 2];
+        for (place, opening) in openings.chunks_exact_mut(2).zip(&self.openings) {
+            place.copy_from_slice(&[opening.generation, opening.id]);
+        }
+        let members = self.members.iter().flat_map(|member| [member.id, number_of(&member.state)]);
+        for number in numbers.into_iter().chain(places).chain(openings).chain(members) {
             content.extend_from_slice(&number.to_le_bytes());
         }
         let mut whole = Vec::from(*LABEL_MAGIC);
@@ -101,45 +143,60 @@ impl Label {
             _ => return None,
         };
         let disks = four(20)? as usize;
-        if disks > DISKS_MAX {
+        let disk = four(16)? as usize;
+        if disks > DISKS_MAX || disk >= disks {
             return None;
         }
+        let opening = |index: usize| {
+            let at = OPENINGS_AT + index * 16;
+            Some(Opening { generation: eight(at)?, id: eight(at + 8)? })
+        };
+        let member = |index: usize| {
+            let at = MEMBERS_AT + index * 16;
+            Some(MemberLabel { id: eight(at)?, state: state_of(eight(at + 8)?) })
+        };
         Some(Label {
             volume,
             generation: eight(40)?,
-            disk: DiskIndex(four(16)? as usize),
+            disk: DiskIndex(disk),
             level: Level::numbered(u8::try_from(four(48)?).ok()?)?,
             layout,
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
-            states: (0..disks)
-                .map(|disk| eight(FIXED_BYTES + 8 * disk).map(state_of))
-                .collect::<Option<_>>()?,
+            openings: (0..OPENINGS)
+                .filter_map(opening)
+                .filter(|opening| opening.generation > 0)
+                .collect(),
+            members: (0..disks).map(member).collect::<Option<_>>()?,
         })
     }
 
-    /// The newest label on `device`; `None` when it has none.
-    pub(crate) async fn read(device: &dyn Device) -> Result<Option<Label>> {
+    /// The newest label on `device`, and which copy it is; `None` when it has none.
+    pub(crate) async fn read(device: &dyn Device) -> Result<Option<(Label, Copy)>> {
         if device.inquiry().capacity < LABELS_BLOCKS {
             return Ok(None);
         }
-        let mut newest: Option<Label> = None;
+        let mut newest: Option<(Label, Copy)> = None;
         let mut other_version = None;
-        for copy in 0..2 {
-            let first = Lbn(copy * LABEL_BLOCKS.0);
+        for copy in [Copy(0), Copy(1)] {
+            let blocks = BlockRange::new(copy.first_block(), LABEL_BLOCKS);
             // A copy that cannot be read is as good as torn: the other counts.
-            let Ok(buffer) = device.read(BlockRange::new(first, LABEL_BLOCKS)).await else {
-                continue;
-            };
-            let label = Label::decode(&buffer);
-            if label.is_none() && buffer.starts_with(LABEL_MAGIC) {
-                let version = buffer.get(8..12).and_then(|bytes| bytes.try_into().ok());
-                let version = version.map(u32::from_le_bytes);
-                other_version =
-                    version.filter(|version| *version != LABEL_VERSION).or(other_version);
+            let Ok(buffer) = device.read(blocks).await else { continue };
+            match Label::decode(&buffer) {
+                Some(label) => {
+                    let is_newer =
+                        newest.as_ref().is_none_or(|(old, _)| old.generation < label.generation);
+                    newest = if is_newer { Some((label, copy)) } else { newest };
+                }
+                None if buffer.starts_with(LABEL_MAGIC) => {
+                    let version = buffer.get(8..12).and_then(|bytes| bytes.try_into().ok());
+                    let version = version.map(u32::from_le_bytes);
+                    let other = version.filter(|version| *version != LABEL_VERSION);
+                    other_version = other.or(other_version);
+                }
+                None => {}
             }
-            newest = newest.into_iter().chain(label).max_by_key(|label| label.generation);
         }
         match (newest, other_version) {
             (None, Some(version)) => Err(Error::Description {
@@ -153,18 +210,40 @@ impl Label {
         }
     }
 
-    /// Writes the label over the older of the two.
-    pub(crate) async fn write(&self, device: &Arc<dyn Device>) -> Result<()> {
-        let first = Lbn(self.generation % 2 * LABEL_BLOCKS.0);
+    /// Whether all of it lies on a device of `capacity`.
+    pub(crate) fn fits(&self, capacity: BlockCount) -> bool {
+        let journal_end = self.journal.first.0.checked_add(self.journal.count.0);
+        self.journal.first.0 >= LABELS_BLOCKS.0
+            && journal_end.is_some_and(|end| end <= self.data.0)
+            && self.data.0 < capacity.0
+    }
+
+    /// Writes the label over one of the two copies, durably.
+    pub(crate) async fn write(&self, device: &Arc<dyn Device>, copy: Copy) -> Result<()> {
         let Some(buffer) = self.encode() else {
             return Err(Error::TooSmall {
                 device: device.inquiry().name.clone(),
                 have: LABEL_BLOCKS.bytes(),
-                need: BlockCount(self.states.len() as u64).bytes(),
+                need: BlockCount(self.members.len() as u64).bytes(),
             });
         };
-        device.write(first, buffer).await?;
+        device.write(copy.first_block(), buffer).await?;
         device.flush().await
+    }
+
+    /// Whether the volume was opened as `other` says before it was opened as this label says, or then.
+    /// Openings that are long ago are all taken to be before.
+    pub(crate) fn follows(&self, other: &Label) -> bool {
+        let Some(theirs) = other.openings.first() else { return true };
+        let oldest = self.openings.last().map_or(0, |opening| opening.generation);
+        self.openings.contains(theirs)
+            || (self.openings.len() == OPENINGS && theirs.generation < oldest)
+    }
+
+    /// Notes that the volume is opened.
+    pub(crate) fn open(&mut self, id: u64) {
+        self.openings.insert(0, Opening { generation: self.generation + 1, id });
+        self.openings.truncate(OPENINGS);
     }
 }
 
@@ -199,11 +278,15 @@ mod tests {
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),
-            states: (0..disks)
-                .map(|disk| match disk {
-                    0 => MemberState::Rebuilding(77),
-                    1 => MemberState::Failed,
-                    _ => MemberState::Ready,
+            openings: (1..=3).map(|id| Opening { generation: 10 - id, id }).collect(),
+            members: (0..disks as u64)
+                .map(|disk| {
+                    let state = match disk {
+                        0 => MemberState::Rebuilding(77),
+                        1 => MemberState::Failed,
+                        _ => MemberState::Ready,
+                    };
+                    MemberLabel { id: disk * 1000, state }
                 })
                 .collect(),
         }
@@ -227,6 +310,22 @@ mod tests {
                 .encode()
                 .is_none()
         );
+    }
+
+    #[test]
+    fn a_label_follows_those_of_openings_before_it() {
+        let mut old = label(LayoutDescription::Stripe { unit: StripeUnit::Track }, 20, 3);
+        old.openings.clear();
+        let mut one = old.clone();
+        one.open(111);
+        let mut other = old.clone();
+        other.open(222);
+        assert!(one.follows(&old) && one.follows(&one) && !one.follows(&other));
+        let mut next = one.clone();
+        next.generation = 30;
+        (0..OPENINGS as u64).for_each(|id| next.open(id));
+        // The opening is forgotten, and long ago.
+        assert!(next.follows(&one) && !one.follows(&next));
     }
 
     proptest! {

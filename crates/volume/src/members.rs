@@ -16,8 +16,9 @@ use crate::{DiskIndex, StripeIndex};
 pub(crate) struct Members {
     volume: String,
     members: Vec<Member>,
-    /// How often a device failed.
-    changes: AtomicU64,
+    /// How often the state of a device changed; held while it does, so that nobody sees the one without
+    /// the other.
+    changes: Mutex<u64>,
     /// Stripes that somebody works on.
     locks: Mutex<BTreeMap<StripeIndex, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -30,6 +31,8 @@ pub(crate) struct Member {
     pub(crate) data: Arc<dyn Device>,
     /// The stripes before this one are right on the device: all, or some of one that is rebuilt.
     pub(crate) ready: AtomicU64,
+    /// How many of them are durable there, and on the labels.
+    recorded: AtomicU64,
     /// Whether it failed, and is used no more.
     pub(crate) is_out: AtomicBool,
 }
@@ -42,7 +45,8 @@ impl Member {
             MemberState::Ready => u64::MAX,
         };
         let is_out = AtomicBool::new(state == MemberState::Failed);
-        Member { whole, data, ready: AtomicU64::new(ready), is_out }
+        let (ready, recorded) = (AtomicU64::new(ready), AtomicU64::new(ready));
+        Member { whole, data, ready, recorded, is_out }
     }
 }
 
@@ -59,7 +63,7 @@ pub enum MemberState {
 
 impl Members {
     pub(crate) fn new(volume: String, members: Vec<Member>) -> Members {
-        Members { volume, members, changes: AtomicU64::new(0), locks: Mutex::default() }
+        Members { volume, members, changes: Mutex::new(0), locks: Mutex::default() }
     }
 
     /// The volume's name.
@@ -94,24 +98,31 @@ impl Members {
 
     /// Notes that the device has failed.
     pub(crate) fn fail(&self, disk: DiskIndex) {
+        let mut changes = self.changes.lock();
         if !self.member(disk).is_out.swap(true, Ordering::AcqRel) {
-            self.note_change();
+            *changes += 1;
         }
     }
 
-    /// Notes that the stripes before `ready` are right on the device.
+    /// Notes that one stripe more is right on a device that is rebuilt.
     pub(crate) fn advance(&self, disk: DiskIndex, ready: u64) {
         self.member(disk).ready.store(ready, Ordering::Release);
     }
 
-    /// Notes that devices are in another state than their labels say.
-    pub(crate) fn note_change(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    /// Notes that the first `ready` stripes are durable on the device, so that the labels may say so;
+    /// all of them make it ready.
+    pub(crate) fn make_durable(&self, disk: DiskIndex, ready: u64) {
+        let mut changes = self.changes.lock();
+        if ready == u64::MAX {
+            self.member(disk).ready.store(ready, Ordering::Release);
+        }
+        self.member(disk).recorded.store(ready, Ordering::Release);
+        *changes += 1;
     }
 
-    /// How often a device has failed.
+    /// How often the state of a device changed.
     pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        *self.changes.lock()
     }
 
     pub(crate) fn state(&self, disk: DiskIndex) -> MemberState {
@@ -123,8 +134,16 @@ impl Members {
         }
     }
 
-    pub(crate) fn states(&self) -> Vec<MemberState> {
-        self.all().map(|disk| self.state(disk)).collect()
+    /// What the labels are to say, and how many changes that has in it.
+    pub(crate) fn states(&self) -> (u64, Vec<MemberState>) {
+        let changes = self.changes.lock();
+        let state =
+            |disk| match (self.state(disk), self.member(disk).recorded.load(Ordering::Acquire)) {
+                (MemberState::Failed, _) => MemberState::Failed,
+                (_, u64::MAX) => MemberState::Ready,
+                (_, recorded) => MemberState::Rebuilding(recorded),
+            };
+        (*changes, self.all().map(state).collect())
     }
 
     pub(crate) fn has_failed(&self, disk: DiskIndex) -> bool {

@@ -6,15 +6,17 @@ use moirai_units::Nanos;
 
 use crate::{DiskIndex, MemberState, StripeIndex, Volume};
 
-/// Stripes between two times that the labels say how far it is.
-const STRIPES_RECORDED: u64 = 256;
+/// How often the labels say how far it is, until it is done.
+const RECORDS: u64 = 128;
 
 impl Volume {
     /// Fills the devices that are not ready, stripe by stripe, with a pause after each that bounds what
     /// is taken from other work. `progress` is told after each stripe how many are done, of how many.
     /// What a crash leaves undone goes on after the next opening.
     pub async fn rebuild(&self, pause: Nanos, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        let _turn = self.rebuilding().lock().await;
         let stripes = self.layout().stripes();
+        let recorded = stripes.div_ceil(RECORDS);
         for disk in (0..self.layout().disks()).map(DiskIndex) {
             let MemberState::Rebuilding(first) = self.state(disk) else { continue };
             for stripe in first..stripes {
@@ -22,29 +24,27 @@ impl Volume {
                 if self.members().has_failed(disk) {
                     break;
                 }
-                if (stripe + 1) % STRIPES_RECORDED == 0 {
-                    self.record_progress(disk).await?;
+                if (stripe + 1).is_multiple_of(recorded) {
+                    self.record_filled(disk, stripe + 1).await?;
                 }
                 progress(stripe + 1, stripes);
                 sleep(pause).await;
             }
-            self.record_progress(disk).await?;
             if self.state(disk) == MemberState::Rebuilding(stripes) {
-                self.members().advance(disk, u64::MAX);
-                self.record_progress(disk).await?;
+                self.record_filled(disk, u64::MAX).await?;
             }
         }
         Ok(())
     }
 
-    /// Has the labels say how far a device is, once that is durable.
-    async fn record_progress(&self, disk: DiskIndex) -> Result<()> {
-        if self.members().device(disk).flush().await.is_err() {
-            self.members().fail(disk);
+    /// Has the labels say that the first `ready` stripes are right on a device, once they are durable.
+    async fn record_filled(&self, disk: DiskIndex, ready: u64) -> Result<()> {
+        match self.members().device(disk).flush().await {
+            Ok(()) => self.members().make_durable(disk, ready),
+            Err(_) => self.members().fail(disk),
         }
-        self.members().note_change();
         match self.keeper() {
-            Some(keeper) => keeper.record(self.members()).await,
+            Some(keeper) => keeper.record(self.layout(), self.members()).await,
             None => Ok(()),
         }
     }

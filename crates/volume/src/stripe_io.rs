@@ -11,7 +11,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
 use crate::journal::Entry;
 use crate::keeper::Keeper;
-use crate::members::{Members, Without};
+use crate::members::{MemberState, Members, Without};
 use crate::parity::{add_to_p, add_to_q, solve_one, solve_two};
 use crate::pieces::{Outcome, Piece, PieceOf, Served};
 use crate::plan::{Access, Extent, Lost, Method, Plan};
@@ -101,10 +101,10 @@ impl StripeIo<'_> {
     ) -> Result<Vec<Vec<IoBuf>>> {
         let journaled = match self.keeper.filter(|_| pieces.iter().all(|p| !p.buffers.is_empty())) {
             Some(keeper) => {
-                let level = self.layout.level();
-                let bearable = level.failures(self.layout.disks());
+                // The plan leaves out what failed until now: a crash must not find that as it was.
+                keeper.record(self.layout, self.members).await?;
                 let entries = entries(stripe, plan, &pieces, &parity);
-                Some((keeper, keeper.append(self.members, bearable, entries).await?))
+                Some((keeper, keeper.append(self.layout, self.members, entries).await?))
             }
             None => None,
         };
@@ -150,7 +150,7 @@ impl StripeIo<'_> {
         }
         if let Some((keeper, sequence)) = journaled {
             keeper.journal.placed(sequence);
-            keeper.record(self.members).await?;
+            keeper.record(self.layout, self.members).await?;
         }
         match first_error {
             // What the failed devices missed can be worked out from the others.
@@ -197,7 +197,8 @@ impl StripeIo<'_> {
         timing: &mut Option<Timing>,
     ) -> Result<Vec<IoBuf>> {
         let PieceOf { stripe, extent, .. } = piece.of;
-        let with_data = !piece.buffers.is_empty();
+        // What cannot be read is written again, and for that must be known, wanted or not.
+        let with_data = !piece.buffers.is_empty() || unreadable.is_some();
         let mut plan = Plan::default();
         let mut failed: Vec<DiskIndex> = unreadable.into_iter().collect();
         let parts = loop {
@@ -226,7 +227,7 @@ impl StripeIo<'_> {
                 self.members.fail(disk);
             }
             if let Some(keeper) = self.keeper {
-                keeper.record(self.members).await?;
+                keeper.record(self.layout, self.members).await?;
             }
         }
         Ok(piece.buffers)
@@ -236,6 +237,9 @@ impl StripeIo<'_> {
     /// one stripe more then.
     pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
         let _lock = self.members.lock(stripe).await;
+        if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
+            return Ok(());
+        }
         let unit = self.layout.unit(stripe);
         let role = self.layout.role(stripe, disk);
         let position = match role {
@@ -305,7 +309,7 @@ impl StripeIo<'_> {
         if plan.method == Method::Restore {
             self.complete(plan, &mut parts);
         }
-        let mut sums = Sums::zero(plan.hull);
+        let mut sums = Sums::zero(plan.hull, self.layout.level().parity_units());
         for part in &parts {
             sums.add(part.role, part.offset - from, &part.buffers);
         }
@@ -346,7 +350,7 @@ impl StripeIo<'_> {
     /// P and Q of a stripe whose units were read, or can be worked out from what was.
     fn sums(&self, plan: &Plan, mut parts: Vec<Part>) -> Sums {
         self.complete(plan, &mut parts);
-        let mut sums = Sums::zero(plan.hull);
+        let mut sums = Sums::zero(plan.hull, self.layout.level().parity_units());
         parts.iter().for_each(|part| sums.add(part.role, BlockCount::ZERO, &part.buffers));
         sums
     }
@@ -363,7 +367,7 @@ impl StripeIo<'_> {
 
     /// The data unit at `position` over the plan's hull, worked out from the others.
     fn solve(&self, plan: &Plan, parts: &[Part], position: usize) -> Option<IoBuf> {
-        let mut sums = Sums::zero(plan.hull);
+        let mut sums = Sums::zero(plan.hull, self.layout.level().parity_units());
         let (mut has_p, mut has_q) = (false, false);
         for part in parts {
             has_p |= part.role == Role::P;
@@ -413,7 +417,7 @@ fn entries(
         stripe,
         role: Role::Data { position: extent.position, copy: 0 },
         offset: extent.offset,
-        content: buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect(),
+        content: buffers.iter().map(|buffer| &**buffer).collect::<Vec<_>>().concat(),
     };
     let parity = [(Role::P, p), (Role::Q, q)].into_iter().filter_map(|(role, sum)| {
         Some(Entry { stripe, role, offset: from, content: sum.as_ref()?.to_vec() })
@@ -424,12 +428,14 @@ fn entries(
 /// Sums of units over a hull.
 struct Sums {
     p: IoBuf,
+    /// Empty at levels without it.
     q: IoBuf,
 }
 
 impl Sums {
-    fn zero((from, to): (BlockCount, BlockCount)) -> Sums {
-        Sums { p: IoBuf::zeroed(to - from), q: IoBuf::zeroed(to - from) }
+    fn zero((from, to): (BlockCount, BlockCount), parities: usize) -> Sums {
+        let q = if parities > 1 { to - from } else { BlockCount::ZERO };
+        Sums { p: IoBuf::zeroed(to - from), q: IoBuf::zeroed(q) }
     }
 
     /// Adds blocks of a unit to both sums, a parity to its own.
@@ -447,15 +453,15 @@ impl Sums {
         for bytes in buffers {
             let of = at..at + bytes.len();
             at = of.end;
-            let (p, q) = (self.p.get_mut(of.clone()), self.q.get_mut(of));
-            let (Some(p), Some(q)) = (p, q) else { continue };
-            match role {
-                Role::P => add_to_p(p, bytes),
-                Role::Q => add_to_p(q, bytes),
-                Role::Data { position, .. } => {
-                    add_to_p(p, bytes);
-                    add_to_q(q, position, bytes);
-                }
+            let p = self.p.get_mut(of.clone()).filter(|_| role != Role::Q);
+            let q = self.q.get_mut(of).filter(|_| role != Role::P);
+            if let Some(p) = p {
+                add_to_p(p, bytes);
+            }
+            match (role, q) {
+                (Role::Data { position, .. }, Some(q)) => add_to_q(q, position, bytes),
+                (_, Some(q)) => add_to_p(q, bytes),
+                (_, None) => {}
             }
         }
     }

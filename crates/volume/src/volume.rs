@@ -12,7 +12,7 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, is_whole};
 use crate::members::{Member, MemberState, Members};
 use crate::pieces::{DiskBatch, Gathering, Outcome, Piece, PieceOf, cut};
 use crate::plan::Present;
@@ -34,7 +34,9 @@ pub struct Volume {
     zones: Vec<QuadrangleZone>,
     /// Labels and journal, where the devices have them.
     keeper: Option<Keeper>,
-    /// Set by a failed flush of any device and never cleared.
+    /// Held by who rebuilds.
+    rebuilding: tokio::sync::Mutex<()>,
+    /// Set by a flush that leaves too few devices, and never cleared.
     latched: AtomicBool,
 }
 
@@ -151,7 +153,8 @@ impl Volume {
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
         };
         let latched = AtomicBool::new(false);
-        Arc::new(Volume { inquiry, members, layout, zones, keeper, latched })
+        let rebuilding = tokio::sync::Mutex::new(());
+        Arc::new(Volume { inquiry, members, layout, zones, keeper, rebuilding, latched })
     }
 
     /// The quadrangles of each zone; none where blocks are striped.
@@ -176,6 +179,10 @@ impl Volume {
         let device: &dyn Device = self;
         device.check_lbn(vlbn)?;
         Ok(self.layout.locate(vlbn))
+    }
+
+    pub(crate) fn rebuilding(&self) -> &tokio::sync::Mutex<()> {
+        &self.rebuilding
     }
 
     pub(crate) fn members(&self) -> &Members {
@@ -366,15 +373,18 @@ impl Device for Volume {
             }
             let placed = self.keeper.as_ref().map(|keeper| keeper.journal.first_active());
             let flushed = self.members.flush_all().await;
-            let bearable = self.layout.level().failures(self.layout.disks());
-            if flushed.is_err() && self.members.failed().len() > bearable {
+            let settled = match (&self.keeper, placed) {
+                (Some(keeper), Some(placed)) => {
+                    let recorded = keeper.record(&self.layout, &self.members).await;
+                    recorded.map(|()| keeper.journal.retire(placed))
+                }
+                _ if is_whole(&self.layout, &self.members.states().1) => Ok(()),
+                _ => flushed,
+            };
+            if settled.is_err() {
                 self.latched.store(true, Ordering::Release);
-                return flushed;
             }
-            if let (Some(keeper), Some(placed)) = (&self.keeper, placed) {
-                keeper.record(&self.members).await?;
-                keeper.journal.retire(placed);
-            }
+            settled?;
             Ok(())
         })
     }

@@ -21,6 +21,7 @@ use moirai_volume::{
 };
 use parking_lot::Mutex;
 use rand::Rng;
+use rand::seq::SliceRandom;
 
 const LEVELS: [(&str, usize); 11] = [
     ("raid0", 3),
@@ -92,6 +93,8 @@ struct Run {
     layout: LayoutDescription,
     devices: Vec<Arc<FaultyDevice>>,
     dead: BTreeSet<usize>,
+    /// What was replaced, and may be named again.
+    retired: Vec<Arc<FaultyDevice>>,
     power: Arc<Power>,
     known: Mutex<Vec<Known>>,
     random: Mutex<Random>,
@@ -111,6 +114,10 @@ impl Run {
                 LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) }
             }
         };
+        let unit = match layout {
+            LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } => unit.0,
+            _ => 16,
+        };
         let power = Power::on();
         let device = |disk| device(format!("disk {disk}"), &power);
         let run = Run {
@@ -119,6 +126,7 @@ impl Run {
             layout,
             devices: (0..disks).map(device).collect(),
             dead: BTreeSet::new(),
+            retired: Vec::new(),
             power: Arc::clone(&power),
             known: Mutex::default(),
             random: Mutex::new(random),
@@ -126,12 +134,11 @@ impl Run {
             problems: Mutex::default(),
         };
         if kind == Kind::Kept {
-            let how = Format {
-                volume: 0x00c0_ffee,
-                level: run.level,
-                layout,
-                journal: Some(BlockCount(512)),
-            };
+            // The least that holds four stripes, so that it is full again and again.
+            let most_entries = 64 + 2 * disks as u64;
+            let header = (64 + 24 * most_entries).div_ceil(512);
+            let journal = 4 * (header + disks as u64 * unit) + run.draw(0..40);
+            let how = Format { level: run.level, layout, journal: Some(BlockCount(journal)) };
             format("v", &run.whole(), how).await.unwrap();
         }
         run
@@ -144,19 +151,37 @@ impl Run {
     }
 
     async fn open(&self) -> Arc<Volume> {
-        match self.kind {
-            Kind::Kept => {
-                let mut devices = self.whole();
-                devices.rotate_left(1);
-                assemble("v".into(), devices, true).await.unwrap()
+        if self.kind == Kind::Bare {
+            let all = self.devices.iter().map(|device| Arc::clone(device) as _).collect();
+            let volume = Volume::new("v".into(), all, self.level, self.layout).unwrap();
+            self.dead.iter().for_each(|disk| volume.fail(DiskIndex(*disk)));
+            return volume;
+        }
+        // The power may be cut while it is opened, too.
+        for attempt in 0.. {
+            let mut devices = self.whole();
+            let old = self.retired.iter().filter(|_| self.draw(0..2) == 0);
+            devices.extend(old.map(|device| Arc::clone(device) as Arc<dyn Device>));
+            devices.shuffle(&mut *self.random.lock());
+            if attempt < 3 && self.draw(0..3) == 0 {
+                self.power.fail_after(self.draw(0..30));
             }
-            Kind::Bare => {
-                let all = self.devices.iter().map(|device| Arc::clone(device) as _).collect();
-                let volume = Volume::new("v".into(), all, self.level, self.layout).unwrap();
-                self.dead.iter().for_each(|disk| volume.fail(DiskIndex(*disk)));
-                volume
+            let opened = assemble("v".into(), devices, true).await;
+            match opened {
+                Ok(volume) if !self.power.is_off() => {
+                    self.power.bring_back();
+                    return volume;
+                }
+                Err(error) if !self.power.is_off() => panic!("{error}"),
+                _ => self.restart(),
             }
         }
+        panic!("it is opened at the fourth attempt");
+    }
+
+    fn restart(&self) {
+        self.power.bring_back();
+        self.devices.iter().chain(&self.retired).for_each(|device| device.restart());
     }
 
     fn problem(&self, what: String) {
@@ -261,22 +286,27 @@ impl Run {
     /// Reads all after a crash, and takes what is there for what is there.
     async fn check_all(&self, volume: &Volume) {
         let device: &dyn Device = volume;
-        let count = self.known.lock().len() as u64;
-        for lbn in (0..count).map(Lbn) {
-            let block = device.read(BlockRange::new(lbn, BlockCount(1))).await;
-            let known = &mut self.known.lock()[lbn.0 as usize];
-            match block {
-                Err(error) => self.problem(format!("{lbn} cannot be read: {error}")),
-                Ok(block) => match tag_of(lbn, &block) {
-                    Some(tag)
-                        if tag == known.durable
-                            || known.since.iter().any(|(since, _)| *since == tag) =>
-                    {
-                        *known = Known { durable: tag, ..Known::default() };
-                    }
-                    tag => self.problem(format!("{lbn} holds {tag:?}, and not {known:?}")),
-                },
+        let end = Lbn(self.known.lock().len() as u64);
+        let mut at = Lbn(0);
+        while at < end {
+            let blocks = BlockRange::new(at, BlockCount(self.draw(1..60)).min(end.since(at)));
+            match device.read(blocks).await {
+                Err(error) => self.problem(format!("{blocks} cannot be read: {error}")),
+                Ok(read) => {
+                    let mut read = read.chunks(512);
+                    self.each(blocks, |lbn, known| {
+                        let tag = read.next().and_then(|block| tag_of(lbn, block));
+                        let mut since = known.since.iter().map(|(since, _)| *since);
+                        match tag
+                            .filter(|tag| *tag == known.durable || since.any(|one| one == *tag))
+                        {
+                            Some(durable) => *known = Known { durable, ..Known::default() },
+                            None => self.problem(format!("{lbn} holds {tag:?}, and not {known:?}")),
+                        }
+                    });
+                }
             }
+            at = blocks.end();
         }
     }
 
@@ -294,9 +324,30 @@ impl Run {
         let mut devices = self.whole();
         devices.retain(|device| !Arc::ptr_eq(device, &old));
         if self.kind == Kind::Kept {
-            replace("v", &devices, DiskIndex(disk), Arc::clone(&new) as _).await.unwrap();
-            self.devices[disk] = new;
-            self.dead.remove(&disk);
+            if self.draw(0..3) == 0 {
+                self.power.fail_after(self.draw(0..20));
+            }
+            let replaced = replace("v", &devices, DiskIndex(disk), Arc::clone(&new) as _).await;
+            assert!(replaced.is_ok() || self.power.is_off(), "{replaced:?}");
+            let was_cut = self.power.is_off();
+            let old = std::mem::replace(&mut self.devices[disk], new);
+            if self.dead.remove(&disk) {
+                old.die();
+            }
+            self.retired.push(old);
+            self.restart();
+            if was_cut {
+                // Half begun: it is begun again.
+                let new = device(format!("disk {disk} once more"), &self.power);
+                let half = std::mem::replace(&mut self.devices[disk], Arc::clone(&new));
+                let mut devices = self.whole();
+                let is_other = |one: &Arc<dyn Device>| {
+                    !Arc::ptr_eq(one, &(Arc::clone(&new) as Arc<dyn Device>))
+                };
+                devices.retain(is_other);
+                replace("v", &devices, DiskIndex(disk), new).await.unwrap();
+                self.retired.push(half);
+            }
         }
     }
 
@@ -333,6 +384,18 @@ impl Run {
         futures::join!(join_all((0..4).map(worker)), death, self.rebuild(volume));
     }
 
+    /// Lets as many devices fail as may.
+    fn fail_some(&self, volume: &Volume, most: usize) {
+        let first = self.draw(0..self.devices.len() as u64) as usize;
+        for disk in
+            (0..self.devices.len()).map(|disk| DiskIndex((disk + first) % self.devices.len()))
+        {
+            if self.not_ready(volume) < most && volume.state(disk) == MemberState::Ready {
+                volume.fail(disk);
+            }
+        }
+    }
+
     async fn all(&mut self) {
         let bearable = self.level.failures(self.devices.len());
         let mut volume = self.open().await;
@@ -360,8 +423,7 @@ impl Run {
             self.dead.extend(dead);
             // The power is cut at the end at the latest.
             drop(volume);
-            self.power.bring_back();
-            self.devices.iter().for_each(|device| device.restart());
+            self.restart();
             back.into_iter().for_each(|disk| self.devices[disk].revive());
             if self.draw(0..2) == 0 {
                 let failed = self.open().await.failed();
@@ -369,18 +431,19 @@ impl Run {
             }
             volume = self.open().await;
             self.check_all(&volume).await;
+            if !unreadable {
+                // Parity and copies say the same; nothing of this is written.
+                self.fail_some(&volume, deaths);
+                self.check_all(&volume).await;
+                drop(volume);
+                volume = self.open().await;
+            }
             self.check_all(&volume).await;
         }
         self.rebuild(&volume).await;
         self.check_all(&volume).await;
         // What the parity says is what the data were.
-        let first = self.draw(0..self.devices.len() as u64) as usize;
-        for disk in (0..self.devices.len()).map(|disk| (disk + first) % self.devices.len()) {
-            let fails = self.not_ready(&volume) < deaths && !(unreadable && disk == bad);
-            if fails && volume.state(DiskIndex(disk)) == MemberState::Ready {
-                volume.fail(DiskIndex(disk));
-            }
-        }
+        self.fail_some(&volume, if unreadable { 0 } else { deaths });
         self.check_all(&volume).await;
     }
 }

@@ -61,7 +61,7 @@ async fn writes_per_s(
     let disk = |index| drive(&profile, format!("disk {index}"), Contents::memory(), None);
     let devices: Vec<_> = (0..disks).map(disk).collect();
     let volume: Arc<Volume> = if journaled {
-        format("v", &devices, Format { volume: 1, level, layout, journal: None }).await?;
+        format("v", &devices, Format { level, layout, journal: None }).await?;
         assemble("v".into(), devices, false).await?
     } else {
         Volume::new("v".into(), devices, level, layout).map_err(Failure::Setting)?
