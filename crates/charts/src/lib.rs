@@ -1,4 +1,4 @@
-//! Pictures as SVG text: a drive at a glance, and response times side by side.
+//! Pictures as SVG text: a drive at a glance, a volume's stripes, and response times side by side.
 //!
 //! A picture needs nothing but itself: no script, no style sheet, no font but `sans-serif`. It has a
 //! light background of its own, scales to whatever width it is given, and may stand in a page beside
@@ -11,6 +11,8 @@ mod plot;
 mod scale;
 mod svg;
 mod text;
+mod volume;
 
 pub use distributions::distributions;
 pub use drive::drive;
+pub use volume::{Stripe, Unit, volume};

@@ -43,7 +43,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
-        Command::Show { uri, json } => run::on_device(&uri, async { show(&uri, json) }),
+        Command::Show { uri, json } => run::on_device(&uri, show(&uri, json)),
         Command::Draw(arguments) => draw::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments),
@@ -198,8 +198,8 @@ impl From<Profile> for ShownProfile {
 /// Runs of ensembles shown of a device; a file or a long volume has one, a disk a few dozen.
 const ZONES_SHOWN: usize = 64;
 
-fn show(uri: &str, json: bool) -> Result<(), Failure> {
-    let device = moirai::open_device(uri)?;
+async fn show(uri: &str, json: bool) -> Result<(), Failure> {
+    let device = moirai::open_device(uri).await?;
     let device: &dyn Device = &*device;
     let parsed: DeviceUri = uri.parse()?;
     let profile = match moirai::devices::is_simulated(&parsed) {

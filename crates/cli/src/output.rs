@@ -1,5 +1,6 @@
 //! Files that commands write, and those that they must not write over.
 
+use std::io::Write;
 use std::path::Path;
 
 use moirai::storage::DeviceUri;
@@ -34,4 +35,17 @@ pub(crate) fn keep_file(path: &Path, overwrite: bool) -> Result<(), Failure> {
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
+}
+
+/// Writes a file anew, so that it is the old one or the new one whatever happens.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = Path::new(&name);
+    let written = std::fs::File::create(new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(new, path)
+    });
+    written.map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
 }

@@ -212,7 +212,7 @@ fn described_drives(uri: &DeviceUri) -> Result<Option<Description>, Failure> {
 /// The volume's drives, to be stepped directly.
 fn array(uri: &DeviceUri, description: &Description) -> Result<Array, Failure> {
     let open = moirai::devices::open_without_data;
-    let volume = moirai::volume::open_described(Path::new(&uri.target), description, open)?;
+    let volume = moirai::volume::lay_out(Path::new(&uri.target), description, open)?;
     let drive = |device: &String| moirai::devices::model(device.parse()?);
     let drives = description.devices.iter().map(drive).collect::<Result<_, _>>()?;
     Ok(Array::new(uri.to_string(), volume.layout().clone(), drives))

@@ -353,7 +353,7 @@ async fn scan(
     columns: Option<Vec<String>>,
     json: bool,
 ) -> Result<(), Failure> {
-    let device = Metered::new(moirai::open_device(uri)?);
+    let device = Metered::new(moirai::open_device(uri).await?);
     let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await?;
     let table = store.table(name)?;
     let columns = columns.map(|names| column_numbers(&table, &names)).transpose()?;

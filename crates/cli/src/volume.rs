@@ -1,18 +1,20 @@
-//! `moirai volume`: describe volumes, and see where their blocks lie.
+//! `moirai volume`: describe volumes, see where their blocks lie, and look after their disks.
 
-use std::path::{Path, PathBuf};
+mod bench;
+mod create;
+mod disks;
+mod draw;
+mod show;
+
+use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use moirai::storage::Device;
-use moirai::units::{BlockCount, ByteCount, Lbn, grouped};
+use moirai::units::{BlockCount, ByteCount, Lbn};
 use moirai::volume::{
-    ControllerTable, ControllerWrites, Description, LayoutDescription, Level, QuadrangleZone,
-    StripeUnit, Volume,
+    ControllerTable, ControllerWrites, Description, DiskIndex, LayoutDescription, Level, StripeUnit,
 };
-use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{print, run};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutKind {
@@ -24,7 +26,11 @@ pub(crate) enum LayoutKind {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Describe a volume in a TOML file, after checking that its devices fit together
+    /// Make a volume, and describe it in a TOML file
+    ///
+    /// Devices of a level that survives failures get labels, so that each knows what it is part of: what
+    /// they hold is lost. Simulated devices that keep nothing, and raid0 without --labels, are described and
+    /// left as they are.
     Create {
         /// The file to write; it must not be there
         path: PathBuf,
@@ -50,6 +56,12 @@ pub(crate) enum Command {
         /// Quadrangle: the only zone to use, counted from the rim; all of them when not given
         #[arg(long)]
         zone: Option<usize>,
+        /// Label the devices at raid0, too: they may then be named in any order, and a stale one is refused
+        #[arg(long)]
+        labels: bool,
+        /// Take devices that hold something; it is lost
+        #[arg(long)]
+        force: bool,
         /// Put an array controller with a cache of this size before the volume, like 64MiB
         #[arg(long, value_name = "SIZE")]
         controller: Option<ByteCount>,
@@ -57,7 +69,7 @@ pub(crate) enum Command {
         #[arg(long, requires = "controller")]
         write_through: bool,
     },
-    /// Show a volume's layout and attributes
+    /// Show a volume's layout, attributes and disks
     Show {
         /// The volume's TOML file
         path: PathBuf,
@@ -75,6 +87,89 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Draw the layout as SVG, as thesis figure 6.2: disks, tracks, quadrangles, the blocks of one access
+    Draw {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Where the picture goes
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// A block of the access
+        #[arg(long, value_name = "LBN", default_value_t = 0)]
+        at: u64,
+    },
+    /// Measure a volume: sequential, other-major and random reads
+    Bench {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Requests of each kind
+        #[arg(long, default_value_t = 500)]
+        requests: u64,
+        /// Also measure writes: what the volume holds is lost
+        #[arg(long)]
+        yes_destroy_data: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Open a volume whose devices have labels, and show its disks
+    ///
+    /// What a crash left undone is done. Other commands open their volume themselves: this one is for a
+    /// volume with a disk missing, or without a description.
+    Open {
+        /// The volume's TOML file; with --device it is written
+        path: PathBuf,
+        /// A device's URI; give one for each device, in any order, to describe the volume from their labels
+        #[arg(long = "device", value_name = "URI")]
+        devices: Vec<String>,
+        /// Go on without the disks that are missing: they count as failed from now on
+        #[arg(long)]
+        degraded: bool,
+    },
+    /// Take a disk out of use; the volume goes on without it
+    Fail {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Which disk, counted from 0
+        disk: usize,
+    },
+    /// Put a new device in the place of a disk that failed or is missing; rebuild fills it
+    Replace {
+        /// The volume's TOML file, in which the new device takes the old one's place
+        path: PathBuf,
+        /// Which disk, counted from 0
+        disk: usize,
+        /// The new device's URI
+        #[arg(value_name = "URI")]
+        device: String,
+        /// Take a device that holds something; it is lost
+        #[arg(long)]
+        force: bool,
+    },
+    /// Fill replaced disks with what they should hold; it may be interrupted and goes on from there
+    Rebuild {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Bytes a second to write at most, like 50MiB
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteCount>,
+    },
+    /// Read everything, and write again what cannot be read
+    ///
+    /// Where copies or parity do not fit the data, that is said, and the exit status is 1.
+    Scrub {
+        /// The volume's TOML file
+        path: PathBuf,
+        /// Bytes a second to read from each disk at most, like 50MiB
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteCount>,
+        /// Make copies and parity fit the data, which may be what is wrong
+        #[arg(long)]
+        repair: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
@@ -88,6 +183,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             depth,
             block,
             zone,
+            labels,
+            force,
             controller,
             write_through,
         } => {
@@ -105,200 +202,21 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     false => ControllerWrites::Back,
                 },
             });
-            create(&path, &description)
+            description.labels |= labels;
+            create::create(&path, &description, force)
         }
-        Command::Show { path, json } => with_volume(&path, |volume| show(volume, json)),
-        Command::Map { path, lbn, json } => {
-            with_volume(&path, |volume| map(volume, Lbn(lbn), json))
+        Command::Show { path, json } => show::show(&path, json),
+        Command::Map { path, lbn, json } => show::map(&path, Lbn(lbn), json),
+        Command::Draw { path, out, at } => draw::draw(&path, &out, Lbn(at)),
+        Command::Bench { path, requests, yes_destroy_data, json } => {
+            bench::bench(&path, requests, yes_destroy_data, json)
         }
-    }
-}
-
-fn with_volume(path: &Path, f: impl FnOnce(&Volume) -> Result<(), Failure>) -> Result<(), Failure> {
-    let uri = format!("volume:{}", path.display());
-    run::on_device(&uri, async { f(&*moirai::volume::open(path, moirai::devices::open)?) })
-}
-
-fn create(path: &Path, description: &Description) -> Result<(), Failure> {
-    if path.exists() {
-        return Err(Failure::Failed(format!(
-            "{}: the file is there already: choose another name, or remove it",
-            path.display()
-        )));
-    }
-    // A description that does not fit its devices is never written, and checking makes no contents.
-    run::in_time(moirai::are_simulated(&description.devices)?, async {
-        let open_device = moirai::devices::open_without_data;
-        if let Some(controller) = &description.controller {
-            controller.size(path)?;
+        Command::Open { path, devices, degraded } => disks::open(&path, &devices, degraded),
+        Command::Fail { path, disk } => disks::fail(&path, DiskIndex(disk)),
+        Command::Replace { path, disk, device, force } => {
+            disks::replace(&path, DiskIndex(disk), &device, force)
         }
-        let volume = moirai::volume::open_described(path, description, open_device)?;
-        std::fs::write(path, description.to_toml())
-            .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
-        show(&volume, false)
-    })
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    level: String,
-    layout: &'static str,
-    capacity_bytes: u64,
-    raw_capacity_bytes: u64,
-    survives_failures: usize,
-    parallelism: u32,
-    depth: u32,
-    volume_block_blocks: u64,
-    quadrangles: Vec<ShownZone>,
-    devices: Vec<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ShownZone {
-    zone: usize,
-    track_blocks: u64,
-    switch_blocks: u64,
-    width: u64,
-    residual_blocks: u64,
-    quadrangles: u64,
-    tracks_passed_over: u64,
-}
-
-fn show(volume: &Volume, json: bool) -> Result<(), Failure> {
-    let (inquiry, layout) = (volume.inquiry(), volume.layout());
-    let raw = volume.devices().map(|device| device.inquiry().capacity.bytes().0);
-    let shown = Shown {
-        level: layout.level().to_string(),
-        layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
-        capacity_bytes: inquiry.capacity.bytes().0,
-        raw_capacity_bytes: raw.sum(),
-        survives_failures: layout.level().failures(layout.disks()),
-        parallelism: inquiry.parallelism,
-        depth: inquiry.depth,
-        volume_block_blocks: inquiry.volume_block.0,
-        quadrangles: volume.quadrangles().iter().map(ShownZone::from).collect(),
-        devices: volume.devices().map(|device| device.inquiry().name.as_str()).collect(),
-    };
-    if json {
-        return print::json(&shown);
+        Command::Scrub { path, rate, repair, json } => disks::scrub(&path, rate, repair, json),
+        Command::Rebuild { path, rate } => disks::rebuild(&path, rate),
     }
-    let raw_percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
-    let facts = [
-        ("level", shown.level.clone()),
-        ("survives", format!("{} failed devices", shown.survives_failures)),
-        ("layout", shown.layout.to_owned()),
-        ("capacity", format!("{}, {raw_percent:.1} % of the devices", inquiry.capacity.bytes())),
-        ("parallelism p", shown.parallelism.to_string()),
-        ("depth d", shown.depth.to_string()),
-        ("volume block b", inquiry.volume_block.to_string()),
-    ];
-    print::table(
-        &[("volume", false), (inquiry.name.as_str(), false)],
-        facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
-    )?;
-    if !shown.quadrangles.is_empty() {
-        print::line("")?;
-        let columns = [
-            "zone",
-            "track N",
-            "switch H",
-            "width w",
-            "residual R",
-            "quadrangles",
-            "tracks unused",
-        ];
-        let row = |zone: &ShownZone| {
-            let numbers = [
-                zone.zone as u64,
-                zone.track_blocks,
-                zone.switch_blocks,
-                zone.width,
-                zone.residual_blocks,
-                zone.quadrangles,
-                zone.tracks_passed_over,
-            ];
-            numbers.map(grouped).to_vec()
-        };
-        print::table(
-            &columns.map(|name| (name, true)),
-            shown.quadrangles.iter().map(row).collect(),
-        )?;
-    }
-    print::line("")?;
-    for (index, device) in shown.devices.iter().enumerate() {
-        print::line(format!("  disk {index}: {device}"))?;
-    }
-    Ok(())
-}
-
-impl From<&QuadrangleZone> for ShownZone {
-    fn from(zone: &QuadrangleZone) -> ShownZone {
-        let dimensions = &zone.dimensions;
-        ShownZone {
-            zone: zone.zone,
-            track_blocks: dimensions.track.0,
-            switch_blocks: dimensions.switch.0,
-            width: dimensions.width(),
-            residual_blocks: dimensions.residual().0,
-            quadrangles: zone.quadrangles,
-            tracks_passed_over: zone.passed_over,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Mapped {
-    lbn: u64,
-    disk: usize,
-    disk_lbn: u64,
-    ensemble: [u64; 2],
-    parallel_ensemble: [u64; 2],
-    equivalent: Vec<MappedBlock>,
-}
-
-#[derive(Serialize)]
-struct MappedBlock {
-    lbn: u64,
-    disk: usize,
-    disk_lbn: u64,
-}
-
-fn map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
-    let location = volume.locate(lbn)?;
-    let ensemble = volume.ensemble(lbn)?.blocks;
-    let parallel = volume.parallel_ensemble(lbn)?;
-    let class = volume.equivalent(lbn)?;
-    let mut equivalent = Vec::new();
-    for member in &class.lbns {
-        let location = volume.locate(*member)?;
-        equivalent.push(MappedBlock {
-            lbn: member.0,
-            disk: location.disk.0,
-            disk_lbn: location.dlbn.0,
-        });
-    }
-    let mapped = Mapped {
-        lbn: lbn.0,
-        disk: location.disk.0,
-        disk_lbn: location.dlbn.0,
-        ensemble: [ensemble.first.0, ensemble.end().0],
-        parallel_ensemble: [parallel.first.0, parallel.end().0],
-        equivalent,
-    };
-    if json {
-        return print::json(&mapped);
-    }
-    print::line(format!("{lbn} is {} of disk {}", location.dlbn, location.disk.0))?;
-    print::line(format!("ensemble           {ensemble}"))?;
-    print::line(format!("parallel ensemble  {parallel}"))?;
-    print::line(
-        "equivalence class: rows are accessed in parallel, columns semi-sequentially\n\
-         (disk: its LBN, for each LBN of the volume)",
-    )?;
-    let parallelism = class.parallelism as usize;
-    let cell = |block: &MappedBlock| format!("{}  ({}: {})", block.lbn, block.disk, block.disk_lbn);
-    let rows = mapped.equivalent.chunks(parallelism).map(|row| row.iter().map(cell).collect());
-    let titles: Vec<String> = (0..parallelism).map(|column| format!("column {column}")).collect();
-    let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), true)).collect();
-    print::table(&columns, rows.collect())
 }

@@ -67,7 +67,7 @@ fn volumes_that_do_not_fit() {
     check(folder, &level("raid6"), 1, &["`level`", "4 devices"]);
     let kept = "--device=sim:quantum-atlas-10k?data=d.img";
     let kept = [&level("raid1")[..], &[kept]].concat();
-    check(folder, &kept, 1, &["data=d.img keeps its data", "raid0"]);
+    check(folder, &kept, 1, &["`labels`", "quantum-atlas-10k keeps nothing"]);
     check(folder, &[&two[..], &["--unit", "7", "--layout=stripe"]].concat(), 2, &["no multiple"]);
     std::fs::write(folder.join("bad.toml"), "devices = []\n\n[quadrangel]\n").unwrap();
     check(folder, &["volume", "show", "bad.toml"], 1, &["bad.toml", "line 3", "`quadrangel`"]);

@@ -13,7 +13,7 @@
 //!
 //! // A disk of 1999, in virtual time.
 //! runtime::block_on_virtual(1, async {
-//!     let disk: Arc<dyn Device> = open_device("sim:quantum-atlas-10k")?;
+//!     let disk: Arc<dyn Device> = open_device("sim:quantum-atlas-10k").await?;
 //!     let track = disk.ensemble(Lbn(1000))?.blocks;
 //!     disk.read(track).await?;
 //!     assert!(runtime::now().ns > 5_000_000, "a revolution takes 6 ms");
@@ -22,7 +22,7 @@
 //! # .unwrap()
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use moirai_devices as devices;
@@ -35,46 +35,59 @@ pub use moirai_volume as volume;
 use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri};
 use moirai_store::Store;
-use moirai_volume::{ControllerWrites, Description};
+use moirai_volume::{ControllerWrites, Description, Volume};
 
 /// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`. Inside a runtime only.
-pub fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    open_with(uri, moirai_devices::open)
+pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    let uri: DeviceUri = uri.parse()?;
+    let Some((path, description)) = described(&uri)? else {
+        return moirai_devices::open(uri);
+    };
+    let open = moirai_devices::open;
+    let volume = moirai_volume::open_described(&path, &description, open).await?;
+    behind_controller(&path, &description, volume)
 }
 
 /// Opens the device or volume that `uri` names for its attributes and times: simulated disks hold
-/// nothing. Inside a runtime only.
+/// nothing, and a volume reads and writes no labels. Inside a runtime only.
 pub fn open_device_for_timing(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    open_with(uri, moirai_devices::open_without_data)
+    let uri: DeviceUri = uri.parse()?;
+    let open = moirai_devices::open_without_data;
+    let Some((path, description)) = described(&uri)? else {
+        return open(uri);
+    };
+    let volume = moirai_volume::lay_out(&path, &description, open)?;
+    behind_controller(&path, &description, volume)
 }
 
-fn open_with(
-    uri: &str,
-    open: fn(DeviceUri) -> storage::Result<Arc<dyn Device>>,
-) -> storage::Result<Arc<dyn Device>> {
-    let uri: DeviceUri = uri.parse()?;
-    if uri.scheme == "volume" {
-        uri.finish()?;
-        let path = Path::new(&uri.target);
-        let description = Description::read(path)?;
-        let volume = moirai_volume::open_described(path, &description, open)?;
-        return match &description.controller {
-            None => Ok(volume),
-            Some(controller) => {
-                let policy = match controller.write {
-                    ControllerWrites::Back => WritePolicy::EARLY_DESTAGE,
-                    ControllerWrites::Through => WritePolicy::Through,
-                };
-                Ok(ArrayController::start(volume, controller.size(path)?, policy))
-            }
-        };
+/// The description of the volume that `uri` names, and its file.
+fn described(uri: &DeviceUri) -> storage::Result<Option<(PathBuf, Description)>> {
+    if uri.scheme != "volume" {
+        return Ok(None);
     }
-    open(uri)
+    uri.finish()?;
+    let path = PathBuf::from(&uri.target);
+    let description = Description::read(&path)?;
+    Ok(Some((path, description)))
+}
+
+/// The volume behind the array controller that is described.
+fn behind_controller(
+    path: &Path,
+    description: &Description,
+    volume: Arc<Volume>,
+) -> storage::Result<Arc<dyn Device>> {
+    let Some(controller) = &description.controller else { return Ok(volume) };
+    let policy = match controller.write {
+        ControllerWrites::Back => WritePolicy::EARLY_DESTAGE,
+        ControllerWrites::Through => WritePolicy::Through,
+    };
+    Ok(ArrayController::start(volume, controller.size(path)?, policy))
 }
 
 /// Opens the store on the device or volume that `uri` names. Inside a runtime only.
 pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
-    Store::open(open_device(uri)?).await
+    Store::open(open_device(uri).await?).await
 }
 
 /// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].

@@ -53,7 +53,7 @@ fn filters_skip_pages_and_change_no_answer() {
     block_on_virtual(1, async {
         let memory = memory_database([("t".to_owned(), schema(), vec![batch()])]).unwrap();
         for layout in [PageLayout::Csm, PageLayout::Nsm] {
-            let device = moirai::open_device("sim:quantum-atlas-10k").unwrap();
+            let device = moirai::open_device("sim:quantum-atlas-10k").await.unwrap();
             let device = Metered::new(device);
             let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
             let mut load =
@@ -104,7 +104,7 @@ fn filters_skip_pages_and_change_no_answer() {
 #[test]
 fn limits_and_counts_read_what_they_need() {
     block_on_virtual(2, async {
-        let device = Metered::new(moirai::open_device("sim:quantum-atlas-10k").unwrap());
+        let device = Metered::new(moirai::open_device("sim:quantum-atlas-10k").await.unwrap());
         let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await.unwrap();
         let options = LoadOptions::default();
         let mut load = store.load("t", &schema(), PageLayout::Csm, options).await.unwrap();

@@ -86,6 +86,17 @@ impl DeviceUri {
         }
     }
 
+    /// The URI without the parameter `key`.
+    #[must_use]
+    pub fn without(&self, key: &str) -> String {
+        let mut text = format!("{}:{}", self.scheme, self.target);
+        let others = self.parameters.iter().filter(|(name, _)| name != key);
+        for (index, (name, value)) in others.enumerate() {
+            text.push_str(&format!("{}{name}={value}", if index == 0 { '?' } else { '&' }));
+        }
+        text
+    }
+
     /// An error that names this URI.
     #[must_use]
     pub fn error(&self, problem: impl Into<String>) -> Error {

@@ -1,116 +1,25 @@
-//! Volumes whose devices know them: formatting devices, and putting a volume together from devices in any
-//! order, without those that are missing or stale.
+//! Volumes whose devices know them: putting a volume together from devices in any order, without those that
+//! are missing or stale.
 
 use std::sync::Arc;
 
 use moirai_runtime::unique;
 use moirai_storage::{Device, Error, IoBuf, Result};
-use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::journal::{Journal, Record, record_blocks_max};
+use crate::format::{begin, sections};
+use crate::journal::{Journal, Record};
 use crate::keeper::{Keeper, Labels, is_whole};
-use crate::label::{Copy, DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
+use crate::label::{Copy, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members};
 use crate::plan::Present;
-use crate::section::Section;
 use crate::volume::Laid;
-use crate::{DiskIndex, LayoutDescription, Level, Role, StripeIndex, Volume};
-
-/// The journal on each device, when the stripes are not too long for it: 8 MiB.
-const JOURNAL_BLOCKS: BlockCount = BlockCount(16 << 10);
-/// Stripes that the journal holds at least.
-const JOURNAL_STRIPES_MIN: u64 = 4;
+use crate::{DiskIndex, LayoutDescription, Role, Volume};
 
 /// Records of one opening: their numbers are the lower bits.
 const GENERATION_SHIFT: u32 = 32;
 
-/// How to format the devices of a volume.
-#[derive(Clone, Copy, Debug)]
-pub struct Format {
-    /// How it survives failures.
-    pub level: Level,
-    /// How blocks are spread.
-    pub layout: LayoutDescription,
-    /// Blocks of the journal on each device; 8 MiB when not given.
-    pub journal: Option<BlockCount>,
-}
-
 /// Openings, and generations of labels, that a volume lives to see.
 const GENERATION_MAX: u64 = 1 << 31;
-
-/// Writes labels to `devices`, which lose what they hold.
-pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> Result<()> {
-    let bad = |problem: String| Error::Description { path: name.into(), problem };
-    if devices.len() > DISKS_MAX {
-        return Err(bad(format!("{} devices: a volume has {DISKS_MAX} at most", devices.len())));
-    }
-    let journal = format.journal.unwrap_or(JOURNAL_BLOCKS);
-    // The layout begins at an ensemble's beginning, at the same place of each device.
-    let mut data = Lbn(0) + LABELS_BLOCKS + journal;
-    for device in devices {
-        let last = Lbn(data.0 - 1);
-        let device: &dyn Device = &**device;
-        device.check_lbn(last)?;
-        data = data.max(device.ensemble(last)?.blocks.end());
-    }
-    let sections = sections(devices, data)?;
-    let laid = Laid::over(&sections, format.level, format.layout).map_err(bad)?;
-    let layout = &laid.layout;
-    let unit = (0..layout.stripes()).map(|stripe| layout.unit(StripeIndex(stripe))).max();
-    let needed = JOURNAL_STRIPES_MIN * record_blocks_max(devices.len(), unit.unwrap_or_default());
-    if journal.0 < needed {
-        let problem = format!(
-            "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give it {needed} \
-             blocks, or take a smaller stripe unit"
-        );
-        return Err(bad(problem));
-    }
-    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
-    let label = Label {
-        volume: u128::from(unique()) << 64 | u128::from(unique()),
-        generation: 1,
-        disk: DiskIndex(0),
-        level: format.level,
-        layout: format.layout,
-        capacity: layout.capacity(),
-        journal: BlockRange::new(Lbn(0) + LABELS_BLOCKS, journal),
-        data,
-        openings: Vec::new(),
-        members: devices.iter().map(member).collect(),
-    };
-    for (disk, device) in devices.iter().enumerate() {
-        begin(&Label { disk: DiskIndex(disk), ..label.clone() }, device).await?;
-    }
-    Ok(())
-}
-
-/// Blocks of zeros that are written at once.
-const WIPE_BLOCKS: BlockCount = BlockCount(2048);
-
-/// Makes `device` the one that `label` says, with nothing left of what it was.
-async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
-    // Without labels while the journal is not empty.
-    let mut at = Lbn(0);
-    let end = label.journal.end();
-    while at < end {
-        let count = WIPE_BLOCKS.min(end.since(at));
-        device.write(at, IoBuf::zeroed(count)).await?;
-        at += count;
-    }
-    device.flush().await?;
-    label.write(device, Copy(0)).await?;
-    label.write(device, Copy(1)).await
-}
-
-/// The parts of devices that a layout lies on.
-fn sections(devices: &[Arc<dyn Device>], data: Lbn) -> Result<Vec<Arc<dyn Device>>> {
-    let section = |device: &Arc<dyn Device>| {
-        let whole: &dyn Device = &**device;
-        whole.check_lbn(data)?;
-        Ok(Section::from(Arc::clone(device), BlockCount(data.0)) as Arc<dyn Device>)
-    };
-    devices.iter().map(section).collect()
-}
 
 /// A device, and the label that counts on it.
 struct Labelled {
@@ -224,6 +133,20 @@ impl Found {
         self.disks().map(state).collect()
     }
 
+    /// The volume's layout and devices, as far as they are there.
+    fn together(&self, name: &str) -> Result<(Laid, Members)> {
+        let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
+            let problem = "none of its devices can be used".into();
+            return Err(Error::Description { path: name.into(), problem });
+        };
+        let devices = self.devices(&any.device);
+        let laid = self.laid_over(name, &devices)?;
+        let parts = sections(&devices, self.label.data)?;
+        let member = |((whole, data), state)| Member::new(whole, data, state);
+        let members = devices.into_iter().zip(parts).zip(self.states()).map(member).collect();
+        Ok((laid, Members::new(name.to_owned(), members)))
+    }
+
     /// The layout over `devices`, which must be the one that the volume was made with.
     fn laid_over(&self, name: &str, devices: &[Arc<dyn Device>]) -> Result<Laid> {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
@@ -299,11 +222,7 @@ pub async fn assemble(
             "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded"
         )));
     }
-    let Some((any, _)) = found.disks().find_map(|disk| found.member(disk)) else {
-        return Err(bad("none of its devices can be used".into()));
-    };
-    let devices = found.devices(&any.device);
-    let laid = found.laid_over(&name, &devices)?;
+    let (laid, members) = found.together(&name)?;
     let states = found.states();
     if !is_whole(&laid.layout, &states) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
@@ -313,14 +232,9 @@ pub async fn assemble(
             found.label.level
         )));
     }
-    let parts = sections(&devices, found.label.data)?;
-    let member = |((whole, data), state)| Member::new(whole, data, state);
-    let members: Vec<Member> = devices.into_iter().zip(parts).zip(states).map(member).collect();
     let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);
     let copies = found.disks().map(copy).collect();
     let mut newest = found.label;
-
-    let members = Members::new(name.clone(), members);
     let records = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.
@@ -336,7 +250,44 @@ pub async fn assemble(
         keeper.journal.placed(opened);
     }
     keeper.record(&laid.layout, &members).await?;
-    Ok(Volume::of(name, laid, members, Some(keeper)))
+    Ok(Volume::of(laid, members, Some(keeper)))
+}
+
+/// A volume as the labels of its devices say, without opening it.
+pub struct Inspection {
+    /// To ask where blocks lie, and which disks have failed or are missing. It takes no writes, and what
+    /// it reads may lack what the journal holds.
+    pub volume: Arc<Volume>,
+    /// How it was described when it was made.
+    pub layout: LayoutDescription,
+    /// Its disks.
+    pub disks: Vec<InspectedDisk>,
+}
+
+/// A disk as the labels say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InspectedDisk {
+    /// What the labels say of it.
+    pub state: MemberState,
+    /// Which of the devices it is, counted from 0; `None` when it failed, or none of them is it.
+    pub device: Option<usize>,
+}
+
+/// Reads the labels of `devices`, in whatever order they come, and writes nothing.
+pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspection> {
+    let found = Found::among(&name, devices, true).await?;
+    let (laid, members) = found.together(&name)?;
+    let disk = |(disk, member): (DiskIndex, &MemberLabel)| {
+        let there = found.member(disk);
+        let is_it = |(one, _): (&Labelled, _)| {
+            devices.iter().position(|device| Arc::ptr_eq(device, &one.device))
+        };
+        let state = there.map_or(member.state, |(_, state)| state);
+        InspectedDisk { state, device: there.and_then(is_it) }
+    };
+    let disks = found.disks().zip(&found.label.members).map(disk).collect();
+    let layout = found.label.layout;
+    Ok(Inspection { volume: Volume::read_only(laid, members), layout, disks })
 }
 
 /// Brings what a crash left in the journal to its places.

@@ -25,11 +25,19 @@ pub struct Description {
     /// `raid0` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     level: Option<String>,
+    /// Whether the devices say on themselves what they are of: then they may come in any order, and the
+    /// volume survives failures and crashes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub labels: bool,
     stripe: Option<StripeTable>,
     quadrangle: Option<QuadrangleTable>,
     /// The array controller before the volume, if there is one. Who opens the volume puts it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerTable>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// An array controller's cache.
@@ -138,12 +146,19 @@ impl FromStr for StripeUnit {
 }
 
 impl Description {
-    /// Describes a volume.
+    /// Describes a volume. Its devices have labels where it is to outlive failures and this program.
     #[must_use]
     pub fn new(devices: Vec<String>, level: Level, layout: LayoutDescription) -> Description {
+        let labels = level != Level::Raid0 && devices.iter().any(|device| outlives(device));
         let level = (level != Level::default()).then(|| level.to_string());
-        let mut description =
-            Description { devices, level, stripe: None, quadrangle: None, controller: None };
+        let mut description = Description {
+            devices,
+            level,
+            labels,
+            stripe: None,
+            quadrangle: None,
+            controller: None,
+        };
         match layout {
             LayoutDescription::Stripe { unit } => {
                 let unit = match unit {
@@ -177,11 +192,31 @@ impl Description {
             return Err(bad(path, "key `devices`: a volume has at least one"));
         }
         description.layout(path)?;
-        description.level(path)?;
+        description.check_labels(path)?;
         if let Some(controller) = &description.controller {
             controller.size(path)?;
         }
         Ok(description)
+    }
+
+    /// An error when the devices should have labels and have none, or cannot.
+    pub fn check_labels(&self, path: &Path) -> Result<()> {
+        let level = self.level(path)?;
+        let device = |wanted: bool| self.devices.iter().find(|device| outlives(device) == wanted);
+        match (self.labels, device(true), device(false)) {
+            (false, Some(device), _) if level != Level::Raid0 => {
+                let problem = format!(
+                    "key `labels`: {device} keeps its data, and {level} must keep there which device \
+                     failed: make the volume with `moirai volume create`"
+                );
+                Err(bad(path, problem))
+            }
+            (true, _, Some(device)) => Err(bad(
+                path,
+                format!("key `labels`: {device} keeps nothing: name a file, or `data=FILE`"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The description as TOML.
@@ -211,6 +246,11 @@ impl Description {
             _ => Err(bad(path, "write either a table [stripe] or a table [quadrangle]")),
         }
     }
+}
+
+/// Whether what is written to the device that the URI names is there the next time.
+fn outlives(uri: &str) -> bool {
+    uri.starts_with("file:") || (uri.contains("data=") && !uri.contains("data=none"))
 }
 
 fn bad(path: &Path, problem: impl Into<String>) -> Error {

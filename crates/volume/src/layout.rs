@@ -232,6 +232,11 @@ impl Layout {
         self.band_of_stripe(stripe).map_or(BlockCount::ZERO, |band| band.unit)
     }
 
+    /// Blocks of the longest unit.
+    pub(crate) fn unit_max(&self) -> BlockCount {
+        self.bands.iter().map(|band| band.unit).max().unwrap_or_default()
+    }
+
     /// The blocks of the volume in `stripe`.
     #[must_use]
     pub fn stripe_blocks(&self, stripe: StripeIndex) -> BlockRange {

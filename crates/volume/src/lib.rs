@@ -7,32 +7,39 @@
 mod assemble;
 mod attributes;
 mod description;
+mod format;
 mod journal;
 mod keeper;
 mod label;
 mod layout;
 mod level;
 mod members;
+mod open;
 mod parity;
 mod pieces;
 pub mod plan;
 mod quadrangle;
 mod rebuild;
+mod scrub;
 mod section;
 mod slots;
 mod stripe;
 mod stripe_io;
 mod tracks;
 mod volume;
+mod whole_units;
 mod zones;
 
-pub use assemble::{Format, assemble, format, replace};
+pub use assemble::{InspectedDisk, Inspection, assemble, inspect, replace};
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
 };
+pub use format::{Format, format, is_blank};
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};
 pub use members::MemberState;
+pub use open::{DevicesThere, lay_out, open_described};
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
-pub use volume::{Volume, open, open_described};
+pub use scrub::Scrubbed;
+pub use volume::Volume;
 pub use zones::{Zone, zones};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures::future::join_all;
 use moirai_storage::{Device, Result};
+use moirai_units::Lbn;
 use parking_lot::Mutex;
 
 use crate::plan::Present;
@@ -76,6 +77,11 @@ impl Members {
         self.members.iter().map(|member| &member.data)
     }
 
+    /// All of each device.
+    pub(crate) fn all_whole(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
+        self.members.iter().map(|member| &member.whole)
+    }
+
     fn member(&self, disk: DiskIndex) -> &Member {
         match self.members.get(disk.0) {
             Some(member) => member,
@@ -89,6 +95,13 @@ impl Members {
     /// When the volume has no such disk: layouts only name disks that are there.
     pub(crate) fn device(&self, disk: DiskIndex) -> &dyn Device {
         &*self.member(disk).data
+    }
+
+    /// The first block of a disk that the layout lies on.
+    pub(crate) fn data_first(&self, disk: DiskIndex) -> Lbn {
+        let member = self.member(disk);
+        let (whole, data) = (member.whole.inquiry(), member.data.inquiry());
+        Lbn((whole.capacity - data.capacity).0)
     }
 
     /// All of a disk.

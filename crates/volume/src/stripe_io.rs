@@ -11,7 +11,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
 use crate::journal::Entry;
 use crate::keeper::Keeper;
-use crate::members::{MemberState, Members, Without};
+use crate::members::{Members, Without};
 use crate::parity::{add_to_p, add_to_q, solve_one, solve_two};
 use crate::pieces::{Outcome, Piece, PieceOf, Served};
 use crate::plan::{Access, Extent, Lost, Method, Plan};
@@ -26,14 +26,14 @@ pub(crate) struct StripeIo<'a> {
 }
 
 /// Blocks of a unit in memory.
-struct Part {
-    role: Role,
-    offset: BlockCount,
-    buffers: Vec<IoBuf>,
+pub(crate) struct Part {
+    pub(crate) role: Role,
+    pub(crate) offset: BlockCount,
+    pub(crate) buffers: Vec<IoBuf>,
 }
 
 /// What was read of a stripe, or the disk that could not be.
-enum Read {
+pub(crate) enum Read {
     All(Vec<Part>),
     Unreadable(DiskIndex),
 }
@@ -233,54 +233,12 @@ impl StripeIo<'_> {
         Ok(piece.buffers)
     }
 
-    /// Writes what `disk`, which is not yet ready for `stripe`, should hold of it. The disk is ready for
-    /// one stripe more then.
-    pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
-        let _lock = self.members.lock(stripe).await;
-        if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
-            return Ok(());
-        }
-        let unit = self.layout.unit(stripe);
-        let role = self.layout.role(stripe, disk);
-        let position = match role {
-            Role::Data { position, .. } => position,
-            Role::P | Role::Q => 0,
-        };
-        let extent = Extent { position, offset: BlockCount::ZERO, count: unit };
-        let mut unreadable = Vec::new();
-        let mut timing = None;
-        let (plan, parts) = loop {
-            let present = Without { members: self.members, unreadable: &unreadable };
-            let mut plan = Plan::default();
-            let planned = match role {
-                Role::Data { .. } => plan.restore(self.layout, &present, stripe, extent),
-                Role::P | Role::Q => plan.read_data(self.layout, &present, stripe),
-            };
-            planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
-            match self.read(&plan.reads, true, &mut timing).await {
-                Read::All(parts) => break (plan, parts),
-                Read::Unreadable(disk) => unreadable.push(disk),
-            }
-        };
-        let content = match role {
-            Role::Data { .. } if plan.method != Method::Restore => {
-                parts.first().and_then(|part| part.buffers.first()).map(copy)
-            }
-            Role::Data { .. } => self.solve(&plan, &parts, position),
-            Role::P => Some(self.sums(&plan, parts).p),
-            Role::Q => Some(self.sums(&plan, parts).q),
-        };
-        let first = self.layout.unit_on(disk, stripe);
-        let data = content.into_iter().collect();
-        let request = Request { op: Op::Write, blocks: BlockRange::new(first, unit), data };
-        match self.members.device(disk).access(request).await {
-            Ok(_) => self.members.advance(disk, stripe.0 + 1),
-            Err(_) => self.members.fail(disk),
-        }
-        Ok(())
-    }
-
-    async fn read(&self, reads: &[Access], with_data: bool, timing: &mut Option<Timing>) -> Read {
+    pub(crate) async fn read(
+        &self,
+        reads: &[Access],
+        with_data: bool,
+        timing: &mut Option<Timing>,
+    ) -> Read {
         let done = join_all(reads.iter().map(|access| {
             let request = match with_data {
                 true => Request::read(access.blocks),
@@ -348,7 +306,7 @@ impl StripeIo<'_> {
     }
 
     /// P and Q of a stripe whose units were read, or can be worked out from what was.
-    fn sums(&self, plan: &Plan, mut parts: Vec<Part>) -> Sums {
+    pub(crate) fn sums(&self, plan: &Plan, mut parts: Vec<Part>) -> Sums {
         self.complete(plan, &mut parts);
         let mut sums = Sums::zero(plan.hull, self.layout.level().parity_units());
         parts.iter().for_each(|part| sums.add(part.role, BlockCount::ZERO, &part.buffers));
@@ -366,7 +324,7 @@ impl StripeIo<'_> {
     }
 
     /// The data unit at `position` over the plan's hull, worked out from the others.
-    fn solve(&self, plan: &Plan, parts: &[Part], position: usize) -> Option<IoBuf> {
+    pub(crate) fn solve(&self, plan: &Plan, parts: &[Part], position: usize) -> Option<IoBuf> {
         let mut sums = Sums::zero(plan.hull, self.layout.level().parity_units());
         let (mut has_p, mut has_q) = (false, false);
         for part in parts {
@@ -389,7 +347,7 @@ impl StripeIo<'_> {
         }
     }
 
-    fn lost(&self, stripe: StripeIndex, extents: &[Extent]) -> Error {
+    pub(crate) fn lost(&self, stripe: StripeIndex, extents: &[Extent]) -> Error {
         let first = extents.first();
         let blocks = first.map(|extent| {
             BlockRange::new(
@@ -426,20 +384,20 @@ fn entries(
 }
 
 /// Sums of units over a hull.
-struct Sums {
-    p: IoBuf,
+pub(crate) struct Sums {
+    pub(crate) p: IoBuf,
     /// Empty at levels without it.
-    q: IoBuf,
+    pub(crate) q: IoBuf,
 }
 
 impl Sums {
-    fn zero((from, to): (BlockCount, BlockCount), parities: usize) -> Sums {
+    pub(crate) fn zero((from, to): (BlockCount, BlockCount), parities: usize) -> Sums {
         let q = if parities > 1 { to - from } else { BlockCount::ZERO };
         Sums { p: IoBuf::zeroed(to - from), q: IoBuf::zeroed(q) }
     }
 
     /// Adds blocks of a unit to both sums, a parity to its own.
-    fn add(&mut self, role: Role, offset: BlockCount, buffers: &[IoBuf]) {
+    pub(crate) fn add(&mut self, role: Role, offset: BlockCount, buffers: &[IoBuf]) {
         self.add_bytes(role, offset, buffers.iter().map(|buffer| &**buffer));
     }
 
@@ -473,7 +431,7 @@ fn is_of(access: &Access, extent: &Extent) -> bool {
         && access.offset == extent.offset
 }
 
-fn copy(buffer: &IoBuf) -> IoBuf {
+pub(crate) fn copy(buffer: &IoBuf) -> IoBuf {
     IoBuf::holding(buffer)
 }
 

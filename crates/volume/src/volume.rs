@@ -1,14 +1,13 @@
 //! A volume behind the storage interface: requests are cut along the layout and served in parallel.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, join, join_all};
 use moirai_storage::{
-    Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op,
-    Request, Result,
+    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
+    Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
@@ -21,8 +20,8 @@ use crate::stripe_io::StripeIo;
 use crate::tracks::Tracks;
 use crate::zones::zones_of;
 use crate::{
-    Description, DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, Role,
-    StripeIndex, StripeUnit, attributes, stripe,
+    DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, Role, StripeIndex,
+    StripeUnit, attributes, stripe,
 };
 
 /// Several devices as one.
@@ -38,40 +37,6 @@ pub struct Volume {
     rebuilding: tokio::sync::Mutex<()>,
     /// Set by a flush that leaves too few devices, and never cleared.
     latched: AtomicBool,
-}
-
-/// Opens the volume that the file at `path` describes; `open_device` opens each of its devices.
-pub fn open(
-    path: &Path,
-    open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
-) -> Result<Arc<Volume>> {
-    open_described(path, &Description::read(path)?, open_device)
-}
-
-/// Opens the volume of `description`, which is or will be in the file at `path`.
-pub fn open_described(
-    path: &Path,
-    description: &Description,
-    mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
-) -> Result<Arc<Volume>> {
-    let (layout, level) = (description.layout(path)?, description.level(path)?);
-    let outlives = |uri: &&String| uri.starts_with("file:") || uri.contains("data=");
-    if level != Level::Raid0
-        && let Some(device) = description.devices.iter().find(outlives)
-    {
-        let problem = format!(
-            "key `level`: {device} keeps its data, and {level} does not yet record which device \
-             failed: use raid0, or simulated disks without `data`"
-        );
-        return Err(Error::Description { path: path.to_owned(), problem });
-    }
-    let devices = description
-        .devices
-        .iter()
-        .map(|text| text.parse().and_then(&mut open_device))
-        .collect::<Result<Vec<_>>>()?;
-    Volume::new(format!("volume:{}", path.display()), devices, level, layout)
-        .map_err(|problem| Error::Description { path: path.to_owned(), problem })
 }
 
 /// A layout, found from what devices say of themselves.
@@ -129,20 +94,26 @@ impl Volume {
         let laid = Laid::over(&devices, level, layout)?;
         let member =
             |device: Arc<dyn Device>| Member::new(Arc::clone(&device), device, MemberState::Ready);
-        let members = Members::new(name.clone(), devices.into_iter().map(member).collect());
-        Ok(Volume::of(name, laid, members, None))
+        let members = Members::new(name, devices.into_iter().map(member).collect());
+        Ok(Volume::of(laid, members, None))
     }
 
-    pub(crate) fn of(
-        name: String,
-        laid: Laid,
-        members: Members,
-        keeper: Option<Keeper>,
-    ) -> Arc<Volume> {
+    pub(crate) fn of(laid: Laid, members: Members, keeper: Option<Keeper>) -> Arc<Volume> {
+        Arc::new(Volume::with(laid, members, keeper))
+    }
+
+    /// A volume that takes no writes.
+    pub(crate) fn read_only(laid: Laid, members: Members) -> Arc<Volume> {
+        let mut volume = Volume::with(laid, members, None);
+        volume.inquiry.read_only = true;
+        Arc::new(volume)
+    }
+
+    fn with(laid: Laid, members: Members, keeper: Option<Keeper>) -> Volume {
         let Laid { layout, zones, volume_block } = laid;
         let inquiries = || members.devices().map(|device| device.inquiry());
         let inquiry = Inquiry {
-            name,
+            name: members.name().to_owned(),
             capacity: layout.capacity(),
             parallelism: layout.parallelism(),
             depth: layout.depth(),
@@ -154,7 +125,7 @@ impl Volume {
         };
         let latched = AtomicBool::new(false);
         let rebuilding = tokio::sync::Mutex::new(());
-        Arc::new(Volume { inquiry, members, layout, zones, keeper, rebuilding, latched })
+        Volume { inquiry, members, layout, zones, keeper, rebuilding, latched }
     }
 
     /// The quadrangles of each zone; none where blocks are striped.
@@ -171,14 +142,16 @@ impl Volume {
 
     /// The devices, in their order.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.members.devices()
+        self.members.all_whole()
     }
 
-    /// Where `vlbn` lies.
+    /// Where `vlbn` lies, counting the blocks of the whole device.
     pub fn locate(&self, vlbn: Lbn) -> Result<Location> {
         let device: &dyn Device = self;
         device.check_lbn(vlbn)?;
-        Ok(self.layout.locate(vlbn))
+        let Location { disk, dlbn, run } = self.layout.locate(vlbn);
+        let before = BlockCount(self.members.data_first(disk).0);
+        Ok(Location { disk, dlbn: dlbn + before, run })
     }
 
     pub(crate) fn rebuilding(&self) -> &tokio::sync::Mutex<()> {
@@ -202,7 +175,19 @@ impl Volume {
         }
     }
 
-    /// Notes that a device has failed: it is used no more.
+    /// Whether all blocks are there, or can be worked out, without the device and those that are not
+    /// ready.
+    #[must_use]
+    pub fn survives_without(&self, disk: DiskIndex) -> bool {
+        let (_, mut states) = self.members.states();
+        if let Some(state) = states.get_mut(disk.0) {
+            *state = MemberState::Failed;
+        }
+        is_whole(&self.layout, &states)
+    }
+
+    /// Notes that a device has failed: it is used no more. The labels say so with the next write or
+    /// flush.
     pub fn fail(&self, disk: DiskIndex) {
         self.members.fail(disk);
     }

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops there")]
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -352,8 +353,8 @@ impl Run {
     }
 
     async fn rebuild(&self, volume: &Volume) {
-        let pause = Nanos(self.draw(0..500_000));
-        match volume.rebuild(pause, |_, _| ()).await {
+        let bytes_per_s = NonZeroU64::new(self.draw(0..20) * 1_000_000);
+        match volume.rebuild(bytes_per_s, |_, _| ()).await {
             Err(error) if !self.power.is_off() => {
                 self.problem(format!("the rebuild failed: {error}"))
             }
@@ -442,6 +443,12 @@ impl Run {
         }
         self.rebuild(&volume).await;
         self.check_all(&volume).await;
+        if bearable > 0 && self.kind == Kind::Kept {
+            match volume.scrub(None, false, |_| ()).await {
+                Ok(scrubbed) if scrubbed.differing.is_empty() => {}
+                other => self.problem(format!("the scrub found {other:?}")),
+            }
+        }
         // What the parity says is what the data were.
         self.fail_some(&volume, if unreadable { 0 } else { deaths });
         self.check_all(&volume).await;

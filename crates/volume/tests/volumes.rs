@@ -9,7 +9,7 @@ use moirai_devices::open as open_device;
 use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, Op, Request, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
-use moirai_volume::{LayoutDescription, Level, StripeUnit, Volume, open};
+use moirai_volume::{Description, LayoutDescription, Level, StripeUnit, Volume, lay_out};
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {
     let devices = uris.iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
@@ -84,10 +84,11 @@ fn a_description_is_opened_and_its_errors_name_the_file() {
     std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\nzone = 99\n")
         .unwrap();
     block_on_virtual(0, async {
-        let error = open(&path, open_device).unwrap_err().to_string();
+        let open = || lay_out(&path, &Description::read(&path).unwrap(), open_device);
+        let error = open().unwrap_err().to_string();
         assert!(error.contains("vol.toml") && error.contains("no zone 99"), "{error}");
         std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\n").unwrap();
-        let volume = open(&path, open_device).unwrap();
+        let volume = open().unwrap();
         // Thesis table 6.2: a cylinder of the Atlas 10K has six tracks, and they fit a revolution.
         assert_eq!(volume.inquiry().depth, 6);
     });

@@ -1,0 +1,71 @@
+//! `moirai volume create`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moirai::storage::{Device, DeviceUri};
+use moirai::volume::{Description, Format, format, is_blank, lay_out};
+
+use super::show;
+use crate::failure::Failure;
+use crate::{output, run};
+
+pub(super) fn create(path: &Path, description: &Description, force: bool) -> Result<(), Failure> {
+    if path.exists() {
+        return Err(Failure::Failed(format!(
+            "{}: the file is there already: choose another name, or remove it",
+            path.display()
+        )));
+    }
+    description.check_labels(path)?;
+    if let Some(controller) = &description.controller {
+        controller.size(path)?;
+    }
+    let made = run::in_time(moirai::are_simulated(&description.devices)?, async {
+        if description.labels {
+            return label(path, description, force).await;
+        }
+        // Checking makes no contents.
+        lay_out(path, description, moirai::devices::open_without_data)?;
+        Ok::<_, Failure>(description.clone())
+    })?;
+    // A description that does not fit its devices is never written.
+    output::write(path, &made.to_toml())?;
+    show::show(path, false)
+}
+
+/// Labels the devices; gives the description with their names from now on.
+async fn label(
+    path: &Path,
+    description: &Description,
+    force: bool,
+) -> Result<Description, Failure> {
+    let mut devices = Vec::new();
+    for uri in &description.devices {
+        devices.push(blank_device(uri, force).await?);
+    }
+    let (level, layout) = (description.level(path)?, description.layout(path)?);
+    let how = Format { level, layout, journal: None };
+    format(&path.display().to_string(), &devices, how).await?;
+    let named = description.devices.iter().map(|uri| lasting_name(uri)).collect::<Result<_, _>>();
+    let mut lasting = description.clone();
+    lasting.devices = named?;
+    Ok(lasting)
+}
+
+/// Opens a device that is to be labelled. An error when it holds something, unless `force`.
+pub(super) async fn blank_device(uri: &str, force: bool) -> Result<Arc<dyn Device>, Failure> {
+    let device = moirai::devices::open(uri.parse()?)?;
+    if !force && !is_blank(&*device).await? {
+        return Err(Failure::Failed(format!(
+            "{uri} holds something, and it would be lost: choose another device, or say --force"
+        )));
+    }
+    Ok(device)
+}
+
+/// The URI of a device that is there now: it is not to be made again when it is gone.
+pub(super) fn lasting_name(uri: &str) -> Result<String, Failure> {
+    let uri: DeviceUri = uri.parse()?;
+    Ok(uri.without("size"))
+}

@@ -1,0 +1,181 @@
+//! `moirai volume open`, `fail`, `replace`, `rebuild` and `scrub`: the disks of a volume whose devices have labels.
+
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+
+use moirai::storage::Device;
+use moirai::units::{ByteCount, grouped};
+use moirai::volume::{Description, DevicesThere, DiskIndex, Inspection, Volume};
+
+use serde::Serialize;
+
+use super::create::{blank_device, lasting_name};
+use super::show;
+use crate::failure::Failure;
+use crate::{output, print, progress, run};
+
+pub(super) fn open(path: &Path, devices: &[String], degraded: bool) -> Result<(), Failure> {
+    if !devices.is_empty() {
+        describe(path, devices)?;
+    }
+    with_labels(path, async |_, there| {
+        there.assemble(degraded).await?.flush().await?;
+        Ok(())
+    })?;
+    show::show(path, false)
+}
+
+/// Describes the volume that `devices` are of, as their labels say.
+fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
+    output::keep_file(path, false)?;
+    let mut description = run::in_time(moirai::are_simulated(devices)?, async {
+        let there = DevicesThere::of(path, devices, moirai::devices::open)?;
+        let Inspection { volume, layout, disks } = there.inspect().await?;
+        let names = disks.iter().filter_map(|disk| there.uri(disk)).map(str::to_owned).collect();
+        Ok::<_, Failure>(Description::new(names, volume.layout().level(), layout))
+    })?;
+    description.labels = true;
+    output::write(path, &description.to_toml())
+}
+
+pub(super) fn fail(path: &Path, disk: DiskIndex) -> Result<(), Failure> {
+    with_labels(path, async |_, there| {
+        let volume = there.assemble(false).await?;
+        let disks = volume.devices().len();
+        if disk.0 >= disks {
+            return Err(Failure::Usage(format!("there is no disk {} of {disks}", disk.0)));
+        }
+        if !volume.survives_without(disk) {
+            return Err(Failure::Failed(format!(
+                "disk {} is needed: {} cannot do without it now",
+                disk.0,
+                volume.layout().level()
+            )));
+        }
+        volume.fail(disk);
+        volume.flush().await?;
+        Ok(())
+    })?;
+    show::show(path, false)
+}
+
+pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> Result<(), Failure> {
+    let described = with_labels(path, async |mut description, mut there| {
+        let Inspection { disks, .. } = there.inspect().await?;
+        let in_use = disks.iter().filter_map(|disk| there.uri(disk));
+        let in_use: Vec<String> = in_use.map(str::to_owned).collect();
+        let new = lasting_name(uri)?;
+        if let Some(disk) = disks.iter().position(|disk| there.uri(disk) == Some(&new)) {
+            return Err(Failure::Failed(format!("{new} is disk {disk} of the volume, and in use")));
+        }
+        // One that failed may come back as a new one.
+        there.forget(&new);
+        let device = blank_device(uri, force).await?;
+        there.replace(disk, device).await?;
+        // The new name comes where the old one was: the first that is no disk in use.
+        match description.devices.iter_mut().find(|name| !in_use.contains(name)) {
+            Some(old) => *old = new,
+            None => description.devices.push(new),
+        }
+        Ok(description)
+    })?;
+    output::replace(path, &described.to_toml())?;
+    show::show(path, false)?;
+    print::line(format!("\nnext, fill it: moirai volume rebuild {}", path.display()))
+}
+
+pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failure> {
+    let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
+    with_labels(path, async |_, there| {
+        let volume: Arc<Volume> = there.assemble(false).await?;
+        let bar = progress::bar("rebuilding", Some(volume.layout().stripes()));
+        let rebuilt = volume.rebuild(bytes_per_s, |done, _| bar.set_position(done)).await;
+        bar.finish_and_clear();
+        rebuilt?;
+        volume.flush().await?;
+        Ok(())
+    })?;
+    show::show(path, false)
+}
+
+#[derive(Serialize)]
+struct Shown {
+    stripes: u64,
+    restored_units: u64,
+    differing_stripes: usize,
+    /// First block and the one after the last of each.
+    differing: Vec<[u64; 2]>,
+    repaired: bool,
+}
+
+/// Stretches that are printed; JSON has them all.
+const STRETCHES_SHOWN: usize = 10;
+
+pub(super) fn scrub(
+    path: &Path,
+    rate: Option<ByteCount>,
+    repair: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
+    let (scrubbed, stripes) = with_labels(path, async |_, there| {
+        let volume = there.assemble(false).await?;
+        let stripes = volume.layout().stripes();
+        let bar = progress::bar("scrubbing", Some(stripes));
+        let scrubbed = volume.scrub(bytes_per_s, repair, |done| bar.set_position(done)).await;
+        bar.finish_and_clear();
+        Ok((scrubbed?, stripes))
+    })?;
+    let differing = &scrubbed.differing;
+    let shown = Shown {
+        stripes,
+        restored_units: scrubbed.restored_units,
+        differing_stripes: differing.len(),
+        differing: differing.iter().map(|blocks| [blocks.first.0, blocks.end().0]).collect(),
+        repaired: repair,
+    };
+    if json {
+        print::json(&shown)?;
+    } else {
+        print::line(format!(
+            "{} stripes, {} units written again, {} stripes differed",
+            grouped(stripes),
+            grouped(shown.restored_units),
+            grouped(differing.len() as u64)
+        ))?;
+        for blocks in differing.iter().take(STRETCHES_SHOWN) {
+            print::line(format!("  {blocks}"))?;
+        }
+        if differing.len() > STRETCHES_SHOWN {
+            print::line("  and more: --json lists them")?;
+        }
+    }
+    if differing.is_empty() || repair {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "copies or parity do not fit the data, and which is wrong is not known: compare the blocks with a \
+         backup, or take the data for right with --repair"
+            .to_owned(),
+    ))
+}
+
+/// Runs `command` on the devices that the description in the file at `path` names.
+fn with_labels<T>(
+    path: &Path,
+    command: impl AsyncFnOnce(Description, DevicesThere) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let description = Description::read(path)?;
+    if !description.labels {
+        return Err(Failure::Failed(format!(
+            "{}: its devices have no labels, and so it knows no disks that failed: make it with a level \
+             that survives failures, or with --labels",
+            path.display()
+        )));
+    }
+    run::in_time(moirai::are_simulated(&description.devices)?, async {
+        let there = DevicesThere::of(path, &description.devices, moirai::devices::open)?;
+        command(description, there).await
+    })
+}

@@ -1,0 +1,253 @@
+//! `moirai volume show` and `map`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moirai::storage::Device;
+use moirai::units::{Lbn, grouped};
+use moirai::volume::{
+    Description, DevicesThere, InspectedDisk, Inspection, MemberState, QuadrangleZone, Volume,
+    lay_out,
+};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{print, run};
+
+#[derive(Serialize)]
+struct Shown {
+    level: String,
+    layout: &'static str,
+    capacity_bytes: u64,
+    raw_capacity_bytes: u64,
+    survives_failures: usize,
+    parallelism: u32,
+    depth: u32,
+    volume_block_blocks: u64,
+    quadrangles: Vec<ShownZone>,
+    disks: Vec<ShownDisk>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ShownDisk {
+    /// What is in its place, when there is something.
+    device: Option<String>,
+    /// `ready`, `rebuilding`, `failed` or `missing`.
+    state: &'static str,
+    /// Of one that is rebuilt: how much of it is right.
+    ready_percent: Option<f64>,
+}
+
+impl ShownDisk {
+    /// One whose device has no label to say how it is.
+    fn unlabelled(device: &Arc<dyn Device>) -> ShownDisk {
+        let device = Some(device.inquiry().name.clone());
+        ShownDisk { device, state: "ready", ready_percent: None }
+    }
+
+    /// What it is called: its device, or why it has none.
+    pub(super) fn name(self) -> String {
+        self.device.unwrap_or_else(|| self.state.to_owned())
+    }
+
+    fn labelled(disk: &InspectedDisk, there: &DevicesThere, stripes: u64) -> ShownDisk {
+        let device = there.uri(disk).map(str::to_owned);
+        let (state, ready_percent) = match disk.state {
+            MemberState::Failed => ("failed", None),
+            _ if device.is_none() => ("missing", None),
+            MemberState::Ready => ("ready", None),
+            MemberState::Rebuilding(ready) => {
+                ("rebuilding", Some(ready as f64 / stripes as f64 * 100.0))
+            }
+        };
+        ShownDisk { device, state, ready_percent }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownZone {
+    zone: usize,
+    track_blocks: u64,
+    switch_blocks: u64,
+    width: u64,
+    residual_blocks: u64,
+    quadrangles: u64,
+    tracks_passed_over: u64,
+}
+
+/// Shows the volume that the file at `path` describes.
+pub(super) fn show(path: &Path, json: bool) -> Result<(), Failure> {
+    with_volume(path, |volume, disks| print_volume(volume, disks, json))
+}
+
+/// Shows where block `lbn` lies.
+pub(super) fn map(path: &Path, lbn: Lbn, json: bool) -> Result<(), Failure> {
+    with_volume(path, |volume, _| print_map(volume, lbn, json))
+}
+
+/// Gives the volume that the file at `path` describes and its disks to `f`, without opening it where the
+/// devices have labels.
+pub(super) fn with_volume<T>(
+    path: &Path,
+    f: impl FnOnce(&Volume, Vec<ShownDisk>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let description = Description::read(path)?;
+    run::in_time(moirai::are_simulated(&description.devices)?, async {
+        if !description.labels {
+            let volume = lay_out(path, &description, moirai::devices::open)?;
+            let disks = volume.devices().map(ShownDisk::unlabelled).collect();
+            return f(&volume, disks);
+        }
+        let there = DevicesThere::of(path, &description.devices, moirai::devices::open)?;
+        let Inspection { volume, disks, .. } = there.inspect().await?;
+        let stripes = volume.layout().stripes();
+        let shown = disks.iter().map(|disk| ShownDisk::labelled(disk, &there, stripes)).collect();
+        f(&volume, shown)
+    })
+}
+
+fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<(), Failure> {
+    let (inquiry, layout) = (volume.inquiry(), volume.layout());
+    let raw = volume.devices().map(|device| device.inquiry().capacity.bytes().0);
+    let shown = Shown {
+        level: layout.level().to_string(),
+        layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
+        capacity_bytes: inquiry.capacity.bytes().0,
+        raw_capacity_bytes: raw.sum(),
+        survives_failures: layout.level().failures(layout.disks()),
+        parallelism: inquiry.parallelism,
+        depth: inquiry.depth,
+        volume_block_blocks: inquiry.volume_block.0,
+        quadrangles: volume.quadrangles().iter().map(ShownZone::from).collect(),
+        disks,
+    };
+    if json {
+        return print::json(&shown);
+    }
+    let raw_percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
+    let facts = [
+        ("level", shown.level.clone()),
+        ("survives", format!("{} failed devices", shown.survives_failures)),
+        ("layout", shown.layout.to_owned()),
+        ("capacity", format!("{}, {raw_percent:.1} % of the devices", inquiry.capacity.bytes())),
+        ("parallelism p", shown.parallelism.to_string()),
+        ("depth d", shown.depth.to_string()),
+        ("volume block b", inquiry.volume_block.to_string()),
+    ];
+    print::table(
+        &[("volume", false), (inquiry.name.as_str(), false)],
+        facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
+    )?;
+    if !shown.quadrangles.is_empty() {
+        print::line("")?;
+        let columns = [
+            "zone",
+            "track N",
+            "switch H",
+            "width w",
+            "residual R",
+            "quadrangles",
+            "tracks unused",
+        ];
+        let row = |zone: &ShownZone| {
+            let numbers = [
+                zone.zone as u64,
+                zone.track_blocks,
+                zone.switch_blocks,
+                zone.width,
+                zone.residual_blocks,
+                zone.quadrangles,
+                zone.tracks_passed_over,
+            ];
+            numbers.map(grouped).to_vec()
+        };
+        print::table(
+            &columns.map(|name| (name, true)),
+            shown.quadrangles.iter().map(row).collect(),
+        )?;
+    }
+    print::line("")?;
+    let row = |(index, disk): (usize, &ShownDisk)| {
+        let state = match disk.ready_percent {
+            Some(percent) => format!("{}, {percent:.1} % done", disk.state),
+            None => disk.state.to_owned(),
+        };
+        vec![index.to_string(), state, disk.device.clone().unwrap_or_default()]
+    };
+    print::table(
+        &[("disk", true), ("state", false), ("device", false)],
+        shown.disks.iter().enumerate().map(row).collect(),
+    )
+}
+
+impl From<&QuadrangleZone> for ShownZone {
+    fn from(zone: &QuadrangleZone) -> ShownZone {
+        let dimensions = &zone.dimensions;
+        ShownZone {
+            zone: zone.zone,
+            track_blocks: dimensions.track.0,
+            switch_blocks: dimensions.switch.0,
+            width: dimensions.width(),
+            residual_blocks: dimensions.residual().0,
+            quadrangles: zone.quadrangles,
+            tracks_passed_over: zone.passed_over,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Mapped {
+    lbn: u64,
+    disk: usize,
+    disk_lbn: u64,
+    ensemble: [u64; 2],
+    parallel_ensemble: [u64; 2],
+    equivalent: Vec<MappedBlock>,
+}
+
+#[derive(Serialize)]
+struct MappedBlock {
+    lbn: u64,
+    disk: usize,
+    disk_lbn: u64,
+}
+
+fn print_map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
+    let location = volume.locate(lbn)?;
+    let ensemble = volume.ensemble(lbn)?.blocks;
+    let parallel = volume.parallel_ensemble(lbn)?;
+    let class = volume.equivalent(lbn)?;
+    let mut equivalent = Vec::new();
+    for member in &class.lbns {
+        let location = volume.locate(*member)?;
+        equivalent.push(MappedBlock {
+            lbn: member.0,
+            disk: location.disk.0,
+            disk_lbn: location.dlbn.0,
+        });
+    }
+    let mapped = Mapped {
+        lbn: lbn.0,
+        disk: location.disk.0,
+        disk_lbn: location.dlbn.0,
+        ensemble: [ensemble.first.0, ensemble.end().0],
+        parallel_ensemble: [parallel.first.0, parallel.end().0],
+        equivalent,
+    };
+    if json {
+        return print::json(&mapped);
+    }
+    print::line(format!("{lbn} is {} of disk {}", location.dlbn, location.disk.0))?;
+    print::line(format!("ensemble           {ensemble}"))?;
+    print::line(format!("parallel ensemble  {parallel}"))?;
+    print::line(
+        "equivalence class: rows are accessed in parallel, columns semi-sequentially\n\
+         (disk: its LBN, for each LBN of the volume)",
+    )?;
+    let parallelism = class.parallelism as usize;
+    let cell = |block: &MappedBlock| format!("{}  ({}: {})", block.lbn, block.disk, block.disk_lbn);
+    let rows = mapped.equivalent.chunks(parallelism).map(|row| row.iter().map(cell).collect());
+    let titles: Vec<String> = (0..parallelism).map(|column| format!("column {column}")).collect();
+    let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), true)).collect();
+    print::table(&columns, rows.collect())
+}

@@ -1,0 +1,227 @@
+//! Volumes whose devices have labels: disks that fail, go missing, come back, and are replaced.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use common::{moirai, run, succeed};
+
+const QUERY: &str = "select count(*) as n, sum(l_tax) as tax, max(l_comment) as c from lineitem";
+
+/// A volume over files of 64 MiB with a table in it.
+fn make(folder: &Path, level: &str, disks: usize) {
+    let devices: Vec<String> =
+        (0..disks).map(|disk| format!("--device=file:d{disk}.img?size=64MiB")).collect();
+    let mut create = vec!["volume", "create", "v.toml", "--level", level];
+    create.extend(["--layout", "stripe", "--unit", "64KiB"]);
+    create.extend(devices.iter().map(String::as_str));
+    succeed(folder, &create);
+    succeed(folder, &["table", "load", "--store", "volume:v.toml", "--tpch", "0.002"]);
+}
+
+fn answer(folder: &Path) -> String {
+    succeed(folder, &["sql", "--store", "volume:v.toml", "--format", "csv", QUERY])
+}
+
+fn states(folder: &Path) -> Vec<String> {
+    let shown = succeed(folder, &["volume", "show", "v.toml", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let disks = shown["disks"].as_array().unwrap();
+    disks.iter().map(|disk| disk["state"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What the tool says when it fails.
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let (status, _, error) = run(folder, arguments);
+    assert!(status == Some(1) || status == Some(2), "{arguments:?}: {error}");
+    error
+}
+
+#[test]
+fn a_failed_disk_is_replaced_and_filled_though_the_filling_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid5", 4);
+    let expected = answer(folder);
+
+    succeed(folder, &["volume", "fail", "v.toml", "2"]);
+    assert_eq!(states(folder), ["ready", "ready", "failed", "ready"]);
+    assert_eq!(answer(folder), expected);
+    let error = refused(folder, &["volume", "fail", "v.toml", "0"]);
+    assert!(error.contains("cannot do without"), "{error}");
+
+    let used = ["volume", "replace", "v.toml", "2", "file:d1.img"];
+    let error = refused(folder, &used);
+    assert!(error.contains("d1.img"), "{error}");
+    // The old device holds something, be it stale.
+    let error = refused(folder, &["volume", "replace", "v.toml", "2", "file:d2.img"]);
+    assert!(error.contains("--force"), "{error}");
+    succeed(folder, &["volume", "replace", "v.toml", "2", "file:d2.img", "--force"]);
+    assert_eq!(states(folder)[2], "rebuilding");
+    succeed(folder, &["volume", "fail", "v.toml", "2"]);
+    let error = refused(folder, &["volume", "replace", "v.toml", "2", "file:./d1.img", "--force"]);
+    assert!(error.contains("in use"), "{error}");
+    succeed(folder, &["volume", "replace", "v.toml", "2", "file:new.img?size=64MiB"]);
+    let described = std::fs::read_to_string(folder.join("v.toml")).unwrap();
+    assert!(described.contains("new.img") && !described.contains("d2.img"), "{described}");
+
+    // At 8 MiB/s it takes some seconds, and is killed before.
+    let mut rebuild = moirai(folder, &["volume", "rebuild", "v.toml", "--rate", "8MiB"]);
+    let mut rebuild = rebuild.spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500)); // tidy: allow(another process is killed)
+    rebuild.kill().unwrap();
+    rebuild.wait().unwrap();
+    assert_eq!(states(folder)[2], "rebuilding");
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 4]);
+    succeed(folder, &["volume", "fail", "v.toml", "0"]);
+    assert_eq!(answer(folder), expected);
+}
+
+#[test]
+fn devices_are_found_in_any_order_and_stale_ones_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid6", 5);
+    let expected = answer(folder);
+    std::fs::remove_file(folder.join("v.toml")).unwrap();
+    let order = [3, 0, 4, 2, 1].map(|disk| format!("--device=file:d{disk}.img"));
+    let mut open = vec!["volume", "open", "v.toml"];
+    open.extend(order.iter().map(String::as_str));
+    succeed(folder, &open);
+    assert_eq!(states(folder), ["ready"; 5]);
+    assert_eq!(answer(folder), expected);
+
+    // Two disks are away; that must be said, and they are stale when they are back.
+    for disk in [1, 3] {
+        std::fs::rename(
+            folder.join(format!("d{disk}.img")),
+            folder.join(format!("away{disk}.img")),
+        )
+        .unwrap();
+    }
+    assert_eq!(states(folder), ["ready", "missing", "ready", "missing", "ready"]);
+    let error = refused(folder, &["sql", "--store", "volume:v.toml", QUERY]);
+    assert!(error.contains("missing") && error.contains("d3.img"), "{error}");
+    succeed(folder, &["volume", "open", "v.toml", "--degraded"]);
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["table", "drop", "--store", "volume:v.toml", "orders"]);
+    for disk in [1, 3] {
+        std::fs::rename(
+            folder.join(format!("away{disk}.img")),
+            folder.join(format!("d{disk}.img")),
+        )
+        .unwrap();
+    }
+    assert_eq!(states(folder), ["ready", "failed", "ready", "failed", "ready"]);
+    assert_eq!(answer(folder), expected);
+
+    // A third disk is too much, and nothing is changed by trying.
+    std::fs::rename(folder.join("d0.img"), folder.join("away0.img")).unwrap();
+    let error = refused(folder, &["volume", "open", "v.toml", "--degraded"]);
+    assert!(error.contains("cannot do without them"), "{error}");
+    std::fs::rename(folder.join("away0.img"), folder.join("d0.img")).unwrap();
+    assert_eq!(answer(folder), expected);
+}
+
+#[test]
+fn what_is_no_volume_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid1", 2);
+    let device = |disk| format!("--device=file:d{disk}.img");
+    let (first, second) = (device(0), device(1));
+    // They hold something.
+    let again = ["volume", "create", "w.toml", "--level", "raid1", &first, &second];
+    let error = refused(folder, &again);
+    assert!(error.contains("--force") && !folder.join("w.toml").exists(), "{error}");
+    // Another file is no disk of a volume, and the tool does not make it one.
+    std::fs::write(folder.join("other.img"), vec![0; 1 << 20]).unwrap();
+    let error = refused(folder, &["volume", "open", "w.toml", "--device=file:other.img"]);
+    assert!(error.contains("volume") && !folder.join("w.toml").exists(), "{error}");
+    // Without labels a description is not taken at its word.
+    std::fs::write(
+        folder.join("w.toml"),
+        "devices = [\"file:d0.img\", \"file:d1.img\"]\nlevel = \"raid1\"\n[stripe]\nunit = \"track\"\n",
+    )
+    .unwrap();
+    let error = refused(folder, &["volume", "show", "w.toml"]);
+    assert!(error.contains("`labels`"), "{error}");
+    let error = refused(folder, &["volume", "fail", "missing.toml", "0"]);
+    assert!(error.contains("missing.toml"), "{error}");
+    let error = refused(folder, &["volume", "replace", "v.toml", "7", "file:n.img?size=64MiB"]);
+    assert!(error.contains("no disk 7"), "{error}");
+    let mut small = vec!["volume", "replace", "v.toml", "1", "file:small.img?size=1MiB"];
+    succeed(folder, &["volume", "fail", "v.toml", "1"]);
+    let error = refused(folder, &small);
+    assert!(error.contains("small.img"), "{error}");
+    small[4] = "file:large.img?size=80MiB";
+    succeed(folder, &small);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 2]);
+}
+
+#[test]
+fn a_simulated_volume_is_drawn_and_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let disk = ["--device", "sim:quantum-atlas-10k"];
+    let create = ["volume", "create", "v.toml", "--level", "raid5", "--depth", "4"];
+    succeed(folder, &[&create[..], &disk, &disk, &disk].concat());
+    succeed(folder, &["volume", "draw", "v.toml", "--out", "v.svg", "--at", "5000"]);
+    let picture = std::fs::read_to_string(folder.join("v.svg")).unwrap();
+    // Every block of the access is marked once, and one of the three disks has the parity.
+    let mapped = succeed(folder, &["volume", "map", "v.toml", "5000", "--json"]);
+    let mapped: serde_json::Value = serde_json::from_str(&mapped).unwrap();
+    let access = mapped["equivalent"].as_array().unwrap().len();
+    assert_eq!(picture.matches("fill=\"#c96a12\"").count(), access);
+    assert_eq!(picture.matches(">P<").count(), access);
+    let over = ["volume", "draw", "v.toml", "--out", "v.toml"];
+    assert!(refused(folder, &over).contains("written over"));
+
+    let bench = ["volume", "bench", "v.toml", "--requests", "50", "--json"];
+    let (first, second) = (succeed(folder, &bench), succeed(folder, &bench));
+    assert_eq!(first, second, "virtual time repeats");
+    let measured: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let mb_per_s = |index: usize| measured["measured"][index]["mb_per_s"].as_f64().unwrap();
+    // Three disks with tracks of 334 blocks in 6 ms and a head switch each: 70 MB/s at the most.
+    assert!((45.0..75.0).contains(&mb_per_s(0)), "{first}");
+    assert!(mb_per_s(0) > 20.0 * mb_per_s(2), "{first}");
+}
+
+/// Changes a byte of a device behind the volume's back.
+fn corrupt(device: &Path, at: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(device).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[!byte[0]], at).unwrap();
+}
+
+#[test]
+fn a_scrub_finds_what_changed_behind_the_volumes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (level, disks) in [("raid5", 3), ("raid6", 4), ("raid1", 2)] {
+        make(folder, level, disks);
+        assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differed"));
+        corrupt(&folder.join("d1.img"), 20 << 20);
+        let (status, found, error) = run(folder, &["volume", "scrub", "v.toml", "--json"]);
+        assert!(status == Some(1) && error.contains("--repair"), "{error}");
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        assert_eq!(found["differing_stripes"], 1);
+        succeed(folder, &["volume", "scrub", "v.toml", "--repair"]);
+        assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differed"));
+        for file in std::fs::read_dir(folder).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+}

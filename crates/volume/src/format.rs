@@ -1,0 +1,145 @@
+//! Formatting devices, so that they know their volume.
+
+use std::sync::Arc;
+
+use moirai_runtime::unique;
+use moirai_storage::{Device, Error, IoBuf, Result};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+
+use crate::journal::record_blocks_max;
+use crate::label::{Copy, DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
+use crate::members::{Member, MemberState, Members};
+use crate::section::Section;
+use crate::volume::Laid;
+use crate::{DiskIndex, LayoutDescription, Level, Volume};
+
+/// The journal on each device, when the stripes are not too long for it: 8 MiB.
+const JOURNAL_BLOCKS: BlockCount = BlockCount(16 << 10);
+/// Stripes that the journal holds at least.
+const JOURNAL_STRIPES_MIN: u64 = 4;
+
+/// How to format the devices of a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// How it survives failures.
+    pub level: Level,
+    /// How blocks are spread.
+    pub layout: LayoutDescription,
+    /// Blocks of the journal on each device; 8 MiB when not given.
+    pub journal: Option<BlockCount>,
+}
+
+/// Where everything lies on devices that are formatted.
+pub(crate) struct Formatted {
+    journal: BlockRange,
+    /// Where the layout begins, on each device.
+    data: Lbn,
+    laid: Laid,
+}
+
+impl Format {
+    /// Where everything would lie on `devices`.
+    fn over(&self, name: &str, devices: &[Arc<dyn Device>]) -> Result<Formatted> {
+        let bad = |problem: String| Error::Description { path: name.into(), problem };
+        if devices.len() > DISKS_MAX {
+            return Err(bad(format!(
+                "{} devices: a volume has {DISKS_MAX} at most",
+                devices.len()
+            )));
+        }
+        let unit = Laid::over(devices, self.level, self.layout).map_err(bad)?.layout.unit_max();
+        let needed = JOURNAL_STRIPES_MIN * record_blocks_max(devices.len(), unit);
+        let journal = match self.journal {
+            // Nothing else would have to fit.
+            _ if self.level.failures(devices.len()) == 0 => BlockCount::ZERO,
+            None => JOURNAL_BLOCKS.max(BlockCount(needed)),
+            Some(journal) if journal.0 >= needed => journal,
+            Some(journal) => {
+                return Err(bad(format!(
+                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give it {needed} \
+                     blocks, or take a smaller stripe unit"
+                )));
+            }
+        };
+        let journal = BlockRange::new(Lbn(0) + LABELS_BLOCKS, journal);
+        // The layout begins at an ensemble's beginning, at the same place of each device.
+        let mut data = journal.end();
+        for device in devices {
+            let last = Lbn(data.0 - 1);
+            let device: &dyn Device = &**device;
+            device.check_lbn(last)?;
+            data = data.max(device.ensemble(last)?.blocks.end());
+        }
+        let sections = sections(devices, data)?;
+        let laid = Laid::over(&sections, self.level, self.layout).map_err(bad)?;
+        Ok(Formatted { journal, data, laid })
+    }
+
+    /// The volume as it would be over `devices` that were formatted. Nothing is read of them, and the
+    /// volume keeps nothing on them: this is for who wants to know where blocks lie.
+    pub fn lay_out(&self, name: String, devices: Vec<Arc<dyn Device>>) -> Result<Arc<Volume>> {
+        let Formatted { data, laid, .. } = self.over(&name, &devices)?;
+        let sections = sections(&devices, data)?;
+        let member = |(whole, data)| Member::new(whole, data, MemberState::Ready);
+        let members = devices.into_iter().zip(sections).map(member).collect();
+        Ok(Volume::of(laid, Members::new(name, members), None))
+    }
+}
+
+/// Writes labels to `devices`, which lose what they hold.
+pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> Result<()> {
+    let Formatted { journal, data, laid } = format.over(name, devices)?;
+    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
+    let label = Label {
+        volume: u128::from(unique()) << 64 | u128::from(unique()),
+        generation: 1,
+        disk: DiskIndex(0),
+        level: format.level,
+        layout: format.layout,
+        capacity: laid.layout.capacity(),
+        journal,
+        data,
+        openings: Vec::new(),
+        members: devices.iter().map(member).collect(),
+    };
+    for (disk, device) in devices.iter().enumerate() {
+        begin(&Label { disk: DiskIndex(disk), ..label.clone() }, device).await?;
+    }
+    Ok(())
+}
+
+/// Whether the blocks that [`format`] begins with hold nothing but zeros: what has been used has
+/// something there.
+pub async fn is_blank(device: &dyn Device) -> Result<bool> {
+    let count = LABELS_BLOCKS.min(device.inquiry().capacity);
+    let first = device.read(BlockRange::new(Lbn(0), count)).await?;
+    Ok(first.iter().all(|byte| *byte == 0))
+}
+
+/// Blocks of zeros that are written at once.
+const WIPE_BLOCKS: BlockCount = BlockCount(2048);
+
+/// Makes `device` the one that `label` says, with nothing left of what it was.
+pub(crate) async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
+    // Without labels while the journal is not empty.
+    let mut at = Lbn(0);
+    let end = label.journal.end();
+    while at < end {
+        let count = WIPE_BLOCKS.min(end.since(at));
+        device.write(at, IoBuf::zeroed(count)).await?;
+        at += count;
+    }
+    device.flush().await?;
+    label.write(device, Copy(0)).await?;
+    label.write(device, Copy(1)).await
+}
+
+/// The parts of devices that a layout lies on.
+pub(crate) fn sections(devices: &[Arc<dyn Device>], data: Lbn) -> Result<Vec<Arc<dyn Device>>> {
+    let section = |device: &Arc<dyn Device>| {
+        let whole: &dyn Device = &**device;
+        whole.check_lbn(data)?;
+        Ok(Section::from(Arc::clone(device), BlockCount(data.0)) as Arc<dyn Device>)
+    };
+    devices.iter().map(section).collect()
+}

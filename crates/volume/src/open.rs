@@ -1,0 +1,119 @@
+//! From a volume's description to the volume.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use moirai_storage::{Device, DeviceUri, Error, Result};
+
+use crate::{
+    Description, DiskIndex, Format, InspectedDisk, Inspection, Volume, assemble, inspect, replace,
+};
+
+/// Devices that have labels, as far as they can be opened.
+pub struct DevicesThere {
+    /// What the volume is called.
+    name: String,
+    devices: Vec<(String, Arc<dyn Device>)>,
+    /// Why the others could not be opened.
+    problems: Vec<Error>,
+}
+
+impl DevicesThere {
+    /// Opens what can be opened of the devices that `uris` name, for the volume that the file at `path`
+    /// describes, or will; `open_device` opens each.
+    pub fn of(
+        path: &Path,
+        uris: &[String],
+        mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
+    ) -> Result<DevicesThere> {
+        let (mut devices, mut problems) = (Vec::new(), Vec::new());
+        for uri in uris {
+            match open_device(uri.parse()?) {
+                Ok(device) => devices.push((uri.clone(), device)),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Ok(DevicesThere { name: volume_name(path), devices, problems })
+    }
+
+    /// The URI of an [inspected](DevicesThere::inspect) disk's device, when it has one.
+    #[must_use]
+    pub fn uri(&self, disk: &InspectedDisk) -> Option<&str> {
+        self.devices.get(disk.device?).map(|(uri, _)| uri.as_str())
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.devices.iter().map(|(_, device)| Arc::clone(device)).collect()
+    }
+
+    /// Does without the device that `uri` names, and closes it.
+    pub fn forget(&mut self, uri: &str) {
+        self.devices.retain(|(other, _)| other != uri);
+    }
+
+    /// Opens the volume; with `degraded` also when devices are missing that its level can do without.
+    pub async fn assemble(self, degraded: bool) -> Result<Arc<Volume>> {
+        let assembled = assemble(self.name.clone(), self.devices(), degraded).await;
+        assembled.map_err(|error| self.explained(error))
+    }
+
+    /// Reads what the labels say.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let inspected = inspect(self.name.clone(), &self.devices()).await;
+        inspected.map_err(|error| self.explained(error))
+    }
+
+    /// Puts `device` in the place of a disk that failed or is missing; see [`replace`].
+    pub async fn replace(&self, disk: DiskIndex, device: Arc<dyn Device>) -> Result<()> {
+        let replaced = replace(&self.name, &self.devices(), disk, device).await;
+        replaced.map_err(|error| self.explained(error))
+    }
+
+    /// The error, and why devices are not there, which may be behind it.
+    fn explained(&self, error: Error) -> Error {
+        match error {
+            Error::Description { path, mut problem } => {
+                for why in &self.problems {
+                    problem.push_str(&format!("\n  could not be opened: {why}"));
+                }
+                Error::Description { path, problem }
+            }
+            error => error,
+        }
+    }
+}
+
+fn volume_name(path: &Path) -> String {
+    format!("volume:{}", path.display())
+}
+
+/// Opens the volume of `description`, which is in the file at `path`; `open_device` opens each of its
+/// devices. Where these have labels the volume goes on where it ended, or where a crash left it.
+pub async fn open_described(
+    path: &Path,
+    description: &Description,
+    open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
+) -> Result<Arc<Volume>> {
+    match description.labels {
+        true => DevicesThere::of(path, &description.devices, open_device)?.assemble(false).await,
+        false => lay_out(path, description, open_device),
+    }
+}
+
+/// The volume that `description` would make, to ask where its blocks lie and how long requests take;
+/// labels are neither read nor written. Without labels this is the volume itself.
+pub fn lay_out(
+    path: &Path,
+    description: &Description,
+    mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
+) -> Result<Arc<Volume>> {
+    description.check_labels(path)?;
+    let open = |text: &String| text.parse().and_then(&mut open_device);
+    let devices = description.devices.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let (level, layout) = (description.level(path)?, description.layout(path)?);
+    match description.labels {
+        true => Format { level, layout, journal: None }.lay_out(volume_name(path), devices),
+        false => Volume::new(volume_name(path), devices, level, layout)
+            .map_err(|problem| Error::Description { path: path.to_owned(), problem }),
+    }
+}

@@ -1,0 +1,53 @@
+//! Reading everything, to find what went bad while nobody looked.
+
+use std::num::NonZeroU64;
+
+use moirai_runtime::now;
+use moirai_storage::{Device, Error, Result};
+use moirai_units::BlockRange;
+
+use crate::rebuild::pause;
+use crate::{StripeIndex, Volume};
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Stripe units that could not be read, and were written again from the others.
+    pub restored_units: u64,
+    /// Where copies or parity did not fit the data, in the volume's blocks.
+    pub differing: Vec<BlockRange>,
+}
+
+impl Volume {
+    /// Reads every stripe, `bytes_per_s` from each disk at most, beside other work. Units that cannot be
+    /// read are written again. Where copies or parity do not fit the data nobody knows which of them is
+    /// wrong; with `repair` they are made to fit the data, or the first copy. `progress` is told after
+    /// each stripe how many are done. An error when the volume has nothing to compare.
+    pub async fn scrub(
+        &self,
+        bytes_per_s: Option<NonZeroU64>,
+        repair: bool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Scrubbed> {
+        let layout = self.layout();
+        if layout.level().failures(layout.disks()) == 0 {
+            let problem =
+                format!("{} keeps nothing twice: there is nothing to compare", layout.level());
+            return Err(Error::Description { path: self.members().name().into(), problem });
+        }
+        let mut scrubbed = Scrubbed::default();
+        for stripe in (0..layout.stripes()).map(StripeIndex) {
+            let began = now();
+            let checked = self.stripes().check(stripe, repair).await?;
+            scrubbed.restored_units += checked.restored;
+            if checked.differs {
+                scrubbed.differing.push(layout.stripe_blocks(stripe));
+            }
+            progress(stripe.0 + 1);
+            pause(began, layout.unit(stripe).bytes(), bytes_per_s).await;
+        }
+        // What was written again is durable, and what failed is on the labels.
+        self.flush().await?;
+        Ok(scrubbed)
+    }
+}

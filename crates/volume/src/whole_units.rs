@@ -1,0 +1,159 @@
+//! Whole units of stripes: working out what a disk should hold of one, and comparing what all hold.
+
+use futures::future::join_all;
+use moirai_storage::{IoBuf, Op, Request, Result};
+use moirai_units::{BlockCount, BlockRange};
+
+use crate::members::{MemberState, Without};
+use crate::plan::{Extent, Lost, Method, Plan, Present};
+use crate::stripe_io::{Part, Read, StripeIo, Sums, copy};
+use crate::{DiskIndex, Role, StripeIndex};
+
+/// What a look at a stripe found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// Units that could not be read, and were written again.
+    pub(crate) restored: u64,
+    /// Whether copies or parity did not fit the data.
+    pub(crate) differs: bool,
+}
+
+impl StripeIo<'_> {
+    /// Writes what `disk`, which is not yet ready for `stripe`, should hold of it. The disk is ready for
+    /// one stripe more then.
+    pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
+        let _lock = self.members.lock(stripe).await;
+        if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
+            return Ok(());
+        }
+        let content = self.work_out(stripe, disk, Vec::new()).await?;
+        match self.put_unit(stripe, disk, content).await {
+            true => self.members.advance(disk, stripe.0 + 1),
+            false => self.members.fail(disk),
+        }
+        Ok(())
+    }
+
+    /// Reads all units of `stripe` that are there. Those that cannot be read are written again; where
+    /// copies or parity do not fit the data, these are written anew when `repair` is set.
+    pub(crate) async fn check(&self, stripe: StripeIndex, repair: bool) -> Result<Checked> {
+        let _lock = self.members.lock(stripe).await;
+        let mut checked = Checked::default();
+        let mut units: Vec<(DiskIndex, Role, IoBuf)> = Vec::new();
+        let mut unreadable = Vec::new();
+        let disks = (0..self.layout.disks()).map(DiskIndex);
+        let reads = disks.filter(|disk| self.members.is_present(*disk, stripe)).map(|disk| {
+            let unit = BlockRange::new(self.layout.unit_on(disk, stripe), self.layout.unit(stripe));
+            async move { (disk, self.members.device(disk).read(unit).await) }
+        });
+        for (disk, read) in join_all(reads).await {
+            match read {
+                Ok(content) => units.push((disk, self.layout.role(stripe, disk), content)),
+                Err(_) => unreadable.push(disk),
+            }
+        }
+        for disk in unreadable.clone() {
+            let content = self.work_out(stripe, disk, unreadable.clone()).await?;
+            checked.restored += 1;
+            let again = content.as_ref().map(copy);
+            match (self.put_unit(stripe, disk, again).await, content) {
+                (true, Some(content)) => {
+                    units.push((disk, self.layout.role(stripe, disk), content));
+                }
+                _ => self.members.fail(disk),
+            }
+        }
+        for (disk, content) in self.wrong_units(stripe, &units) {
+            checked.differs = true;
+            if repair && !self.put_unit(stripe, disk, Some(content)).await {
+                self.members.fail(disk);
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Copies and parities that do not fit the data, and what would. Nothing is known of parities where
+    /// a data unit is missing.
+    fn wrong_units(
+        &self,
+        stripe: StripeIndex,
+        units: &[(DiskIndex, Role, IoBuf)],
+    ) -> Vec<(DiskIndex, IoBuf)> {
+        let data = |wanted: usize| {
+            units.iter().find_map(|(_, role, content)| match role {
+                Role::Data { position, .. } if *position == wanted => Some(content),
+                _ => None,
+            })
+        };
+        let parities = self.layout.level().parity_units();
+        let mut sums = Sums::zero((BlockCount::ZERO, self.layout.unit(stripe)), parities);
+        let mut is_whole = parities > 0;
+        for position in (0..self.layout.data_units()).filter(|_| parities > 0) {
+            match data(position) {
+                Some(content) => {
+                    let role = Role::Data { position, copy: 0 };
+                    sums.add(role, BlockCount::ZERO, std::slice::from_ref(content));
+                }
+                None => is_whole = false,
+            }
+        }
+        let mut wrong = Vec::new();
+        for (disk, role, content) in units {
+            let right = match role {
+                Role::Data { position, .. } => data(*position),
+                Role::P if is_whole => Some(&sums.p),
+                Role::Q if is_whole => Some(&sums.q),
+                Role::P | Role::Q => None,
+            };
+            if let Some(right) = right.filter(|right| right[..] != content[..]) {
+                wrong.push((*disk, copy(right)));
+            }
+        }
+        wrong
+    }
+
+    /// What `disk` should hold of `stripe`, worked out from disks that are not `unreadable`.
+    async fn work_out(
+        &self,
+        stripe: StripeIndex,
+        disk: DiskIndex,
+        mut unreadable: Vec<DiskIndex>,
+    ) -> Result<Option<IoBuf>> {
+        let role = self.layout.role(stripe, disk);
+        let position = match role {
+            Role::Data { position, .. } => position,
+            Role::P | Role::Q => 0,
+        };
+        let extent = Extent { position, offset: BlockCount::ZERO, count: self.layout.unit(stripe) };
+        let mut timing = None;
+        let (plan, parts): (Plan, Vec<Part>) = loop {
+            let present = Without { members: self.members, unreadable: &unreadable };
+            let mut plan = Plan::default();
+            let planned = match role {
+                Role::Data { .. } => plan.restore(self.layout, &present, stripe, extent),
+                Role::P | Role::Q => plan.read_data(self.layout, &present, stripe),
+            };
+            planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
+            match self.read(&plan.reads, true, &mut timing).await {
+                Read::All(parts) => break (plan, parts),
+                Read::Unreadable(disk) => unreadable.push(disk),
+            }
+        };
+        Ok(match role {
+            Role::Data { .. } if plan.method != Method::Restore => {
+                parts.first().and_then(|part| part.buffers.first()).map(copy)
+            }
+            Role::Data { .. } => self.solve(&plan, &parts, position),
+            Role::P => Some(self.sums(&plan, parts).p),
+            Role::Q => Some(self.sums(&plan, parts).q),
+        })
+    }
+
+    /// Writes a disk's unit of `stripe`; tells whether the disk took it.
+    async fn put_unit(&self, stripe: StripeIndex, disk: DiskIndex, content: Option<IoBuf>) -> bool {
+        let first = self.layout.unit_on(disk, stripe);
+        let blocks = BlockRange::new(first, self.layout.unit(stripe));
+        let request = Request { op: Op::Write, blocks, data: content.into_iter().collect() };
+        self.members.device(disk).access(request).await.is_ok()
+    }
+}
