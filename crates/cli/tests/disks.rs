@@ -198,6 +198,24 @@ fn a_simulated_volume_is_drawn_and_measured() {
     assert!(mb_per_s(0) > 20.0 * mb_per_s(2), "{first}");
 }
 
+/// Parity fits what is on the devices, whatever was there before.
+#[test]
+fn devices_that_hold_something_are_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for disk in 0..3 {
+        let content: Vec<u8> = (0..64 << 20).map(|at: u32| (at >> 9) as u8 ^ disk).collect();
+        std::fs::write(folder.join(format!("d{disk}.img")), content).unwrap();
+    }
+    let devices = [0, 1, 2].map(|disk| format!("--device=file:d{disk}.img"));
+    let mut create = vec!["volume", "create", "v.toml", "--level", "raid5", "--layout", "stripe"];
+    create.extend(devices.iter().map(String::as_str));
+    assert!(refused(folder, &create).contains("--force"));
+    create.push("--force");
+    succeed(folder, &create);
+    assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differed"));
+}
+
 /// Changes a byte of a device behind the volume's back.
 fn corrupt(device: &Path, at: u64) {
     let file = std::fs::File::options().read(true).write(true).open(device).unwrap();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::future::try_join_all;
 use moirai_runtime::unique;
 use moirai_storage::{Device, Error, IoBuf, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::journal::record_blocks_max;
-use crate::label::{Copy, DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
+use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members};
 use crate::section::Section;
 use crate::volume::Laid;
@@ -25,8 +26,11 @@ pub struct Format {
     pub level: Level,
     /// How blocks are spread.
     pub layout: LayoutDescription,
-    /// Blocks of the journal on each device; 8 MiB when not given.
+    /// Blocks of the journal on each device; when not given 8 MiB, or what a few stripes need.
     pub journal: Option<BlockCount>,
+    /// Whether the devices are known to hold nothing but zeros. Parity fits zeros; other devices are read
+    /// and cleared, which takes as long as reading them.
+    pub is_blank: bool,
 }
 
 /// Where everything lies on devices that are formatted.
@@ -86,8 +90,14 @@ impl Format {
     }
 }
 
-/// Writes labels to `devices`, which lose what they hold.
-pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> Result<()> {
+/// Writes labels to `devices`, which lose what they hold. `progress` is told how many blocks of each device
+/// are cleared, of how many.
+pub async fn format(
+    name: &str,
+    devices: &[Arc<dyn Device>],
+    format: Format,
+    mut progress: impl FnMut(BlockCount, BlockCount),
+) -> Result<()> {
     let Formatted { journal, data, laid } = format.over(name, devices)?;
     let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
     let label = Label {
@@ -102,8 +112,23 @@ pub async fn format(name: &str, devices: &[Arc<dyn Device>], format: Format) -> 
         openings: Vec::new(),
         members: devices.iter().map(member).collect(),
     };
+    // Without labels while they are not what the labels say.
+    try_join_all(devices.iter().map(|device| clear(&**device, BlockRange::between(Lbn(0), data))))
+        .await?;
+    if !format.is_blank && format.level.failures(devices.len()) > 0 {
+        let longest =
+            devices.iter().map(|device| device.inquiry().capacity).max().unwrap_or_default();
+        let mut at = data;
+        while at.0 < longest.0 {
+            let part = BlockRange::new(at, CLEARED_BLOCKS);
+            try_join_all(devices.iter().map(|device| clear(&**device, part))).await?;
+            at = part.end();
+            progress(BlockCount(at.0).min(longest), longest);
+        }
+    }
     for (disk, device) in devices.iter().enumerate() {
-        begin(&Label { disk: DiskIndex(disk), ..label.clone() }, device).await?;
+        device.flush().await?;
+        Label { disk: DiskIndex(disk), ..label.clone() }.write_both(device).await?;
     }
     Ok(())
 }
@@ -116,22 +141,32 @@ pub async fn is_blank(device: &dyn Device) -> Result<bool> {
     Ok(first.iter().all(|byte| *byte == 0))
 }
 
-/// Blocks of zeros that are written at once.
-const WIPE_BLOCKS: BlockCount = BlockCount(2048);
+/// Blocks that are cleared at once.
+const CLEARED_BLOCKS: BlockCount = BlockCount(2048);
+
+/// Makes the blocks zero that the device has of `range`. Those that are it are not written, so that a file
+/// with holes keeps them.
+async fn clear(device: &dyn Device, range: BlockRange) -> Result<()> {
+    let end = range.end().min(Lbn(device.inquiry().capacity.0));
+    let mut at = range.first;
+    while at < end {
+        let part = BlockRange::new(at, CLEARED_BLOCKS.min(end.since(at)));
+        // What cannot be read is written like what is no zero.
+        let read = device.read(part).await;
+        if !read.is_ok_and(|content| content.iter().all(|byte| *byte == 0)) {
+            device.write(at, IoBuf::zeroed(part.count)).await?;
+        }
+        at = part.end();
+    }
+    Ok(())
+}
 
 /// Makes `device` the one that `label` says, with nothing left of what it was.
 pub(crate) async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
     // Without labels while the journal is not empty.
-    let mut at = Lbn(0);
-    let end = label.journal.end();
-    while at < end {
-        let count = WIPE_BLOCKS.min(end.since(at));
-        device.write(at, IoBuf::zeroed(count)).await?;
-        at += count;
-    }
+    clear(&**device, BlockRange::between(Lbn(0), label.journal.end())).await?;
     device.flush().await?;
-    label.write(device, Copy(0)).await?;
-    label.write(device, Copy(1)).await
+    label.write_both(device).await
 }
 
 /// The parts of devices that a layout lies on.

@@ -231,6 +231,12 @@ impl Label {
         device.flush().await
     }
 
+    /// Writes both copies, durably.
+    pub(crate) async fn write_both(&self, device: &Arc<dyn Device>) -> Result<()> {
+        self.write(device, Copy(0)).await?;
+        self.write(device, Copy(1)).await
+    }
+
     /// Whether the volume was opened as `other` says before it was opened as this label says, or then.
     /// Openings that are long ago are all taken to be before.
     pub(crate) fn follows(&self, other: &Label) -> bool {

@@ -112,7 +112,8 @@ pub fn lay_out(
     let devices = description.devices.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (level, layout) = (description.level(path)?, description.layout(path)?);
     match description.labels {
-        true => Format { level, layout, journal: None }.lay_out(volume_name(path), devices),
+        true => Format { level, layout, journal: None, is_blank: false }
+            .lay_out(volume_name(path), devices),
         false => Volume::new(volume_name(path), devices, level, layout)
             .map_err(|problem| Error::Description { path: path.to_owned(), problem }),
     }

@@ -139,8 +139,18 @@ impl Run {
             let most_entries = 64 + 2 * disks as u64;
             let header = (64 + 24 * most_entries).div_ceil(512);
             let journal = 4 * (header + disks as u64 * unit) + run.draw(0..40);
-            let how = Format { level: run.level, layout, journal: Some(BlockCount(journal)) };
-            format("v", &run.whole(), how).await.unwrap();
+            // What devices held before is gone, and no parity fits it.
+            let is_blank = run.draw(0..2) == 0 || run.level == Level::Raid0;
+            if !is_blank {
+                for device in run.whole() {
+                    let mut garbage = IoBuf::zeroed(device.inquiry().capacity);
+                    garbage.chunks_mut(512).for_each(|block| block.fill(run.draw(0..256) as u8));
+                    device.write(Lbn(0), garbage).await.unwrap();
+                }
+            }
+            let journal = Some(BlockCount(journal));
+            let how = Format { level: run.level, layout, journal, is_blank };
+            format("v", &run.whole(), how, |_, _| ()).await.unwrap();
         }
         run
     }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use moirai::storage::{Device, DeviceUri};
+use moirai::units::BlockCount;
 use moirai::volume::{Description, Format, format, is_blank, lay_out};
 
 use super::show;
 use crate::failure::Failure;
-use crate::{output, run};
+use crate::{output, progress, run};
 
 pub(super) fn create(path: &Path, description: &Description, force: bool) -> Result<(), Failure> {
     if path.exists() {
@@ -40,17 +41,33 @@ async fn label(
     description: &Description,
     force: bool,
 ) -> Result<Description, Failure> {
+    let is_blank = description.devices.iter().all(|uri| is_new(uri));
     let mut devices = Vec::new();
     for uri in &description.devices {
         devices.push(blank_device(uri, force).await?);
     }
     let (level, layout) = (description.level(path)?, description.layout(path)?);
-    let how = Format { level, layout, journal: None };
-    format(&path.display().to_string(), &devices, how).await?;
+    let how = Format { level, layout, journal: None, is_blank };
+    let bar = progress::bar("clearing", Some(0));
+    let name = path.display().to_string();
+    let progress = |done: BlockCount, all: BlockCount| {
+        bar.set_length(all.0);
+        bar.set_position(done.0);
+    };
+    format(&name, &devices, how, progress).await?;
+    bar.finish_and_clear();
     let named = description.devices.iter().map(|uri| lasting_name(uri)).collect::<Result<_, _>>();
     let mut lasting = description.clone();
     lasting.devices = named?;
     Ok(lasting)
+}
+
+/// Whether the file that a device's data are kept in is not there yet, and so will hold nothing.
+fn is_new(uri: &str) -> bool {
+    let Ok(mut uri) = uri.parse::<DeviceUri>() else { return false };
+    let data: Option<String> = uri.take("data").ok().flatten();
+    let file = data.as_deref().unwrap_or(&uri.target);
+    !Path::new(file).exists()
 }
 
 /// Opens a device that is to be labelled. An error when it holds something, unless `force`.

@@ -61,7 +61,8 @@ async fn writes_per_s(
     let disk = |index| drive(&profile, format!("disk {index}"), Contents::memory(), None);
     let devices: Vec<_> = (0..disks).map(disk).collect();
     let volume: Arc<Volume> = if journaled {
-        format("v", &devices, Format { level, layout, journal: None }).await?;
+        let how = Format { level, layout, journal: None, is_blank: true };
+        format("v", &devices, how, |_, _| ()).await?;
         assemble("v".into(), devices, false).await?
     } else {
         Volume::new("v".into(), devices, level, layout).map_err(Failure::Setting)?
