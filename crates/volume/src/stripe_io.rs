@@ -17,12 +17,13 @@ use crate::pieces::{Outcome, Piece, PieceOf, Served};
 use crate::plan::{Access, Extent, Lost, Method, Plan};
 use crate::{DiskIndex, Layout, Role, StripeIndex};
 
-/// Stripes of one volume.
-pub(crate) struct StripeIo<'a> {
-    pub(crate) volume: &'a str,
-    pub(crate) layout: &'a Layout,
-    pub(crate) members: &'a Members,
-    pub(crate) keeper: Option<&'a Keeper>,
+/// The stripes of a volume, and what they lie on.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    pub(crate) layout: Layout,
+    pub(crate) members: Members,
+    /// Labels and journal, where the devices have them.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 /// Blocks of a unit in memory.
@@ -38,7 +39,7 @@ pub(crate) enum Read {
     Unreadable(DiskIndex),
 }
 
-impl StripeIo<'_> {
+impl Stripes {
     /// Writes pieces of one stripe, which do not overlap.
     pub(crate) async fn write(&self, stripe: StripeIndex, pieces: Vec<Piece>) -> Vec<Served> {
         let _lock = self.members.lock(stripe).await;
@@ -75,8 +76,8 @@ impl StripeIo<'_> {
         let mut plan = Plan::default();
         let mut unreadable = Vec::new();
         let parts = loop {
-            let present = Without { members: self.members, unreadable: &unreadable };
-            let planned = plan.write(self.layout, &present, stripe, &mut extents);
+            let present = Without { members: &self.members, unreadable: &unreadable };
+            let planned = plan.write(&self.layout, &present, stripe, &mut extents);
             planned.map_err(|Lost| self.lost(stripe, &extents))?;
             match self.read(&plan.reads, with_data, timing).await {
                 Read::All(parts) => break parts,
@@ -99,15 +100,16 @@ impl StripeIo<'_> {
         mut parity: [Option<IoBuf>; 2],
         timing: &mut Option<Timing>,
     ) -> Result<Vec<Vec<IoBuf>>> {
-        let journaled = match self.keeper.filter(|_| pieces.iter().all(|p| !p.buffers.is_empty())) {
-            Some(keeper) => {
-                // The plan leaves out what failed until now: a crash must not find that as it was.
-                keeper.record(self.layout, self.members).await?;
-                let entries = entries(stripe, plan, &pieces, &parity);
-                Some((keeper, keeper.append(self.layout, self.members, entries).await?))
-            }
-            None => None,
-        };
+        let journaled =
+            match self.keeper.as_ref().filter(|_| pieces.iter().all(|p| !p.buffers.is_empty())) {
+                Some(keeper) => {
+                    // The plan leaves out what failed until now: a crash must not find that as it was.
+                    keeper.record(&self.layout, &self.members).await?;
+                    let entries = entries(stripe, plan, &pieces, &parity);
+                    Some((keeper, keeper.append(&self.layout, &self.members, entries).await?))
+                }
+                None => None,
+            };
         let mut writes = Vec::with_capacity(plan.writes.len());
         for access in &plan.writes {
             let piece = pieces.iter_mut().position(|piece| is_of(access, &piece.of.extent));
@@ -150,7 +152,7 @@ impl StripeIo<'_> {
         }
         if let Some((keeper, sequence)) = journaled {
             keeper.journal.placed(sequence);
-            keeper.record(self.layout, self.members).await?;
+            keeper.record(&self.layout, &self.members).await?;
         }
         match first_error {
             // What the failed devices missed can be worked out from the others.
@@ -174,7 +176,7 @@ impl StripeIo<'_> {
     fn is_whole(&self, stripe: StripeIndex) -> bool {
         let extent = |position| Extent { position, offset: BlockCount::ZERO, count: BlockCount(1) };
         (0..self.layout.data_units()).all(|position| {
-            Plan::default().restore(self.layout, self.members, stripe, extent(position)).is_ok()
+            Plan::default().restore(&self.layout, &self.members, stripe, extent(position)).is_ok()
         })
     }
 
@@ -202,8 +204,8 @@ impl StripeIo<'_> {
         let mut plan = Plan::default();
         let mut failed: Vec<DiskIndex> = unreadable.into_iter().collect();
         let parts = loop {
-            let present = Without { members: self.members, unreadable: &failed };
-            let planned = plan.restore(self.layout, &present, stripe, extent);
+            let present = Without { members: &self.members, unreadable: &failed };
+            let planned = plan.restore(&self.layout, &present, stripe, extent);
             planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
             match self.read(&plan.reads, with_data, timing).await {
                 Read::All(parts) => break parts,
@@ -226,8 +228,8 @@ impl StripeIo<'_> {
             if again.await.is_err() {
                 self.members.fail(disk);
             }
-            if let Some(keeper) = self.keeper {
-                keeper.record(self.layout, self.members).await?;
+            if let Some(keeper) = &self.keeper {
+                keeper.record(&self.layout, &self.members).await?;
             }
         }
         Ok(piece.buffers)
@@ -356,7 +358,7 @@ impl StripeIo<'_> {
             )
         });
         Error::Lost {
-            device: self.volume.to_owned(),
+            device: self.members.name().to_owned(),
             blocks: blocks.unwrap_or_else(|| self.layout.stripe_blocks(stripe)),
             failed: self.members.failed_names(),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, join, join_all};
+use moirai_runtime::spawn;
 use moirai_storage::{
     Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
     Result,
@@ -16,7 +17,7 @@ use crate::members::{Member, MemberState, Members};
 use crate::pieces::{DiskBatch, Gathering, Outcome, Piece, PieceOf, cut};
 use crate::plan::Present;
 use crate::quadrangle::{Wanted, quadrangles};
-use crate::stripe_io::StripeIo;
+use crate::stripe_io::Stripes;
 use crate::tracks::Tracks;
 use crate::zones::zones_of;
 use crate::{
@@ -28,11 +29,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Volume {
     inquiry: Inquiry,
-    members: Members,
-    layout: Layout,
+    stripes: Arc<Stripes>,
     zones: Vec<QuadrangleZone>,
-    /// Labels and journal, where the devices have them.
-    keeper: Option<Keeper>,
     /// Held by who rebuilds.
     rebuilding: tokio::sync::Mutex<()>,
     /// Set by a flush that leaves too few devices, and never cleared.
@@ -125,7 +123,8 @@ impl Volume {
         };
         let latched = AtomicBool::new(false);
         let rebuilding = tokio::sync::Mutex::new(());
-        Volume { inquiry, members, layout, zones, keeper, rebuilding, latched }
+        let stripes = Arc::new(Stripes { layout, members, keeper });
+        Volume { inquiry, stripes, zones, rebuilding, latched }
     }
 
     /// The quadrangles of each zone; none where blocks are striped.
@@ -137,20 +136,20 @@ impl Volume {
     /// The layout, to ask where blocks lie.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.stripes.layout
     }
 
     /// The devices, in their order.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.members.all_whole()
+        self.stripes.members.all_whole()
     }
 
     /// Where `vlbn` lies, counting the blocks of the whole device.
     pub fn locate(&self, vlbn: Lbn) -> Result<Location> {
         let device: &dyn Device = self;
         device.check_lbn(vlbn)?;
-        let Location { disk, dlbn, run } = self.layout.locate(vlbn);
-        let before = BlockCount(self.members.data_first(disk).0);
+        let Location { disk, dlbn, run } = self.stripes.layout.locate(vlbn);
+        let before = BlockCount(self.stripes.members.data_first(disk).0);
         Ok(Location { disk, dlbn: dlbn + before, run })
     }
 
@@ -159,63 +158,58 @@ impl Volume {
     }
 
     pub(crate) fn members(&self) -> &Members {
-        &self.members
+        &self.stripes.members
     }
 
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
-        self.keeper.as_ref()
+        self.stripes.keeper.as_ref()
     }
 
-    pub(crate) fn stripes(&self) -> StripeIo<'_> {
-        StripeIo {
-            volume: &self.inquiry.name,
-            layout: &self.layout,
-            members: &self.members,
-            keeper: self.keeper.as_ref(),
-        }
+    pub(crate) fn stripes(&self) -> &Stripes {
+        &self.stripes
     }
 
     /// Whether all blocks are there, or can be worked out, without the device and those that are not
     /// ready.
     #[must_use]
     pub fn survives_without(&self, disk: DiskIndex) -> bool {
-        let (_, mut states) = self.members.states();
+        let (_, mut states) = self.stripes.members.states();
         if let Some(state) = states.get_mut(disk.0) {
             *state = MemberState::Failed;
         }
-        is_whole(&self.layout, &states)
+        is_whole(&self.stripes.layout, &states)
     }
 
     /// Notes that a device has failed: it is used no more. The labels say so with the next write or
     /// flush.
     pub fn fail(&self, disk: DiskIndex) {
-        self.members.fail(disk);
+        self.stripes.members.fail(disk);
     }
 
     /// How far a device can be used.
     #[must_use]
     pub fn state(&self, disk: DiskIndex) -> MemberState {
-        self.members.state(disk)
+        self.stripes.members.state(disk)
     }
 
     /// The devices that failed.
     #[must_use]
     pub fn failed(&self) -> Vec<DiskIndex> {
-        self.members.failed()
+        self.stripes.members.failed()
     }
 
     fn is_redundant(&self) -> bool {
-        self.layout.level().failures(self.layout.disks()) > 0
+        self.stripes.layout.level().failures(self.stripes.layout.disks()) > 0
     }
 
     /// The disk that a data unit is read from: the preferred copy, or another that is there.
     fn source(&self, stripe: StripeIndex, position: usize) -> Option<DiskIndex> {
-        let copies = self.layout.level().copies(self.layout.disks());
-        let preferred = self.layout.preferred_copy(stripe);
+        let copies = self.stripes.layout.level().copies(self.stripes.layout.disks());
+        let preferred = self.stripes.layout.preferred_copy(stripe);
         (0..copies)
             .map(|index| Role::Data { position, copy: (preferred + index) % copies })
-            .map(|role| self.layout.disk(stripe, role))
-            .find(|disk| !self.is_redundant() || self.members.is_present(*disk, stripe))
+            .map(|role| self.stripes.layout.disk(stripe, role))
+            .find(|disk| !self.is_redundant() || self.stripes.members.is_present(*disk, stripe))
     }
 
     /// Sorts a request's pieces to where they are served.
@@ -226,7 +220,7 @@ impl Volume {
         request.check(&self.inquiry)?;
         let op = request.op;
         let mut gathering = Gathering::of(request.data.iter().map(IoBuf::blocks).collect());
-        let pieces = cut(&self.layout, index, request);
+        let pieces = cut(&self.stripes.layout, index, request);
         gathering.expect(pieces.len());
         if op == Op::Write && self.is_redundant() {
             for piece in pieces {
@@ -239,7 +233,7 @@ impl Volume {
             let PieceOf { stripe, extent, .. } = piece.of;
             match self.source(stripe, extent.position) {
                 Some(disk) => {
-                    let dlbn = self.layout.unit_on(disk, stripe) + extent.offset;
+                    let dlbn = self.stripes.layout.unit_on(disk, stripe) + extent.offset;
                     on_disks.push((disk, dlbn, piece));
                 }
                 None => work.missing.push((piece, None)),
@@ -248,7 +242,7 @@ impl Volume {
         on_disks.sort_by_key(|(disk, dlbn, _)| (*disk, *dlbn));
         for (disk, dlbn, piece) in on_disks {
             if let Some(batch) = work.disks.get_mut(disk.0) {
-                batch.add(op, dlbn, piece, self.members.device(disk))?;
+                batch.add(op, dlbn, piece, self.stripes.members.device(disk))?;
             }
         }
         Ok(gathering)
@@ -293,19 +287,19 @@ impl Device for Volume {
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        attributes::ensemble(&self.layout, &self.members, lbn)
+        attributes::ensemble(&self.stripes.layout, &self.stripes.members, lbn)
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        attributes::parallel_ensemble(&self.layout, &self.members, lbn)
+        attributes::parallel_ensemble(&self.stripes.layout, &self.stripes.members, lbn)
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        Ok(self.layout.equivalent(lbn))
+        Ok(self.stripes.layout.equivalent(lbn))
     }
 
     /// The requests of a batch reach each disk together, so that its own scheduler orders them;
@@ -314,7 +308,7 @@ impl Device for Volume {
         Box::pin(async move {
             let mut gatherings: Vec<Gathering> = Vec::with_capacity(batch.len());
             let mut work = Work::default();
-            work.disks.resize_with(self.layout.disks(), DiskBatch::default);
+            work.disks.resize_with(self.stripes.layout.disks(), DiskBatch::default);
             for (index, request) in batch.into_iter().enumerate() {
                 let begun = self.begin(index, request, &mut work);
                 gatherings.push(begun.unwrap_or_else(Gathering::failed));
@@ -322,11 +316,14 @@ impl Device for Volume {
             let Work { disks, stripes, mut missing } = work;
             let disks = disks.into_iter().zip((0..).map(DiskIndex));
             let on_disks = join_all(
-                disks.map(|(batch, disk)| batch.carry_out(self.members.device(disk), disk)),
+                disks.map(|(batch, disk)| batch.carry_out(self.stripes.members.device(disk), disk)),
             );
-            let io = self.stripes();
-            let written =
-                join_all(stripes.into_iter().map(|(stripe, pieces)| io.write(stripe, pieces)));
+            // A write that was begun is finished, also when nobody waits for it any more: half of it
+            // would leave a stripe that does not fit together.
+            let written = join_all(stripes.into_iter().map(|(stripe, pieces)| {
+                let io = Arc::clone(&self.stripes);
+                spawn(async move { io.write(stripe, pieces).await })
+            }));
             let (on_disks, written) = join(on_disks, written).await;
             for (disk, served) in on_disks.into_iter().flatten() {
                 let Some(gathering) = gatherings.get_mut(served.of.request) else { continue };
@@ -338,8 +335,10 @@ impl Device for Volume {
                     gathering.add(served);
                 }
             }
-            let restored =
-                join_all(missing.into_iter().map(|(piece, disk)| io.restore(piece, disk))).await;
+            let restored = join_all(
+                missing.into_iter().map(|(piece, disk)| self.stripes.restore(piece, disk)),
+            )
+            .await;
             for served in written.into_iter().flatten().chain(restored) {
                 if let Some(gathering) = gatherings.get_mut(served.of.request) {
                     gathering.add(served);
@@ -356,14 +355,14 @@ impl Device for Volume {
             if self.latched.load(Ordering::Acquire) {
                 return Err(Error::Latched { device: self.inquiry.name.clone() });
             }
-            let placed = self.keeper.as_ref().map(|keeper| keeper.journal.first_active());
-            let flushed = self.members.flush_all().await;
-            let settled = match (&self.keeper, placed) {
+            let placed = self.stripes.keeper.as_ref().map(|keeper| keeper.journal.first_active());
+            let flushed = self.stripes.members.flush_all().await;
+            let settled = match (&self.stripes.keeper, placed) {
                 (Some(keeper), Some(placed)) => {
-                    let recorded = keeper.record(&self.layout, &self.members).await;
+                    let recorded = keeper.record(&self.stripes.layout, &self.stripes.members).await;
                     recorded.map(|()| keeper.journal.retire(placed))
                 }
-                _ if is_whole(&self.layout, &self.members.states().1) => Ok(()),
+                _ if is_whole(&self.stripes.layout, &self.stripes.members.states().1) => Ok(()),
                 _ => flushed,
             };
             if settled.is_err() {

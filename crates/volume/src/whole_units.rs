@@ -6,7 +6,7 @@ use moirai_units::{BlockCount, BlockRange};
 
 use crate::members::{MemberState, Without};
 use crate::plan::{Extent, Lost, Method, Plan, Present};
-use crate::stripe_io::{Part, Read, StripeIo, Sums, copy};
+use crate::stripe_io::{Part, Read, Stripes, Sums, copy};
 use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a look at a stripe found.
@@ -18,7 +18,7 @@ pub(crate) struct Checked {
     pub(crate) differs: bool,
 }
 
-impl StripeIo<'_> {
+impl Stripes {
     /// Writes what `disk`, which is not yet ready for `stripe`, should hold of it. The disk is ready for
     /// one stripe more then.
     pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
@@ -127,11 +127,11 @@ impl StripeIo<'_> {
         let extent = Extent { position, offset: BlockCount::ZERO, count: self.layout.unit(stripe) };
         let mut timing = None;
         let (plan, parts): (Plan, Vec<Part>) = loop {
-            let present = Without { members: self.members, unreadable: &unreadable };
+            let present = Without { members: &self.members, unreadable: &unreadable };
             let mut plan = Plan::default();
             let planned = match role {
-                Role::Data { .. } => plan.restore(self.layout, &present, stripe, extent),
-                Role::P | Role::Q => plan.read_data(self.layout, &present, stripe),
+                Role::Data { .. } => plan.restore(&self.layout, &present, stripe, extent),
+                Role::P | Role::Q => plan.read_data(&self.layout, &present, stripe),
             };
             planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
             match self.read(&plan.reads, true, &mut timing).await {

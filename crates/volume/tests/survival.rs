@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual, random, sleep};
 use moirai_storage::{Device, IoBuf, Op, Request};
@@ -242,7 +242,14 @@ impl Run {
             let data = vec![IoBuf::holding(&bytes)];
             batch.push(Request { op: Op::Write, blocks: *blocks, data });
         }
-        let results = volume.submit(batch).await;
+        let patience = match self.draw(0..20) {
+            0 => Nanos(self.draw(0..10_000_000)),
+            _ => Nanos(u64::MAX / 4),
+        };
+        // Who does not wait for a write does not know whether it is there, and nobody else asks before
+        // the power was cut.
+        let submitted = select(volume.submit(batch), Box::pin(sleep(patience)));
+        let Either::Left((results, _)) = submitted.await else { return };
         for (blocks, result) in ranges.into_iter().zip(results) {
             match result {
                 Ok(_) => self.each(blocks, |_, known| {
