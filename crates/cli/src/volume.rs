@@ -154,6 +154,22 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SIZE")]
         rate: Option<ByteCount>,
     },
+    /// Add disks to a striped volume, and spread over them what it holds
+    ///
+    /// It may be interrupted; without --device it goes on. The volume is larger once all is moved.
+    Grow {
+        /// The volume's TOML file, in which the new devices are named, too
+        path: PathBuf,
+        /// A new device's URI; give one for each
+        #[arg(long = "device", value_name = "URI")]
+        devices: Vec<String>,
+        /// Bytes a second to write to each disk at most, like 50MiB
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<ByteCount>,
+        /// Take devices that hold something; it is lost
+        #[arg(long)]
+        force: bool,
+    },
     /// Read everything, and write again what cannot be read
     ///
     /// Where copies or parity do not fit the data, that is said, and the exit status is 1.
@@ -217,6 +233,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             disks::replace(&path, DiskIndex(disk), &device, force)
         }
         Command::Scrub { path, rate, repair, json } => disks::scrub(&path, rate, repair, json),
+        Command::Grow { path, devices, rate, force } => disks::grow(&path, &devices, rate, force),
         Command::Rebuild { path, rate } => disks::rebuild(&path, rate),
     }
 }

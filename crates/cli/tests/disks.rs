@@ -88,6 +88,40 @@ fn a_failed_disk_is_replaced_and_filled_though_the_filling_is_killed() {
 }
 
 #[test]
+fn a_volume_grows_though_that_is_killed_and_a_disk_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid5", 3);
+    let expected = answer(folder);
+    let capacity = || {
+        let shown = succeed(folder, &["volume", "show", "v.toml", "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        (shown["capacity_bytes"].as_u64().unwrap(), shown["moved"][0].as_u64())
+    };
+    let (before, _) = capacity();
+    let devices = ["--device", "file:e.img?size=64MiB", "--device", "file:f.img?size=64MiB"];
+    let grow = [&["volume", "grow", "v.toml", "--rate", "8MiB"], &devices[..]].concat();
+    let mut growing = moirai(folder, &grow).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(2500)); // tidy: allow(another process is killed)
+    growing.kill().unwrap();
+    growing.wait().unwrap();
+    let (now, moved) = capacity();
+    assert!(now == before && moved.is_some(), "{moved:?}");
+    assert_eq!(answer(folder), expected);
+    let error = refused(folder, &["volume", "scrub", "v.toml"]);
+    assert!(error.contains("grow"), "{error}");
+    succeed(folder, &["volume", "fail", "v.toml", "1"]);
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["volume", "grow", "v.toml"]);
+    assert_eq!(capacity(), (2 * before, None));
+    succeed(folder, &["volume", "replace", "v.toml", "1", "file:g.img?size=64MiB"]);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 5]);
+    assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differed"));
+    assert_eq!(answer(folder), expected);
+}
+
+#[test]
 fn devices_are_found_in_any_order_and_stale_ones_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -306,54 +306,74 @@ impl Space {
 
     /// Takes a run that the catalog names; `false` when it is not free.
     pub(crate) fn take_run(&mut self, wanted: BlockRange) -> Result<bool> {
-        let mut rest = wanted;
-        while !rest.is_empty() {
-            let index = self.index_of(rest.first)?;
-            self.open_for_runs(index)?;
-            let Some((_, Use::Runs(free))) = self.regions.get_mut(index) else {
-                return Ok(false);
-            };
-            let Some(place) = free.iter().position(|run| run.contains(rest.first)) else {
-                return Ok(false);
-            };
-            let run = free.remove(place);
-            let (before, tail) = run.split_at(rest.first);
-            let (_, after) = tail.split_at(rest.end());
-            rest = BlockRange::between(run.end().min(rest.end()), rest.end());
-            let left = [before, after].into_iter().filter(|run| !run.is_empty());
-            free.splice(place..place, left);
-        }
+        let is_free = self.take_blocks(wanted, false)?;
         self.close_full();
-        Ok(true)
+        Ok(is_free)
     }
 
     /// Takes columns that the catalog names; `false` when they are not free.
     pub(crate) fn take_column_extent(&mut self, extent: &ColumnExtent) -> Result<bool> {
         for first in &extent.slot_firsts {
             let index = self.index_of(Lbn(*first))?;
-            let Some((region, used)) = self.regions.get_mut(index) else {
+            let Some((region, _)) = self.regions.get(index) else {
                 return Ok(false);
             };
             if Lbn(*first) >= region.blocks.first + region.columns {
                 // The region's first slot stands for all of them.
                 continue;
             }
-            let column = first - region.blocks.first.0;
+            // A slot that is a region is taken as blocks: since the extent was allocated a volume may
+            // have grown, and its regions with it.
+            let in_slot = match region.slot_firsts.len() {
+                1 => u64::MAX,
+                _ => (region.blocks.first + region.columns).since(Lbn(*first)).0,
+            };
+            let columns = BlockCount(extent.columns);
+            if columns.0 > in_slot
+                || !self.take_blocks(BlockRange::new(Lbn(*first), columns), true)?
+            {
+                return Ok(false);
+            }
+        }
+        self.close_full();
+        Ok(true)
+    }
+
+    /// Takes blocks from one region after the other, of one with several slots from its first. A free
+    /// region becomes one of columns, or of runs.
+    fn take_blocks(&mut self, wanted: BlockRange, as_columns: bool) -> Result<bool> {
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            let index = self.index_of(rest.first)?;
+            if !as_columns {
+                self.open_for_runs(index)?;
+            }
+            let Some((region, used)) = self.regions.get_mut(index) else {
+                return Ok(false);
+            };
             if let Use::Free = used {
                 *used = Use::Columns(vec![(0, region.columns.0)]);
             }
-            let Use::Columns(free) = used else {
+            let end = match used {
+                Use::Runs(free) => cut_run(free, rest),
+                Use::Columns(_) if !as_columns && region.slot_firsts.len() > 1 => None,
+                Use::Columns(free) => {
+                    let first = rest.first.since(region.blocks.first).0;
+                    let count = rest.count.0.min(region.columns.0.saturating_sub(first));
+                    let holds =
+                        |(low, length): &(u64, u64)| *low <= first && first + count <= low + length;
+                    free.iter().any(holds).then(|| {
+                        cut(free, first, count);
+                        rest.first + BlockCount(count)
+                    })
+                }
+                Use::Free => None,
+            };
+            let Some(end) = end else {
                 return Ok(false);
             };
-            let holds = |(first, count): &(u64, u64)| {
-                *first <= column && column + extent.columns <= first + count
-            };
-            if !free.iter().any(holds) {
-                return Ok(false);
-            }
-            cut(free, column, extent.columns);
+            rest = BlockRange::between(end.min(rest.end()), rest.end());
         }
-        self.close_full();
         Ok(true)
     }
 
@@ -397,6 +417,17 @@ impl Space {
         }
         Ok(())
     }
+}
+
+/// Takes the beginning of `wanted` out of the free run that holds it; gives the end of what was taken.
+fn cut_run(free: &mut Vec<BlockRange>, wanted: BlockRange) -> Option<Lbn> {
+    let place = free.iter().position(|run| run.contains(wanted.first))?;
+    let run = free.remove(place);
+    let (before, tail) = run.split_at(wanted.first);
+    let (_, after) = tail.split_at(wanted.end());
+    let left = [before, after].into_iter().filter(|run| !run.is_empty());
+    free.splice(place..place, left);
+    Some(run.end().min(wanted.end()))
 }
 
 /// Takes `count` columns from `first` on out of the free interval that holds them.

@@ -19,6 +19,20 @@ const JOURNAL_BLOCKS: BlockCount = BlockCount(16 << 10);
 /// Stripes that the journal holds at least.
 const JOURNAL_STRIPES_MIN: u64 = 4;
 
+/// An error when a label has no room for so many disks.
+pub(crate) fn check_count(name: &str, disks: usize) -> Result<()> {
+    if disks <= DISKS_MAX {
+        return Ok(());
+    }
+    let problem = format!("{disks} devices: a volume has {DISKS_MAX} at most");
+    Err(Error::Description { path: name.into(), problem })
+}
+
+/// Blocks that the journal needs at least, on each of so many disks with units of at most `unit`.
+pub(crate) fn journal_blocks_min(disks: usize, unit: BlockCount) -> BlockCount {
+    BlockCount(JOURNAL_STRIPES_MIN * record_blocks_max(disks, unit))
+}
+
 /// How to format the devices of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
@@ -45,23 +59,19 @@ impl Format {
     /// Where everything would lie on `devices`.
     fn over(&self, name: &str, devices: &[Arc<dyn Device>]) -> Result<Formatted> {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
-        if devices.len() > DISKS_MAX {
-            return Err(bad(format!(
-                "{} devices: a volume has {DISKS_MAX} at most",
-                devices.len()
-            )));
-        }
-        let unit = Laid::over(devices, self.level, self.layout).map_err(bad)?.layout.unit_max();
-        let needed = JOURNAL_STRIPES_MIN * record_blocks_max(devices.len(), unit);
+        check_count(name, devices.len())?;
+        let whole = Laid::over(devices, self.level, self.layout).map_err(bad)?;
+        let needed = journal_blocks_min(devices.len(), whole.shape.layout.unit_max());
         let journal = match self.journal {
             // Nothing else would have to fit.
             _ if self.level.failures(devices.len()) == 0 => BlockCount::ZERO,
-            None => JOURNAL_BLOCKS.max(BlockCount(needed)),
-            Some(journal) if journal.0 >= needed => journal,
+            // Stripes are longer once disks are added.
+            None => JOURNAL_BLOCKS.max(BlockCount(2 * needed.0)),
+            Some(journal) if journal >= needed => journal,
             Some(journal) => {
                 return Err(bad(format!(
-                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give it {needed} \
-                     blocks, or take a smaller stripe unit"
+                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give it {needed}, \
+                     or take a smaller stripe unit"
                 )));
             }
         };
@@ -106,9 +116,10 @@ pub async fn format(
         disk: DiskIndex(0),
         level: format.level,
         layout: format.layout,
-        capacity: laid.layout.capacity(),
+        capacity: laid.shape.layout.capacity(),
         journal,
         data,
+        growth: None,
         openings: Vec::new(),
         members: devices.iter().map(member).collect(),
     };

@@ -20,15 +20,15 @@ use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
 use crate::members::Members;
-use crate::{DiskIndex, Layout, Role, StripeIndex};
+use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a record begins with.
 pub(crate) const RECORD_MAGIC: &[u8; 8] = b"MOIRAIVJ";
 /// The version of its format; a volume's label has the one of the whole.
-pub(crate) const RECORD_VERSION: u32 = 1;
+pub(crate) const RECORD_VERSION: u32 = 2;
 
 const FIXED_BYTES: usize = 64;
-const ENTRY_BYTES: usize = 24;
+const ENTRY_BYTES: usize = 32;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// A number of a record, counted from 1.
@@ -37,6 +37,8 @@ pub(crate) type Sequence = u64;
 /// Blocks of one unit of a stripe, as they are to be. A data unit is meant in all its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
+    /// Disks of the layout that the stripe is of: a volume that grows has two.
+    pub(crate) disks: usize,
     pub(crate) stripe: StripeIndex,
     pub(crate) role: Role,
     pub(crate) offset: BlockCount,
@@ -195,7 +197,6 @@ impl Journal {
     pub(crate) async fn append(
         &self,
         keeper: &Keeper,
-        layout: &Layout,
         members: &Members,
         entries: Vec<Entry>,
     ) -> Result<Sequence> {
@@ -218,7 +219,7 @@ impl Journal {
                 }
                 state.next_batch(self.area.count.0 / 4)
             };
-            let written = self.write_batch(keeper, layout, members, &batch).await;
+            let written = self.write_batch(keeper, members, &batch).await;
             let mut state = self.state.lock();
             state.is_broken = written.is_err();
             written?;
@@ -252,7 +253,6 @@ impl Journal {
     async fn write_batch(
         &self,
         keeper: &Keeper,
-        layout: &Layout,
         members: &Members,
         batch: &[(Ticket, Vec<Entry>)],
     ) -> Result<()> {
@@ -265,9 +265,9 @@ impl Journal {
             match self.room(members, blocks, tail) {
                 Room::Enough => break,
                 Room::AfterTail => {
-                    keeper.settle(layout, members, tail).await?;
+                    keeper.settle(members, tail).await?;
                     let sequence = self.number();
-                    self.write(layout, members, &[(sequence, &[])]).await?;
+                    self.write(keeper, members, &[(sequence, &[])]).await?;
                 }
                 Room::AfterPlacing => changed.await,
             }
@@ -280,7 +280,7 @@ impl Journal {
             state.numbered.insert(*ticket, sequence);
             records.push((sequence, entries.as_slice()));
         }
-        self.write(layout, members, &records).await
+        self.write(keeper, members, &records).await
     }
 
     /// The number of the next record.
@@ -310,7 +310,7 @@ impl Journal {
     /// tail says is freed.
     async fn write(
         &self,
-        layout: &Layout,
+        keeper: &Keeper,
         members: &Members,
         records: &[(Sequence, &[Entry])],
     ) -> Result<()> {
@@ -320,7 +320,7 @@ impl Journal {
             self.encode(*sequence, tail, entries, &mut bytes);
         }
         let last = records.last().map_or(0, |(last, _)| *last);
-        let bearable = layout.level().failures(layout.disks());
+        let bearable = keeper.shape().failures();
         let mut reached: BTreeSet<DiskIndex> = BTreeSet::new();
         loop {
             let in_use = members.in_use();
@@ -405,7 +405,8 @@ impl Journal {
                 Role::Q => (2, 0),
             };
             bytes.extend_from_slice(&entry.stripe.0.to_le_bytes());
-            for number in [role, position, entry.offset.0 as u32, entry.blocks().0 as u32] {
+            let (offset, blocks) = (entry.offset.0 as u32, entry.blocks().0 as u32);
+            for number in [role, position, offset, blocks, entry.disks as u32, 0] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -509,7 +510,8 @@ fn decode(volume: u128, bytes: &[u8]) -> Option<(Record, u64)> {
         let content = whole.get(from..from + length)?.to_vec();
         from += length;
         let offset = BlockCount(four(at + 16)?.into());
-        entries.push(Entry { stripe: StripeIndex(eight(at)?), role, offset, content });
+        let disks = four(at + 24)? as usize;
+        entries.push(Entry { disks, stripe: StripeIndex(eight(at)?), role, offset, content });
     }
     Some((Record { sequence, tail, entries }, blocks))
 }
@@ -536,6 +538,7 @@ mod tests {
         ];
         let entry = (0u64..1 << 40, role, 0u64..4096, 1usize..5, any::<u8>()).prop_map(
             |(stripe, role, offset, blocks, fill)| Entry {
+                disks: usize::from(fill),
                 stripe: StripeIndex(stripe),
                 role,
                 offset: BlockCount(offset),

@@ -7,14 +7,14 @@ use moirai_storage::{Error, Result};
 
 use crate::journal::{Entry, Journal, Sequence};
 use crate::label::{Copy, Label};
-use crate::members::Members;
-use crate::plan::Plan;
-use crate::{DiskIndex, Layout, MemberState, StripeIndex};
+use crate::members::{Members, Recordable};
+use crate::shape::Shape;
 
 /// Keeps labels true, and has the journal.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) journal: Journal,
+    shape: Shape,
     labels: tokio::sync::Mutex<Labels>,
     /// The failures that the labels know of, as [`Members::changes`] counts them.
     recorded: AtomicU64,
@@ -27,53 +27,39 @@ pub(crate) struct Labels {
     pub(crate) copies: Vec<Copy>,
 }
 
-/// Whether every block of the volume is on a device that is ready, or can be worked out from those.
-/// Stripes of one turn after the other say all: their roles go round.
-pub(crate) fn is_whole(layout: &Layout, states: &[MemberState]) -> bool {
-    let turns = (layout.disks() as u64).min(layout.stripes() / u64::from(layout.depth()).max(1));
-    (0..turns.max(1)).all(|turn| {
-        let stripe = StripeIndex(turn * u64::from(layout.depth()));
-        Plan::default().read_data(layout, &Ready(states), stripe).is_ok()
-    })
-}
-
-/// The disks that are ready, and no others.
-struct Ready<'a>(&'a [MemberState]);
-
-impl crate::plan::Present for Ready<'_> {
-    fn is_present(&self, disk: DiskIndex, _: StripeIndex) -> bool {
-        self.0.get(disk.0) == Some(&MemberState::Ready)
-    }
-}
-
 impl Keeper {
-    pub(crate) fn new(labels: Labels, journal: Journal) -> Keeper {
+    pub(crate) fn new(labels: Labels, journal: Journal, shape: Shape) -> Keeper {
         // No label says what the devices are now: the first record is of this opening.
         let recorded = AtomicU64::new(u64::MAX);
-        Keeper { journal, labels: tokio::sync::Mutex::new(labels), recorded }
+        Keeper { journal, shape, labels: tokio::sync::Mutex::new(labels), recorded }
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The volume has grown: nothing lies any more as it did before.
+    pub(crate) fn end_growth(&mut self) {
+        self.shape.old = None;
+        let labels = self.labels.get_mut();
+        labels.newest.growth = None;
+        labels.newest.capacity = self.shape.layout.capacity();
+        *self.recorded.get_mut() = u64::MAX;
     }
 
     /// Makes a record of `entries` durable; see [`Journal::append`].
-    pub(crate) async fn append(
-        &self,
-        layout: &Layout,
-        members: &Members,
-        entries: Vec<Entry>,
-    ) -> Result<Sequence> {
-        self.journal.append(self, layout, members, entries).await
+    pub(crate) async fn append(&self, members: &Members, entries: Vec<Entry>) -> Result<Sequence> {
+        self.journal.append(self, members, entries).await
     }
 
     /// Makes what was placed before `tail` durable, and has the labels say which device failed that;
     /// then the journal may forget it. An error when too few devices are left.
-    pub(crate) async fn settle(
-        &self,
-        layout: &Layout,
-        members: &Members,
-        tail: Sequence,
-    ) -> Result<()> {
+    pub(crate) async fn settle(&self, members: &Members, tail: Sequence) -> Result<()> {
+        let moved = members.moved();
         // A device that fails the flush is out, and whether the others suffice `record` says.
         let _: Result<()> = members.flush_all().await;
-        self.record(layout, members).await?;
+        members.moved_durably(moved);
+        self.record(members).await?;
         self.journal.retire(tail);
         Ok(())
     }
@@ -81,22 +67,25 @@ impl Keeper {
     /// Returns when the labels of all devices in use say which have failed. Nothing that a failed
     /// device has missed may be acknowledged before. An error when too few are left: then the labels
     /// stay as they are, and a device that comes back is as good as it was.
-    pub(crate) async fn record(&self, layout: &Layout, members: &Members) -> Result<()> {
+    pub(crate) async fn record(&self, members: &Members) -> Result<()> {
         if self.recorded.load(Ordering::Acquire) == members.changes() {
             return Ok(());
         }
         let mut labels = self.labels.lock().await;
         loop {
-            let (changes, states) = members.states();
+            let Recordable { changes, states, moved } = members.recordable();
             if self.recorded.load(Ordering::Acquire) == changes {
                 return Ok(());
             }
-            if !is_whole(layout, &states) {
+            if !self.shape.is_whole(&states) {
                 return Err(Error::Latched { device: members.name().to_owned() });
             }
             labels.newest.generation += 1;
             for (member, state) in labels.newest.members.iter_mut().zip(states) {
                 member.state = state;
+            }
+            if let Some(growth) = &mut labels.newest.growth {
+                growth.moved = moved;
             }
             let all_written = labels.write(members).await;
             if all_written {

@@ -14,14 +14,15 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 2;
+pub(crate) const LABEL_VERSION: u32 = 3;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: the journal begins behind them.
 pub(crate) const LABELS_BLOCKS: BlockCount = BlockCount(2 * LABEL_BLOCKS.0);
 const LABEL_BYTES: usize = 4096;
-const OPENINGS_AT: usize = 112;
+const GROWTH_AT: usize = 112;
+const OPENINGS_AT: usize = GROWTH_AT + 16;
 /// Openings that a label remembers.
 const OPENINGS: usize = 8;
 const MEMBERS_AT: usize = OPENINGS_AT + OPENINGS * 16;
@@ -47,10 +48,21 @@ pub(crate) struct Label {
     pub(crate) journal: BlockRange,
     /// Where the layout begins.
     pub(crate) data: Lbn,
+    /// How far the data are spread over disks that were added.
+    pub(crate) growth: Option<Growth>,
     /// When the volume was opened, the last time first.
     pub(crate) openings: Vec<Opening>,
     /// Of each device.
     pub(crate) members: Vec<MemberLabel>,
+}
+
+/// A volume that grows: stripes are moved in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// The disks that it had.
+    pub(crate) from_disks: usize,
+    /// Stripes that lie as they will.
+    pub(crate) moved: u64,
 }
 
 /// A time that a volume was opened.
@@ -102,12 +114,14 @@ impl Label {
         content.extend_from_slice(&u32::from(self.level.number()).to_le_bytes());
         content.extend_from_slice(&u32::to_le_bytes(kind));
         let places = [self.capacity.0, self.journal.first.0, self.journal.count.0, self.data.0];
+        let growth = self.growth.map_or([0; 2], |growth| [growth.from_disks as u64, growth.moved]);
         let mut openings = [0; OPENINGS * 2];
         for (place, opening) in openings.chunks_exact_mut(2).zip(&self.openings) {
             place.copy_from_slice(&[opening.generation, opening.id]);
         }
         let members = self.members.iter().flat_map(|member| [member.id, number_of(&member.state)]);
-        for number in numbers.into_iter().chain(places).chain(openings).chain(members) {
+        for number in numbers.into_iter().chain(places).chain(growth).chain(openings).chain(members)
+        {
             content.extend_from_slice(&number.to_le_bytes());
         }
         let mut whole = Vec::from(*LABEL_MAGIC);
@@ -147,6 +161,11 @@ impl Label {
         if disks > DISKS_MAX || disk >= disks {
             return None;
         }
+        let (from_disks, moved) = (usize::try_from(eight(GROWTH_AT)?).ok()?, eight(GROWTH_AT + 8)?);
+        if from_disks >= disks {
+            return None;
+        }
+        let growth = (from_disks > 0).then_some(Growth { from_disks, moved });
         let opening = |index: usize| {
             let at = OPENINGS_AT + index * 16;
             Some(Opening { generation: eight(at)?, id: eight(at + 8)? })
@@ -164,6 +183,7 @@ impl Label {
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
+            growth,
             openings: (0..OPENINGS)
                 .filter_map(opening)
                 .filter(|opening| opening.generation > 0)
@@ -284,6 +304,7 @@ mod tests {
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),
+            growth: (disks > 2).then_some(Growth { from_disks: disks - 1, moved: 33 }),
             openings: (1..=3).map(|id| Opening { generation: 10 - id, id }).collect(),
             members: (0..disks as u64)
                 .map(|disk| {

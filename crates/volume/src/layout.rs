@@ -232,6 +232,17 @@ impl Layout {
         self.band_of_stripe(stripe).map_or(BlockCount::ZERO, |band| band.unit)
     }
 
+    /// Whether its stripes are in the same places as those of `other`, which has fewer disks.
+    pub(crate) fn extends(&self, other: &Layout) -> bool {
+        let bands = |layout: &Layout| -> Vec<(u64, u64, BlockCount)> {
+            let bands = layout.bands.iter();
+            bands.map(|band| (band.first_stripe, band.stripes, band.unit)).collect()
+        };
+        bands(self) == bands(other)
+            && (self.depth, self.block) == (other.depth, other.block)
+            && self.slots.starts_with(&other.slots)
+    }
+
     /// Blocks of the longest unit.
     pub(crate) fn unit_max(&self) -> BlockCount {
         self.bands.iter().map(|band| band.unit).max().unwrap_or_default()

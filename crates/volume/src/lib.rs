@@ -7,7 +7,10 @@
 mod assemble;
 mod attributes;
 mod description;
+mod exchange;
 mod format;
+mod found;
+mod growth;
 mod journal;
 mod keeper;
 mod label;
@@ -22,6 +25,8 @@ mod quadrangle;
 mod rebuild;
 mod scrub;
 mod section;
+mod serve;
+mod shape;
 mod slots;
 mod stripe;
 mod stripe_io;
@@ -30,10 +35,11 @@ mod volume;
 mod whole_units;
 mod zones;
 
-pub use assemble::{InspectedDisk, Inspection, assemble, inspect, replace};
+pub use assemble::{InspectedDisk, Inspection, assemble, inspect};
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
 };
+pub use exchange::{add_disks, replace};
 pub use format::{Format, format, is_blank};
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};

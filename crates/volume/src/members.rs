@@ -20,6 +20,9 @@ pub(crate) struct Members {
     /// How often the state of a device changed; held while it does, so that nobody sees the one without
     /// the other.
     changes: Mutex<u64>,
+    /// Stripes that lie as the volume that grows will, and how many of them durably.
+    moved: AtomicU64,
+    moved_durably: AtomicU64,
     /// Stripes that somebody works on.
     locks: Mutex<BTreeMap<StripeIndex, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -51,6 +54,14 @@ impl Member {
     }
 }
 
+/// What the labels are to say.
+pub(crate) struct Recordable {
+    /// How many changes it has in it.
+    pub(crate) changes: u64,
+    pub(crate) states: Vec<MemberState>,
+    pub(crate) moved: u64,
+}
+
 /// How far a device of a volume can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
@@ -64,7 +75,14 @@ pub enum MemberState {
 
 impl Members {
     pub(crate) fn new(volume: String, members: Vec<Member>) -> Members {
-        Members { volume, members, changes: Mutex::new(0), locks: Mutex::default() }
+        Members {
+            volume,
+            members,
+            changes: Mutex::new(0),
+            moved: AtomicU64::new(0),
+            moved_durably: AtomicU64::new(0),
+            locks: Mutex::default(),
+        }
     }
 
     /// The volume's name.
@@ -147,8 +165,8 @@ impl Members {
         }
     }
 
-    /// What the labels are to say, and how many changes that has in it.
-    pub(crate) fn states(&self) -> (u64, Vec<MemberState>) {
+    /// What the labels are to say.
+    pub(crate) fn recordable(&self) -> Recordable {
         let changes = self.changes.lock();
         let state =
             |disk| match (self.state(disk), self.member(disk).recorded.load(Ordering::Acquire)) {
@@ -156,7 +174,27 @@ impl Members {
                 (_, u64::MAX) => MemberState::Ready,
                 (_, recorded) => MemberState::Rebuilding(recorded),
             };
-        (*changes, self.all().map(state).collect())
+        let states = self.all().map(state).collect();
+        let moved = self.moved_durably.load(Ordering::Acquire);
+        Recordable { changes: *changes, states, moved }
+    }
+
+    /// Stripes that were moved to where they lie in a volume that has grown.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Acquire)
+    }
+
+    /// Notes that the first `stripes` were moved.
+    pub(crate) fn move_to(&self, stripes: u64) {
+        self.moved.fetch_max(stripes, Ordering::AcqRel);
+    }
+
+    /// Notes that the first `stripes` were moved durably, so that the labels may say so.
+    pub(crate) fn moved_durably(&self, stripes: u64) {
+        let mut changes = self.changes.lock();
+        if self.moved_durably.fetch_max(stripes, Ordering::AcqRel) < stripes {
+            *changes += 1;
+        }
     }
 
     pub(crate) fn has_failed(&self, disk: DiskIndex) -> bool {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use moirai_storage::{Device, DeviceUri, Error, Result};
 
 use crate::{
-    Description, DiskIndex, Format, InspectedDisk, Inspection, Volume, assemble, inspect, replace,
+    Description, DiskIndex, Format, InspectedDisk, Inspection, Volume, add_disks, assemble,
+    inspect, replace,
 };
 
 /// Devices that have labels, as far as they can be opened.
@@ -67,6 +68,12 @@ impl DevicesThere {
     pub async fn replace(&self, disk: DiskIndex, device: Arc<dyn Device>) -> Result<()> {
         let replaced = replace(&self.name, &self.devices(), disk, device).await;
         replaced.map_err(|error| self.explained(error))
+    }
+
+    /// Adds disks; see [`add_disks`].
+    pub async fn add_disks(&self, added: &[Arc<dyn Device>]) -> Result<()> {
+        let done = add_disks(&self.name, &self.devices(), added).await;
+        done.map_err(|error| self.explained(error))
     }
 
     /// The error, and why devices are not there, which may be behind it.

@@ -55,7 +55,7 @@ pub(crate) fn cut(layout: &Layout, index: usize, request: Request) -> Vec<Piece>
 }
 
 /// Takes the first `count` blocks off the front of a list of buffers.
-fn take_blocks(data: &mut VecDeque<IoBuf>, mut count: BlockCount) -> Vec<IoBuf> {
+pub(crate) fn take_blocks(data: &mut VecDeque<IoBuf>, mut count: BlockCount) -> Vec<IoBuf> {
     let mut taken = Vec::new();
     while count > BlockCount::ZERO {
         let Some(mut front) = data.pop_front() else {
@@ -71,7 +71,7 @@ fn take_blocks(data: &mut VecDeque<IoBuf>, mut count: BlockCount) -> Vec<IoBuf> 
 }
 
 /// Joins pieces of buffers into the buffers they were cut from.
-fn put_together(pieces: Vec<IoBuf>, buffer_blocks: &[BlockCount]) -> Vec<IoBuf> {
+pub(crate) fn put_together(pieces: Vec<IoBuf>, buffer_blocks: &[BlockCount]) -> Vec<IoBuf> {
     let mut pieces = pieces.into_iter();
     let mut whole = Vec::with_capacity(buffer_blocks.len());
     for blocks in buffer_blocks {

@@ -29,6 +29,7 @@ impl Volume {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<()> {
         let _turn = self.rebuilding().lock().await;
+        self.check_grown()?;
         let stripes = self.layout().stripes();
         let recorded = stripes.div_ceil(RECORDS);
         for disk in (0..self.layout().disks()).map(DiskIndex) {
@@ -60,7 +61,7 @@ impl Volume {
             Err(_) => self.members().fail(disk),
         }
         match self.keeper() {
-            Some(keeper) => keeper.record(self.layout(), self.members()).await,
+            Some(keeper) => keeper.record(self.members()).await,
             None => Ok(()),
         }
     }

@@ -35,6 +35,7 @@ impl Volume {
                 format!("{} keeps nothing twice: there is nothing to compare", layout.level());
             return Err(Error::Description { path: self.members().name().into(), problem });
         }
+        self.check_grown()?;
         let mut scrubbed = Scrubbed::default();
         for stripe in (0..layout.stripes()).map(StripeIndex) {
             let began = now();

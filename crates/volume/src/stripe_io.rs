@@ -5,6 +5,8 @@
 //! parity are never seen between two writes. A device that fails to write is out; one that fails to read
 //! is asked to take the right data again, and is out when it fails that.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use moirai_storage::{Error, IoBuf, Op, Request, Result, Timing};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
@@ -21,9 +23,9 @@ use crate::{DiskIndex, Layout, Role, StripeIndex};
 #[derive(Debug)]
 pub(crate) struct Stripes {
     pub(crate) layout: Layout,
-    pub(crate) members: Members,
+    pub(crate) members: Arc<Members>,
     /// Labels and journal, where the devices have them.
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// Blocks of a unit in memory.
@@ -104,9 +106,9 @@ impl Stripes {
             match self.keeper.as_ref().filter(|_| pieces.iter().all(|p| !p.buffers.is_empty())) {
                 Some(keeper) => {
                     // The plan leaves out what failed until now: a crash must not find that as it was.
-                    keeper.record(&self.layout, &self.members).await?;
-                    let entries = entries(stripe, plan, &pieces, &parity);
-                    Some((keeper, keeper.append(&self.layout, &self.members, entries).await?))
+                    keeper.record(&self.members).await?;
+                    let entries = entries(self.layout.disks(), stripe, plan, &pieces, &parity);
+                    Some((keeper, keeper.append(&self.members, entries).await?))
                 }
                 None => None,
             };
@@ -150,15 +152,27 @@ impl Stripes {
                 }
             }
         }
+        if self.is_moving(stripe) {
+            // Before the journal may forget it.
+            self.members.move_to(stripe.0 + 1);
+        }
         if let Some((keeper, sequence)) = journaled {
             keeper.journal.placed(sequence);
-            keeper.record(&self.layout, &self.members).await?;
+            keeper.record(&self.members).await?;
         }
         match first_error {
             // What the failed devices missed can be worked out from the others.
             Some(error) if !self.is_whole(stripe) => Err(error),
             _ => Ok(data),
         }
+    }
+
+    /// Whether a write of `stripe` is what moves it to where it lies once the volume has grown: who
+    /// writes to a stripe that was not moved does so where it was.
+    fn is_moving(&self, stripe: StripeIndex) -> bool {
+        let old = self.keeper.as_ref().and_then(|keeper| keeper.shape().old.as_ref());
+        old.is_some_and(|old| old.disks() != self.layout.disks())
+            && stripe.0 >= self.members.moved()
     }
 
     /// Whether no later write of the plan is of the same extent.
@@ -176,7 +190,7 @@ impl Stripes {
     fn is_whole(&self, stripe: StripeIndex) -> bool {
         let extent = |position| Extent { position, offset: BlockCount::ZERO, count: BlockCount(1) };
         (0..self.layout.data_units()).all(|position| {
-            Plan::default().restore(&self.layout, &self.members, stripe, extent(position)).is_ok()
+            Plan::default().restore(&self.layout, &*self.members, stripe, extent(position)).is_ok()
         })
     }
 
@@ -229,7 +243,7 @@ impl Stripes {
                 self.members.fail(disk);
             }
             if let Some(keeper) = &self.keeper {
-                keeper.record(&self.layout, &self.members).await?;
+                keeper.record(&self.members).await?;
             }
         }
         Ok(piece.buffers)
@@ -367,6 +381,7 @@ impl Stripes {
 
 /// What the journal is to hold of a plan's writes: each unit's new blocks once.
 fn entries(
+    disks: usize,
     stripe: StripeIndex,
     plan: &Plan,
     pieces: &[Piece],
@@ -374,13 +389,14 @@ fn entries(
 ) -> Vec<Entry> {
     let (from, _) = plan.hull;
     let of_piece = |Piece { of: PieceOf { extent, .. }, buffers }: &Piece| Entry {
+        disks,
         stripe,
         role: Role::Data { position: extent.position, copy: 0 },
         offset: extent.offset,
         content: buffers.iter().map(|buffer| &**buffer).collect::<Vec<_>>().concat(),
     };
     let parity = [(Role::P, p), (Role::Q, q)].into_iter().filter_map(|(role, sum)| {
-        Some(Entry { stripe, role, offset: from, content: sum.as_ref()?.to_vec() })
+        Some(Entry { disks, stripe, role, offset: from, content: sum.as_ref()?.to_vec() })
     });
     pieces.iter().map(of_piece).chain(parity).collect()
 }

@@ -1,35 +1,35 @@
 //! A volume behind the storage interface: requests are cut along the layout and served in parallel.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::{BoxFuture, join, join_all};
-use moirai_runtime::spawn;
+use futures::future::BoxFuture;
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
-    Result,
+    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request, Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::keeper::{Keeper, is_whole};
+use crate::growth::Growing;
+use crate::keeper::Keeper;
 use crate::members::{Member, MemberState, Members};
-use crate::pieces::{DiskBatch, Gathering, Outcome, Piece, PieceOf, cut};
-use crate::plan::Present;
 use crate::quadrangle::{Wanted, quadrangles};
+use crate::shape::Shape;
 use crate::stripe_io::Stripes;
 use crate::tracks::Tracks;
 use crate::zones::zones_of;
 use crate::{
-    DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, Role, StripeIndex,
-    StripeUnit, attributes, stripe,
+    DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, StripeUnit, attributes,
+    stripe,
 };
 
 /// Several devices as one.
 #[derive(Debug)]
 pub struct Volume {
     inquiry: Inquiry,
+    shape: Shape,
+    /// Where everything lies, or will once the volume has grown.
     stripes: Arc<Stripes>,
+    growth: Option<Growing>,
     zones: Vec<QuadrangleZone>,
     /// Held by who rebuilds.
     rebuilding: tokio::sync::Mutex<()>,
@@ -39,7 +39,7 @@ pub struct Volume {
 
 /// A layout, found from what devices say of themselves.
 pub(crate) struct Laid {
-    pub(crate) layout: Layout,
+    pub(crate) shape: Shape,
     zones: Vec<QuadrangleZone>,
     volume_block: BlockCount,
 }
@@ -76,7 +76,7 @@ impl Laid {
                 (layout, block)
             }
         };
-        Ok(Laid { layout, zones, volume_block })
+        Ok(Laid { shape: Shape { layout, old: None }, zones, volume_block })
     }
 }
 
@@ -108,11 +108,14 @@ impl Volume {
     }
 
     fn with(laid: Laid, members: Members, keeper: Option<Keeper>) -> Volume {
-        let Laid { layout, zones, volume_block } = laid;
+        let Laid { shape, zones, volume_block } = laid;
+        // It is as large as it was until everything lies where it will.
+        let capacity = shape.old.as_ref().unwrap_or(&shape.layout).capacity();
+        let layout = shape.layout.clone();
         let inquiries = || members.devices().map(|device| device.inquiry());
         let inquiry = Inquiry {
             name: members.name().to_owned(),
-            capacity: layout.capacity(),
+            capacity,
             parallelism: layout.parallelism(),
             depth: layout.depth(),
             volume_block,
@@ -123,8 +126,14 @@ impl Volume {
         };
         let latched = AtomicBool::new(false);
         let rebuilding = tokio::sync::Mutex::new(());
-        let stripes = Arc::new(Stripes { layout, members, keeper });
-        Volume { inquiry, stripes, zones, rebuilding, latched }
+        let (members, keeper) = (Arc::new(members), keeper.map(Arc::new));
+        let stripes = |layout| {
+            let (members, keeper) = (Arc::clone(&members), keeper.clone());
+            Arc::new(Stripes { layout, members, keeper })
+        };
+        let growth = shape.old.clone().map(|old| Growing::from(stripes(old)));
+        let stripes = stripes(layout);
+        Volume { inquiry, shape, stripes, growth, zones, rebuilding, latched }
     }
 
     /// The quadrangles of each zone; none where blocks are striped.
@@ -148,9 +157,21 @@ impl Volume {
     pub fn locate(&self, vlbn: Lbn) -> Result<Location> {
         let device: &dyn Device = self;
         device.check_lbn(vlbn)?;
-        let Location { disk, dlbn, run } = self.stripes.layout.locate(vlbn);
+        let Location { disk, dlbn, run } = self.stripes_at(vlbn).layout.locate(vlbn);
         let before = BlockCount(self.stripes.members.data_first(disk).0);
         Ok(Location { disk, dlbn: dlbn + before, run })
+    }
+
+    /// The stripes that `vlbn` is in.
+    fn stripes_at(&self, vlbn: Lbn) -> &Stripes {
+        match &self.growth {
+            Some(growth) if vlbn >= growth.boundary(&self.stripes) => growth.old(),
+            _ => &self.stripes,
+        }
+    }
+
+    pub(crate) fn growth(&self) -> Option<&Growing> {
+        self.growth.as_ref()
     }
 
     pub(crate) fn rebuilding(&self) -> &tokio::sync::Mutex<()> {
@@ -162,10 +183,10 @@ impl Volume {
     }
 
     pub(crate) fn keeper(&self) -> Option<&Keeper> {
-        self.stripes.keeper.as_ref()
+        self.stripes.keeper.as_deref()
     }
 
-    pub(crate) fn stripes(&self) -> &Stripes {
+    pub(crate) fn stripes(&self) -> &Arc<Stripes> {
         &self.stripes
     }
 
@@ -173,11 +194,11 @@ impl Volume {
     /// ready.
     #[must_use]
     pub fn survives_without(&self, disk: DiskIndex) -> bool {
-        let (_, mut states) = self.stripes.members.states();
+        let mut states = self.stripes.members.recordable().states;
         if let Some(state) = states.get_mut(disk.0) {
             *state = MemberState::Failed;
         }
-        is_whole(&self.stripes.layout, &states)
+        self.shape.is_whole(&states)
     }
 
     /// Notes that a device has failed: it is used no more. The labels say so with the next write or
@@ -197,67 +218,6 @@ impl Volume {
     pub fn failed(&self) -> Vec<DiskIndex> {
         self.stripes.members.failed()
     }
-
-    fn is_redundant(&self) -> bool {
-        self.stripes.layout.level().failures(self.stripes.layout.disks()) > 0
-    }
-
-    /// The disk that a data unit is read from: the preferred copy, or another that is there.
-    fn source(&self, stripe: StripeIndex, position: usize) -> Option<DiskIndex> {
-        let copies = self.stripes.layout.level().copies(self.stripes.layout.disks());
-        let preferred = self.stripes.layout.preferred_copy(stripe);
-        (0..copies)
-            .map(|index| Role::Data { position, copy: (preferred + index) % copies })
-            .map(|role| self.stripes.layout.disk(stripe, role))
-            .find(|disk| !self.is_redundant() || self.stripes.members.is_present(*disk, stripe))
-    }
-
-    /// Sorts a request's pieces to where they are served.
-    fn begin(&self, index: usize, request: Request, work: &mut Work) -> Result<Gathering> {
-        if self.latched.load(Ordering::Acquire) {
-            return Err(Error::Latched { device: self.inquiry.name.clone() });
-        }
-        request.check(&self.inquiry)?;
-        let op = request.op;
-        let mut gathering = Gathering::of(request.data.iter().map(IoBuf::blocks).collect());
-        let pieces = cut(&self.stripes.layout, index, request);
-        gathering.expect(pieces.len());
-        if op == Op::Write && self.is_redundant() {
-            for piece in pieces {
-                work.stripes.entry(piece.of.stripe).or_default().push(piece);
-            }
-            return Ok(gathering);
-        }
-        let mut on_disks: Vec<(DiskIndex, Lbn, Piece)> = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let PieceOf { stripe, extent, .. } = piece.of;
-            match self.source(stripe, extent.position) {
-                Some(disk) => {
-                    let dlbn = self.stripes.layout.unit_on(disk, stripe) + extent.offset;
-                    on_disks.push((disk, dlbn, piece));
-                }
-                None => work.missing.push((piece, None)),
-            }
-        }
-        on_disks.sort_by_key(|(disk, dlbn, _)| (*disk, *dlbn));
-        for (disk, dlbn, piece) in on_disks {
-            if let Some(batch) = work.disks.get_mut(disk.0) {
-                batch.add(op, dlbn, piece, self.stripes.members.device(disk))?;
-            }
-        }
-        Ok(gathering)
-    }
-}
-
-/// What a batch takes.
-#[derive(Default)]
-struct Work {
-    /// By disk.
-    disks: Vec<DiskBatch>,
-    /// Writes that keep parity or copies right.
-    stripes: BTreeMap<StripeIndex, Vec<Piece>>,
-    /// Pieces to be worked out from others, and the disk that could not read them.
-    missing: Vec<(Piece, Option<DiskIndex>)>,
 }
 
 /// An error when the devices differ in what a layout depends on.
@@ -287,64 +247,38 @@ impl Device for Volume {
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        attributes::ensemble(&self.stripes.layout, &self.stripes.members, lbn)
+        let Stripes { layout, members, .. } = self.stripes_at(lbn);
+        attributes::ensemble(layout, members, lbn)
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        attributes::parallel_ensemble(&self.stripes.layout, &self.stripes.members, lbn)
+        let Stripes { layout, members, .. } = self.stripes_at(lbn);
+        attributes::parallel_ensemble(layout, members, lbn)
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        Ok(self.stripes.layout.equivalent(lbn))
+        Ok(self.stripes_at(lbn).layout.equivalent(lbn))
     }
 
     /// The requests of a batch reach each disk together, so that its own scheduler orders them;
     /// different disks work in parallel.
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
-            let mut gatherings: Vec<Gathering> = Vec::with_capacity(batch.len());
-            let mut work = Work::default();
-            work.disks.resize_with(self.stripes.layout.disks(), DiskBatch::default);
-            for (index, request) in batch.into_iter().enumerate() {
-                let begun = self.begin(index, request, &mut work);
-                gatherings.push(begun.unwrap_or_else(Gathering::failed));
-            }
-            let Work { disks, stripes, mut missing } = work;
-            let disks = disks.into_iter().zip((0..).map(DiskIndex));
-            let on_disks = join_all(
-                disks.map(|(batch, disk)| batch.carry_out(self.stripes.members.device(disk), disk)),
-            );
-            // A write that was begun is finished, also when nobody waits for it any more: half of it
-            // would leave a stripe that does not fit together.
-            let written = join_all(stripes.into_iter().map(|(stripe, pieces)| {
-                let io = Arc::clone(&self.stripes);
-                spawn(async move { io.write(stripe, pieces).await })
-            }));
-            let (on_disks, written) = join(on_disks, written).await;
-            for (disk, served) in on_disks.into_iter().flatten() {
-                let Some(gathering) = gatherings.get_mut(served.of.request) else { continue };
-                if matches!(served.outcome, Outcome::Failed(_)) && self.is_redundant() {
-                    let PieceOf { from, extent, .. } = served.of;
-                    let buffers = gathering.fresh(from, extent.count);
-                    missing.push((Piece { of: served.of, buffers }, Some(disk)));
-                } else {
-                    gathering.add(served);
+            let checked = batch.into_iter().map(|request| {
+                if self.latched.load(Ordering::Acquire) {
+                    return Err(Error::Latched { device: self.inquiry.name.clone() });
                 }
+                request.check(&self.inquiry)?;
+                Ok(request)
+            });
+            match &self.growth {
+                None => self.stripes.serve(checked.collect(), None).await,
+                Some(growth) => growth.serve(&self.stripes, checked.collect()).await,
             }
-            let restored = join_all(
-                missing.into_iter().map(|(piece, disk)| self.stripes.restore(piece, disk)),
-            )
-            .await;
-            for served in written.into_iter().flatten().chain(restored) {
-                if let Some(gathering) = gatherings.get_mut(served.of.request) {
-                    gathering.add(served);
-                }
-            }
-            gatherings.into_iter().map(Gathering::finish).collect()
         })
     }
 
@@ -355,15 +289,13 @@ impl Device for Volume {
             if self.latched.load(Ordering::Acquire) {
                 return Err(Error::Latched { device: self.inquiry.name.clone() });
             }
-            let placed = self.stripes.keeper.as_ref().map(|keeper| keeper.journal.first_active());
-            let flushed = self.stripes.members.flush_all().await;
-            let settled = match (&self.stripes.keeper, placed) {
-                (Some(keeper), Some(placed)) => {
-                    let recorded = keeper.record(&self.stripes.layout, &self.stripes.members).await;
-                    recorded.map(|()| keeper.journal.retire(placed))
-                }
-                _ if is_whole(&self.stripes.layout, &self.stripes.members.states().1) => Ok(()),
-                _ => flushed,
+            let members = &self.stripes.members;
+            let settled = match &self.stripes.keeper {
+                Some(keeper) => keeper.settle(members, keeper.journal.first_active()).await,
+                None => match members.flush_all().await {
+                    Err(error) if !self.shape.is_whole(&members.recordable().states) => Err(error),
+                    _ => Ok(()),
+                },
             };
             if settled.is_err() {
                 self.latched.store(true, Ordering::Release);

@@ -17,8 +17,8 @@ use moirai_runtime::{Random, block_on_virtual, random, sleep};
 use moirai_storage::{Device, IoBuf, Op, Request};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 use moirai_volume::{
-    DiskIndex, Format, LayoutDescription, Level, MemberState, StripeUnit, Volume, assemble, format,
-    replace,
+    DiskIndex, Format, LayoutDescription, Level, MemberState, StripeUnit, Volume, add_disks,
+    assemble, format, replace,
 };
 use parking_lot::Mutex;
 use rand::Rng;
@@ -92,6 +92,8 @@ struct Run {
     kind: Kind,
     level: Level,
     layout: LayoutDescription,
+    /// Whether disks are added to it.
+    grows: bool,
     devices: Vec<Arc<FaultyDevice>>,
     dead: BTreeSet<usize>,
     /// What was replaced, and may be named again.
@@ -121,10 +123,15 @@ impl Run {
         };
         let power = Power::on();
         let device = |disk| device(format!("disk {disk}"), &power);
+        let level: Level = level.parse().unwrap();
+        let striped = matches!(layout, LayoutDescription::Stripe { .. });
+        let grows =
+            kind == Kind::Kept && striped && level != Level::Raid0 && random.random_bool(0.5);
         let run = Run {
             kind,
-            level: level.parse().unwrap(),
+            level,
             layout,
+            grows,
             devices: (0..disks).map(device).collect(),
             dead: BTreeSet::new(),
             retired: Vec::new(),
@@ -136,9 +143,9 @@ impl Run {
         };
         if kind == Kind::Kept {
             // The least that holds four stripes, so that it is full again and again.
-            let most_entries = 64 + 2 * disks as u64;
-            let header = (64 + 24 * most_entries).div_ceil(512);
-            let journal = 4 * (header + disks as u64 * unit) + run.draw(0..40);
+            let most_disks = if run.grows { disks as u64 + 2 } else { disks as u64 };
+            let header = (64 + 32 * (64 + 2 * most_disks)).div_ceil(512);
+            let journal = 4 * (header + most_disks * unit) + run.draw(0..40);
             // What devices held before is gone, and no parity fits it.
             let is_blank = run.draw(0..2) == 0 || run.level == Level::Raid0;
             if !is_blank {
@@ -181,16 +188,22 @@ impl Run {
             match opened {
                 Ok(volume) if !self.power.is_off() => {
                     self.power.bring_back();
+                    // It has grown when all is moved: what is new holds zeros.
+                    let blocks = volume.inquiry().capacity.0 as usize;
+                    self.known.lock().resize(blocks, Known::default());
                     return volume;
                 }
                 Err(error) if !self.power.is_off() => panic!("{error}"),
-                _ => self.restart(),
+                _ => self.restart().await,
             }
         }
         panic!("it is opened at the fourth attempt");
     }
 
-    fn restart(&self) {
+    async fn restart(&self) {
+        // What nobody waits for goes on until it fails, too.
+        self.power.fail_after(0);
+        sleep(Nanos(1_000_000_000)).await;
         self.power.bring_back();
         self.devices.iter().chain(&self.retired).for_each(|device| device.restart());
     }
@@ -353,7 +366,7 @@ impl Run {
                 old.die();
             }
             self.retired.push(old);
-            self.restart();
+            self.restart().await;
             if was_cut {
                 // Half begun: it is begun again.
                 let new = device(format!("disk {disk} once more"), &self.power);
@@ -369,9 +382,33 @@ impl Run {
         }
     }
 
+    /// Adds disks to a volume that is not open.
+    async fn add_some(&mut self) {
+        let count = if self.level == Level::Raid10 { 2 } else { self.draw(1..3) };
+        let name = |_| format!("added disk {}", self.draw(0..u64::MAX));
+        let added: Vec<_> = (0..count).map(|index| device(name(index), &self.power)).collect();
+        if self.draw(0..3) == 0 {
+            self.power.fail_after(self.draw(0..30));
+        }
+        let as_devices: Vec<_> = added.iter().map(|device| Arc::clone(device) as _).collect();
+        let result = add_disks("v", &self.whole(), &as_devices).await;
+        assert!(result.is_ok() || self.power.is_off(), "{result:?}");
+        self.devices.extend(added);
+        self.restart().await;
+        // When the power was cut they may be disks of the volume or not.
+        let disks = self.open().await.layout().disks();
+        let left = self.devices.split_off(disks);
+        self.retired.extend(left);
+    }
+
+    /// Goes on with what goes on beside other work: growing, or filling disks.
     async fn rebuild(&self, volume: &Volume) {
         let bytes_per_s = NonZeroU64::new(self.draw(0..20) * 1_000_000);
-        match volume.rebuild(bytes_per_s, |_, _| ()).await {
+        let done = match volume.moved() {
+            Some(_) => volume.grow(bytes_per_s, |_, _| ()).await,
+            None => volume.rebuild(bytes_per_s, |_, _| ()).await,
+        };
+        match done {
             Err(error) if !self.power.is_off() => {
                 self.problem(format!("the rebuild failed: {error}"))
             }
@@ -417,7 +454,7 @@ impl Run {
     async fn all(&mut self) {
         let bearable = self.level.failures(self.devices.len());
         let mut volume = self.open().await;
-        *self.known.lock() = vec![Known::default(); volume.inquiry().capacity.0 as usize];
+        self.known.lock().resize(volume.inquiry().capacity.0 as usize, Known::default());
         // Either devices die, or one has blocks that cannot be read and fewer of the others die.
         let unreadable = self.draw(0..3) == 0 && bearable > 0;
         let deaths = if unreadable { bearable - 1 } else { bearable };
@@ -441,13 +478,20 @@ impl Run {
             self.dead.extend(dead);
             // The power is cut at the end at the latest.
             drop(volume);
-            self.restart();
+            self.restart().await;
             back.into_iter().for_each(|disk| self.devices[disk].revive());
             if self.draw(0..2) == 0 {
                 let failed = self.open().await.failed();
                 self.replace_one(&failed).await;
             }
             volume = self.open().await;
+            let may_grow = self.grows && self.not_ready(&volume) == 0;
+            if may_grow && self.draw(0..2) == 0 {
+                drop(volume);
+                self.add_some().await;
+                self.grows = false;
+                volume = self.open().await;
+            }
             self.check_all(&volume).await;
             if !unreadable {
                 // Parity and copies say the same; nothing of this is written.
@@ -456,6 +500,13 @@ impl Run {
                 drop(volume);
                 volume = self.open().await;
             }
+            self.check_all(&volume).await;
+        }
+        if volume.moved().is_some() {
+            self.rebuild(&volume).await;
+            self.check_all(&volume).await;
+            drop(volume);
+            volume = self.open().await;
             self.check_all(&volume).await;
         }
         self.rebuild(&volume).await;

@@ -1,4 +1,4 @@
-//! `moirai volume open`, `fail`, `replace`, `rebuild` and `scrub`: the disks of a volume whose devices have labels.
+//! `moirai volume open`, `fail`, `replace`, `rebuild`, `grow` and `scrub`: the disks of a volume whose devices have labels.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -83,6 +83,36 @@ pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> R
     output::replace(path, &described.to_toml())?;
     show::show(path, false)?;
     print::line(format!("\nnext, fill it: moirai volume rebuild {}", path.display()))
+}
+
+pub(super) fn grow(
+    path: &Path,
+    added: &[String],
+    rate: Option<ByteCount>,
+    force: bool,
+) -> Result<(), Failure> {
+    if !added.is_empty() {
+        let described = with_labels(path, async |mut description, there| {
+            let mut devices = Vec::new();
+            for uri in added {
+                devices.push(blank_device(uri, force).await?);
+                description.devices.push(lasting_name(uri)?);
+            }
+            there.add_disks(&devices).await?;
+            Ok(description)
+        })?;
+        output::replace(path, &described.to_toml())?;
+    }
+    let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
+    with_labels(path, async |_, there| {
+        let volume = there.assemble(false).await?;
+        let bar = progress::bar("moving", volume.moved().map(|(_, all)| all));
+        let grown = volume.grow(bytes_per_s, |moved, _| bar.set_position(moved)).await;
+        bar.finish_and_clear();
+        Ok(grown?)
+    })?;
+    // It takes its new size when it is opened.
+    open(path, &[], false)
 }
 
 pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failure> {

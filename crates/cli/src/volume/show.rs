@@ -24,6 +24,8 @@ struct Shown {
     parallelism: u32,
     depth: u32,
     volume_block_blocks: u64,
+    /// While it grows: stripes that were moved, of how many.
+    moved: Option<(u64, u64)>,
     quadrangles: Vec<ShownZone>,
     disks: Vec<ShownDisk>,
 }
@@ -118,6 +120,7 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
         parallelism: inquiry.parallelism,
         depth: inquiry.depth,
         volume_block_blocks: inquiry.volume_block.0,
+        moved: volume.moved(),
         quadrangles: volume.quadrangles().iter().map(ShownZone::from).collect(),
         disks,
     };
@@ -125,7 +128,7 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
         return print::json(&shown);
     }
     let raw_percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
-    let facts = [
+    let mut facts = vec![
         ("level", shown.level.clone()),
         ("survives", format!("{} failed devices", shown.survives_failures)),
         ("layout", shown.layout.to_owned()),
@@ -134,6 +137,10 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
         ("depth d", shown.depth.to_string()),
         ("volume block b", inquiry.volume_block.to_string()),
     ];
+    if let Some((moved, all)) = shown.moved {
+        let note = format!("{} of {} stripes are moved", grouped(moved), grouped(all));
+        facts.push(("grows", note));
+    }
     print::table(
         &[("volume", false), (inquiry.name.as_str(), false)],
         facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),

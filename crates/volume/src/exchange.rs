@@ -1,0 +1,102 @@
+//! Other devices for a volume: in the place of one that failed, or beside the others.
+
+use std::sync::Arc;
+
+use moirai_runtime::unique;
+use moirai_storage::{Device, Error, Result};
+
+use crate::format::{begin, check_count, journal_blocks_min};
+use crate::found::{Found, laid_over};
+use crate::label::{Growth, Label, MemberLabel};
+use crate::{DiskIndex, LayoutDescription, MemberState};
+
+/// Makes `device` a new, empty disk of the volume that `devices` are of, in the place of one that failed
+/// or is missing. It is filled once the volume is put together and [rebuilt](Volume::rebuild).
+pub async fn replace(
+    name: &str,
+    devices: &[Arc<dyn Device>],
+    disk: DiskIndex,
+    device: Arc<dyn Device>,
+) -> Result<()> {
+    let bad = |problem: String| Error::Description { path: name.into(), problem };
+    let found = Found::among(name, devices, true).await?;
+    let disks = found.label.members.len();
+    if disk.0 >= disks {
+        return Err(bad(format!("there is no disk {} of {disks}", disk.0)));
+    }
+    if found.member(disk).is_some() {
+        return Err(bad(format!("disk {} has not failed: it is not replaced", disk.0)));
+    }
+    let called = &device.inquiry().name;
+    if found.is_used(&device) {
+        return Err(bad(format!("{called} is a disk of the volume already")));
+    }
+    let mut together = found.devices(&device);
+    if let Some(place) = together.get_mut(disk.0) {
+        *place = Arc::clone(&device);
+    }
+    laid_over(name, &found.label, &together)?;
+    let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
+    if let Some(member) = label.members.get_mut(disk.0) {
+        *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+    }
+    begin(&Label { disk, ..label.clone() }, &device).await?;
+    found.write(&label).await
+}
+
+/// Adds `added`, which lose what they hold, to the disks of the volume that `devices` are of. Once it is
+/// put together [`Volume::grow`](crate::Volume::grow) spreads over them what it holds.
+pub async fn add_disks(
+    name: &str,
+    devices: &[Arc<dyn Device>],
+    added: &[Arc<dyn Device>],
+) -> Result<()> {
+    let bad = |problem: String| Error::Description { path: name.into(), problem };
+    let found = Found::among(name, devices, false).await?;
+    let had = found.label.members.len();
+    let level = found.label.level;
+    if found.label.growth.is_some() {
+        return Err(bad("it grows already: let that be finished first".into()));
+    }
+    if level.failures(had) == 0 {
+        return Err(bad(format!(
+            "{level} has no journal, and a crash while data are moved would lose them: make another volume"
+        )));
+    }
+    if !matches!(found.label.layout, LayoutDescription::Stripe { .. }) {
+        return Err(bad("quadrangles are not moved: only striped volumes take more disks".into()));
+    }
+    if found.states().iter().any(|state| *state != MemberState::Ready) {
+        return Err(bad(
+            "a disk failed, is missing or not yet filled: replace and fill it first".into()
+        ));
+    }
+    if let Some(again) = added.iter().find(|device| found.is_used(device)) {
+        return Err(bad(format!("{} is a disk of the volume already", again.inquiry().name)));
+    }
+    check_count(name, had + added.len())?;
+    let mut label = Label {
+        generation: found.label.generation + 1,
+        growth: Some(Growth { from_disks: had, moved: 0 }),
+        ..found.label.clone()
+    };
+    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
+    label.members.extend(added.iter().map(member));
+    let mut together: Vec<Arc<dyn Device>> =
+        found.disks().filter_map(|disk| found.device(disk)).collect();
+    together.extend(added.iter().cloned());
+    let laid = laid_over(name, &label, &together)?;
+    let needed = journal_blocks_min(together.len(), laid.shape.layout.unit_max());
+    if label.journal.count < needed {
+        return Err(bad(format!(
+            "its journal of {} is too small for stripes of {} disks, which need {needed}",
+            label.journal.count,
+            together.len()
+        )));
+    }
+    for (disk, device) in (had..).map(DiskIndex).zip(added) {
+        begin(&Label { disk, ..label.clone() }, device).await?;
+    }
+    // The volume grows once the first of these is written, and then all disks are there.
+    found.write(&label).await
+}

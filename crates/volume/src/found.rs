@@ -1,0 +1,202 @@
+//! Devices of a volume as their labels say: which label counts, and who is who.
+
+use std::sync::Arc;
+
+use moirai_storage::{Device, Error, Result};
+
+use crate::DiskIndex;
+use crate::format::sections;
+use crate::label::{Copy, Label};
+use crate::members::{Member, MemberState, Members};
+use crate::shape::Shape;
+use crate::volume::Laid;
+
+/// Openings, and generations of labels, that a volume lives to see.
+const GENERATION_MAX: u64 = 1 << 31;
+
+/// A device, and the label that counts on it.
+pub(crate) struct Labelled {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) label: Label,
+    pub(crate) copy: Copy,
+}
+
+impl Labelled {
+    /// Whether `newest` still counts this device among the volume's: it is the one that was last put
+    /// in its place, and has not failed.
+    pub(crate) fn state(&self, newest: &Label) -> MemberState {
+        let disk = self.label.disk.0;
+        let (Some(own), Some(now)) = (self.label.members.get(disk), newest.members.get(disk))
+        else {
+            return MemberState::Failed;
+        };
+        match (now.state, own.state) {
+            _ if own.id != now.id => MemberState::Failed,
+            (MemberState::Rebuilding(now), MemberState::Rebuilding(own)) => {
+                MemberState::Rebuilding(now.min(own))
+            }
+            // It was told less than it should have been.
+            (MemberState::Rebuilding(_), MemberState::Failed) => MemberState::Failed,
+            (now, _) => now,
+        }
+    }
+}
+
+/// Devices of one volume, as their labels say.
+pub(crate) struct Found {
+    /// The label that counts.
+    pub(crate) label: Label,
+    pub(crate) all: Vec<Labelled>,
+}
+
+impl Found {
+    /// Reads the labels of `devices`. With `degraded`, those without one are passed over.
+    pub(crate) async fn among(
+        name: &str,
+        devices: &[Arc<dyn Device>],
+        degraded: bool,
+    ) -> Result<Found> {
+        let bad = |problem: String| Error::Description { path: name.into(), problem };
+        let mut all: Vec<Labelled> = Vec::new();
+        for device in devices {
+            let called = &device.inquiry().name;
+            let Some((label, copy)) = Label::read(&**device).await? else {
+                // Its labels may be what cannot be read of it: it is as good as missing.
+                if degraded {
+                    continue;
+                }
+                let problem =
+                    "has no label of a volume that can be read: it is not part of one, or damaged";
+                return Err(bad(format!("{called} {problem}")));
+            };
+            if all.iter().any(|other| other.label.volume != label.volume) {
+                let problem = "is of another volume than the devices before it";
+                return Err(bad(format!("{called} {problem}")));
+            }
+            if !label.fits(device.inquiry().capacity) || label.generation >= GENERATION_MAX {
+                return Err(bad(format!(
+                    "{called} has a label that does not fit it: it is damaged"
+                )));
+            }
+            all.push(Labelled { device: Arc::clone(device), label, copy });
+        }
+        if all.is_empty() {
+            return Err(bad("a volume has at least one device".into()));
+        }
+        // The label that counts comes after all others, but for those of devices that failed before it
+        // was written and were opened apart since.
+        let counts = |label: &Label| {
+            all.iter().all(|other| {
+                label.follows(&other.label) || other.state(label) == MemberState::Failed
+            })
+        };
+        let newest = all.iter().map(|one| &one.label).filter(|label| counts(label));
+        let label = newest.max_by_key(|label| label.generation).cloned().ok_or_else(|| {
+            bad("its devices were opened apart from each other, and written: name those of one side"
+                .into())
+        })?;
+        Ok(Found { label, all })
+    }
+
+    /// The device in the place of a disk that can be used, and how far.
+    pub(crate) fn member(&self, disk: DiskIndex) -> Option<(&Labelled, MemberState)> {
+        let of_disk = self.all.iter().filter(|one| one.label.disk == disk);
+        of_disk
+            .map(|one| (one, one.state(&self.label)))
+            .find(|(_, state)| *state != MemberState::Failed)
+    }
+
+    pub(crate) fn device(&self, disk: DiskIndex) -> Option<Arc<dyn Device>> {
+        self.member(disk).map(|(one, _)| Arc::clone(&one.device))
+    }
+
+    /// Whether `device` is a disk of the volume, and has not failed.
+    pub(crate) fn is_used(&self, device: &Arc<dyn Device>) -> bool {
+        self.all.iter().any(|one| {
+            Arc::ptr_eq(&one.device, device) && one.state(&self.label) != MemberState::Failed
+        })
+    }
+
+    /// Writes `label`, which comes after the one that counts, to the disks that are there.
+    pub(crate) async fn write(&self, label: &Label) -> Result<()> {
+        for disk in self.disks() {
+            if let Some((one, _)) = self.member(disk) {
+                let label = Label { disk, ..label.clone() };
+                label.write(&one.device, one.copy.other()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn disks(&self) -> impl Iterator<Item = DiskIndex> + use<> {
+        (0..self.label.members.len()).map(DiskIndex)
+    }
+
+    /// Disks that should be there and are not.
+    pub(crate) fn missing(&self) -> Vec<usize> {
+        let should = |disk: &DiskIndex| {
+            let state = self.label.members.get(disk.0).map(|member| member.state);
+            state != Some(MemberState::Failed) && self.member(*disk).is_none()
+        };
+        self.disks().filter(should).map(|disk| disk.0).collect()
+    }
+
+    /// A device for each disk; of one that is not there nothing is asked, and any may stand in.
+    pub(crate) fn devices(&self, stand_in: &Arc<dyn Device>) -> Vec<Arc<dyn Device>> {
+        let device = |disk| self.member(disk).map_or(stand_in, |(one, _)| &one.device);
+        self.disks().map(|disk| Arc::clone(device(disk))).collect()
+    }
+
+    pub(crate) fn states(&self) -> Vec<MemberState> {
+        let state = |disk| self.member(disk).map_or(MemberState::Failed, |(_, state)| state);
+        self.disks().map(state).collect()
+    }
+
+    /// The volume's layout and devices, as far as they are there.
+    pub(crate) fn together(&self, name: &str) -> Result<(Laid, Members)> {
+        let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
+            let problem = "none of its devices can be used".into();
+            return Err(Error::Description { path: name.into(), problem });
+        };
+        let devices = self.devices(&any.device);
+        let laid = laid_over(name, &self.label, &devices)?;
+        let parts = sections(&devices, self.label.data)?;
+        let member = |((whole, data), state)| Member::new(whole, data, state);
+        let members = devices.into_iter().zip(parts).zip(self.states()).map(member).collect();
+        let members = Members::new(name.to_owned(), members);
+        if let Some(growth) = self.label.growth {
+            members.move_to(growth.moved);
+            members.moved_durably(growth.moved);
+        }
+        Ok((laid, members))
+    }
+}
+
+/// The layout over `devices`, which must be the one that the volume was made with.
+pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) -> Result<Laid> {
+    let bad = |problem: String| Error::Description { path: name.into(), problem };
+    let sections = sections(devices, label.data)?;
+    let mut laid = Laid::over(&sections, label.level, label.layout).map_err(bad)?;
+    let Shape { layout, old } = &mut laid.shape;
+    if let Some(growth) = label.growth {
+        let before = sections.get(..growth.from_disks).unwrap_or_default();
+        let before = Laid::over(before, label.level, label.layout).map_err(bad)?.shape.layout;
+        if !layout.extends(&before) {
+            return Err(bad(
+                "stripes would not lie in the same places on the disks added to it: they are \
+                            smaller, or have other defects"
+                    .into(),
+            ));
+        }
+        *old = Some(before);
+    }
+    let capacity = old.as_ref().unwrap_or(layout).capacity();
+    if capacity != label.capacity {
+        return Err(bad(format!(
+            "the devices give {capacity} and the volume was made with {}: one is smaller, or has other \
+             defects than the one in whose place it is",
+            label.capacity
+        )));
+    }
+    Ok(laid)
+}

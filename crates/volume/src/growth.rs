@@ -1,0 +1,197 @@
+//! Spreading what a volume holds over disks that were added to it, while it serves.
+//!
+//! A stripe of the larger layout holds more, and so what belongs in it lies in its own place and behind
+//! it: stripes are moved in their order, and what is written over was moved before. Each is moved by one
+//! write with its journal record, and so a crash leaves it moved or not.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use futures::future::join;
+use moirai_runtime::{now, spawn};
+use moirai_storage::{Completion, Completions, Error, IoBuf, Op, Request, Result};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+use tokio::sync::RwLock;
+
+use crate::pieces::{Outcome, cut, put_together, take_blocks};
+use crate::rebuild::pause;
+use crate::stripe_io::Stripes;
+use crate::{StripeIndex, Volume};
+
+/// A volume on its way from one layout to another.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    /// Where that lies which was not moved.
+    old: Arc<Stripes>,
+    /// Read by who uses stripes, written by who moves one.
+    gate: Arc<RwLock<()>>,
+}
+
+/// Where the results of a request come from.
+enum Route {
+    Moved,
+    Old,
+    /// One part each; its buffers.
+    Both(Vec<BlockCount>),
+}
+
+impl Growing {
+    pub(crate) fn from(old: Arc<Stripes>) -> Growing {
+        Growing { old, gate: Arc::default() }
+    }
+
+    pub(crate) fn old(&self) -> &Stripes {
+        &self.old
+    }
+
+    /// The first block that was not moved to `new`.
+    pub(crate) fn boundary(&self, new: &Stripes) -> Lbn {
+        let moved = new.members.moved();
+        match moved < new.layout.stripes() {
+            true => new.layout.stripe_blocks(StripeIndex(moved)).first,
+            false => Lbn(new.layout.capacity().0),
+        }
+    }
+
+    /// Serves each part of a batch where it lies.
+    pub(crate) async fn serve(
+        &self,
+        new: &Arc<Stripes>,
+        batch: Vec<Result<Request>>,
+    ) -> Completions {
+        let guard = Arc::new(Arc::clone(&self.gate).read_owned().await);
+        let boundary = self.boundary(new);
+        let (mut moved, mut old, mut routes) = (Vec::new(), Vec::new(), Vec::new());
+        for request in batch {
+            let route = match request {
+                Ok(request) if request.blocks.end() > boundary => {
+                    if request.blocks.first < boundary {
+                        let buffers = request.data.iter().map(IoBuf::blocks).collect();
+                        let (before, after) = split(request, boundary);
+                        moved.push(Ok(before));
+                        old.push(Ok(after));
+                        Route::Both(buffers)
+                    } else {
+                        old.push(Ok(request));
+                        Route::Old
+                    }
+                }
+                of_moved => {
+                    moved.push(of_moved);
+                    Route::Moved
+                }
+            };
+            routes.push(route);
+        }
+        let served =
+            join(new.serve(moved, Some(Arc::clone(&guard))), self.old.serve(old, Some(guard)));
+        let (moved, old) = served.await;
+        let (mut moved, mut old) = (moved.into_iter(), old.into_iter());
+        let lost = || Err(Error::Latched { device: new.members.name().to_owned() });
+        let mut next_moved = || moved.next().unwrap_or_else(lost);
+        let mut next_old = || old.next().unwrap_or_else(lost);
+        let gather = |route| match route {
+            Route::Moved => next_moved(),
+            Route::Old => next_old(),
+            Route::Both(buffers) => {
+                let (before, after) = (next_moved(), next_old());
+                let (before, after) = (before?, after?);
+                let data = before.data.into_iter().chain(after.data).collect();
+                let data = put_together(data, &buffers);
+                Ok(Completion { data, timing: before.timing.and(after.timing) })
+            }
+        };
+        routes.into_iter().map(gather).collect()
+    }
+
+    /// Moves the next stripe to `new`; nobody uses any meanwhile.
+    async fn move_next(&self, new: &Arc<Stripes>) -> Result<()> {
+        let (old, new, gate) = (Arc::clone(&self.old), Arc::clone(new), Arc::clone(&self.gate));
+        // Once begun it is finished, as every write is.
+        let moved = spawn(async move {
+            let _alone = gate.write_owned().await;
+            move_stripe(&old, &new, StripeIndex(new.members.moved())).await
+        });
+        moved.await
+    }
+}
+
+/// Reads what belongs in a stripe of `new` where it lies in `old`, and writes the stripe.
+async fn move_stripe(old: &Arc<Stripes>, new: &Arc<Stripes>, stripe: StripeIndex) -> Result<()> {
+    let blocks = new.layout.stripe_blocks(stripe);
+    let end = blocks.end().min(Lbn(old.layout.capacity().0));
+    let mut data = Vec::new();
+    if blocks.first < end {
+        let there = BlockRange::between(blocks.first, end);
+        for completion in old.serve(vec![Ok(Request::read(there))], None).await {
+            data.extend(completion?.data);
+        }
+    }
+    // Behind the end of what there was nothing was ever written.
+    let beyond = blocks.end().since(end.max(blocks.first));
+    if beyond > BlockCount::ZERO {
+        data.push(IoBuf::zeroed(beyond));
+    }
+    let pieces = cut(&new.layout, 0, Request { op: Op::Write, blocks, data });
+    for served in new.write(stripe, pieces).await {
+        if let Outcome::Failed(error) = served.outcome {
+            let failed = || Error::Latched { device: new.members.name().to_owned() };
+            return Err(error.unwrap_or_else(failed));
+        }
+    }
+    Ok(())
+}
+
+/// The two parts of a request before and after `boundary`.
+fn split(request: Request, boundary: Lbn) -> (Request, Request) {
+    let Request { op, blocks, data } = request;
+    let count = boundary.since(blocks.first);
+    let mut data = VecDeque::from(data);
+    let before = take_blocks(&mut data, count);
+    let (low, high) =
+        (BlockRange::new(blocks.first, count), BlockRange::between(boundary, blocks.end()));
+    let after = Request { op, blocks: high, data: data.into() };
+    (Request { op, blocks: low, data: before }, after)
+}
+
+impl Volume {
+    /// Moves what the volume holds to where it lies over all its disks, those with it that were
+    /// [added](crate::add_disks), `bytes_per_s` to each at most, beside other work. `progress` is told
+    /// after each stripe how many are moved, of how many. What a crash leaves undone goes on after the
+    /// next opening. Once all is done the volume is larger when it is opened again.
+    pub async fn grow(
+        &self,
+        bytes_per_s: Option<NonZeroU64>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<()> {
+        let _turn = self.rebuilding().lock().await;
+        let Some(growth) = self.growth() else { return Ok(()) };
+        let (layout, members) = (self.layout(), self.members());
+        while members.moved() < layout.stripes() {
+            let began = now();
+            let unit = layout.unit(StripeIndex(members.moved())).bytes();
+            growth.move_next(self.stripes()).await?;
+            progress(members.moved(), layout.stripes());
+            pause(began, unit, bytes_per_s).await;
+        }
+        let device: &dyn moirai_storage::Device = self;
+        device.flush().await
+    }
+
+    /// How many stripes were moved, of how many; `None` when the volume does not grow.
+    #[must_use]
+    pub fn moved(&self) -> Option<(u64, u64)> {
+        self.growth().map(|_| (self.members().moved(), self.layout().stripes()))
+    }
+
+    /// An error while the volume grows.
+    pub(crate) fn check_grown(&self) -> Result<()> {
+        let Some((moved, all)) = self.moved() else { return Ok(()) };
+        let problem = format!(
+            "it grows, and {moved} of {all} stripes are moved: let that be finished, with `moirai volume \
+             grow` or `Volume::grow`, and open it again"
+        );
+        Err(Error::Description { path: self.members().name().into(), problem })
+    }
+}
