@@ -159,6 +159,24 @@ fn devices_are_found_in_any_order_and_stale_ones_refused() {
     assert_eq!(states(folder), ["ready", "failed", "ready", "failed", "ready"]);
     assert_eq!(answer(folder), expected);
 
+    // A new disk has the name of the one whose place it takes, whoever else is away.
+    let away = |disk: &str, to: &str| std::fs::rename(folder.join(disk), folder.join(to)).unwrap();
+    succeed(folder, &["volume", "replace", "v.toml", "3", "file:new.img?size=64MiB"]);
+    succeed(folder, &["volume", "replace", "v.toml", "1", "file:other.img?size=64MiB"]);
+    let described = std::fs::read_to_string(folder.join("v.toml")).unwrap();
+    let names = ["d0", "other", "d2", "new", "d4"].map(|name| format!("\"file:{name}.img\""));
+    assert!(described.contains(&names.join(", ")), "{described}");
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 5]);
+    away("d1.img", "stale1.img");
+    away("d0.img", "away0.img");
+    let error = refused(folder, &["volume", "fail", "v.toml", "0"]);
+    assert!(error.contains("missing"), "{error}");
+    away("away0.img", "d0.img");
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["volume", "fail", "v.toml", "1"]);
+    succeed(folder, &["volume", "fail", "v.toml", "3"]);
+
     // A third disk is too much, and nothing is changed by trying.
     std::fs::rename(folder.join("d0.img"), folder.join("away0.img")).unwrap();
     let error = refused(folder, &["volume", "open", "v.toml", "--degraded"]);

@@ -37,13 +37,18 @@ use moirai_storage::{Device, DeviceUri};
 use moirai_store::Store;
 use moirai_volume::{ControllerWrites, Description, Volume};
 
-/// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`. Inside a runtime only.
+/// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`; of `volume:PATH?salvage=true`
+/// what is left. Inside a runtime only.
 pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    let uri: DeviceUri = uri.parse()?;
+    let mut uri: DeviceUri = uri.parse()?;
+    let salvage = uri.scheme == "volume" && uri.take("salvage")?.unwrap_or(false);
     let Some((path, description)) = described(&uri)? else {
         return moirai_devices::open(uri);
     };
     let open = moirai_devices::open;
+    if salvage {
+        return Ok(moirai_volume::salvage(&path, &description, open).await?);
+    }
     let volume = moirai_volume::open_described(&path, &description, open).await?;
     behind_controller(&path, &description, volume)
 }

@@ -56,6 +56,8 @@ enum Use {
     Columns(Vec<(u64, u64)>),
     /// Free runs, sorted; none crosses an ensemble's end.
     Runs(Vec<BlockRange>),
+    /// It holds an extent of when the device had other regions: nothing is allocated here.
+    Closed,
 }
 
 /// The free space of a device.
@@ -181,7 +183,7 @@ impl Space {
         let intervals = match used {
             Use::Free => std::slice::from_ref(&whole),
             Use::Columns(free) => free.as_slice(),
-            Use::Runs(_) => return None,
+            Use::Runs(_) | Use::Closed => return None,
         };
         intervals.iter().copied().find_map(|(first, count)| {
             let count = count / unit.0 * unit.0;
@@ -210,7 +212,7 @@ impl Space {
                 let free = match used {
                     Use::Free => holds((0, region.columns.0)),
                     Use::Columns(free) => free.iter().copied().any(holds),
-                    Use::Runs(_) => false,
+                    Use::Runs(_) | Use::Closed => false,
                 };
                 if free {
                     found.push(index);
@@ -296,6 +298,7 @@ impl Space {
     fn close_full(&mut self) {
         let full = |used: &Use| match used {
             Use::Free => false,
+            Use::Closed => true,
             Use::Columns(free) => free.is_empty(),
             Use::Runs(free) => free.is_empty(),
         };
@@ -313,29 +316,40 @@ impl Space {
 
     /// Takes columns that the catalog names; `false` when they are not free.
     pub(crate) fn take_column_extent(&mut self, extent: &ColumnExtent) -> Result<bool> {
-        for first in &extent.slot_firsts {
-            let index = self.index_of(Lbn(*first))?;
-            let Some((region, _)) = self.regions.get(index) else {
-                return Ok(false);
+        for first in extent.slot_firsts.iter().copied().map(Lbn) {
+            let blocks = BlockRange::new(first, BlockCount(extent.columns));
+            let index = self.index_of(first)?;
+            let is_free = match self.regions.get(index) {
+                None => false,
+                // One slot is taken as blocks, also where these reach into the next region: a volume
+                // that has grown has other regions than when the extent was allocated.
+                Some((region, _)) if region.slot_firsts.len() == 1 => {
+                    self.take_blocks(blocks, true)?
+                }
+                Some((region, used)) => match column_of(region, extent, first) {
+                    Some(0) if !matches!(used, Use::Runs(_)) => self.take_blocks(blocks, true)?,
+                    // The region's first slot stands for all of them.
+                    Some(_) if !matches!(used, Use::Runs(_)) => true,
+                    _ => self.close(blocks)?,
+                },
             };
-            if Lbn(*first) >= region.blocks.first + region.columns {
-                // The region's first slot stands for all of them.
-                continue;
-            }
-            // A slot that is a region is taken as blocks: since the extent was allocated a volume may
-            // have grown, and its regions with it.
-            let in_slot = match region.slot_firsts.len() {
-                1 => u64::MAX,
-                _ => (region.blocks.first + region.columns).since(Lbn(*first)).0,
-            };
-            let columns = BlockCount(extent.columns);
-            if columns.0 > in_slot
-                || !self.take_blocks(BlockRange::new(Lbn(*first), columns), true)?
-            {
+            if !is_free {
                 return Ok(false);
             }
         }
         self.close_full();
+        Ok(true)
+    }
+
+    /// Allocates nothing more in the regions that have some of `blocks`.
+    fn close(&mut self, blocks: BlockRange) -> Result<bool> {
+        let mut at = blocks.first;
+        while at < blocks.end() {
+            let index = self.index_of(at)?;
+            let Some((region, used)) = self.regions.get_mut(index) else { return Ok(false) };
+            *used = Use::Closed;
+            at = region.blocks.end();
+        }
         Ok(true)
     }
 
@@ -355,6 +369,7 @@ impl Space {
                 *used = Use::Columns(vec![(0, region.columns.0)]);
             }
             let end = match used {
+                Use::Closed => Some(region.blocks.end()),
                 Use::Runs(free) => cut_run(free, rest),
                 Use::Columns(_) if !as_columns && region.slot_firsts.len() > 1 => None,
                 Use::Columns(free) => {
@@ -417,6 +432,16 @@ impl Space {
         }
         Ok(())
     }
+}
+
+/// In which of the region's slots `first` is, when the extent is the same columns of all of them.
+fn column_of(region: &Region, extent: &ColumnExtent, first: Lbn) -> Option<usize> {
+    let holds = |slot: &Lbn| *slot <= first && first < *slot + region.columns;
+    let slot = region.slot_firsts.iter().position(holds)?;
+    let column = first.since(*region.slot_firsts.get(slot)?);
+    let in_all =
+        region.slot_firsts.iter().all(|slot| extent.slot_firsts.contains(&(slot.0 + column.0)));
+    (in_all && column.0 + extent.columns <= region.columns.0).then_some(slot)
 }
 
 /// Takes the beginning of `wanted` out of the free run that holds it; gives the end of what was taken.

@@ -36,7 +36,7 @@ pub async fn assemble(
     }
     let (mut laid, members) = found.together(&name)?;
     let states = found.states();
-    if !laid.shape.is_whole(&states) {
+    if !laid.shape.is_whole(&states, members.moved()) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
         return Err(bad(format!(
             "disks {:?} of {disks} are missing, failed or not yet filled: {} cannot do without them",
@@ -47,10 +47,10 @@ pub async fn assemble(
     let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);
     let copies = found.disks().map(copy).collect();
     let mut newest = found.label;
-    let records = Journal::read(newest.volume, newest.journal, &members).await;
+    let (records, unused) = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.
-    let next = (newest.generation + 1) << GENERATION_SHIFT;
+    let next = ((newest.generation + 1) << GENERATION_SHIFT).max(unused);
     let journal = Journal::new(newest.volume, newest.journal, disks, next);
     newest.open(unique());
     let mut keeper = Keeper::new(Labels { newest, copies }, journal, laid.shape.clone());
@@ -64,7 +64,7 @@ pub async fn assemble(
         let opened = keeper.append(&members, Vec::new()).await?;
         keeper.journal.placed(opened);
     }
-    if laid.shape.old.is_some() && members.moved() == laid.shape.layout.stripes() {
+    if laid.shape.old.is_some() && members.moved() >= laid.shape.layout.stripes() {
         keeper.end_growth();
         laid.shape.old = None;
     }
@@ -81,6 +81,8 @@ pub struct Inspection {
     pub layout: LayoutDescription,
     /// Its disks.
     pub disks: Vec<InspectedDisk>,
+    /// Of each device, which disk it says it is, though it may have failed since; `None` without a label.
+    pub says: Vec<Option<DiskIndex>>,
 }
 
 /// A disk as the labels say.
@@ -106,7 +108,12 @@ pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspec
     };
     let disks = found.disks().zip(&found.label.members).map(disk).collect();
     let layout = found.label.layout;
-    Ok(Inspection { volume: Volume::read_only(laid, members), layout, disks })
+    let says = |device| {
+        let labelled = found.all.iter().find(|one| Arc::ptr_eq(&one.device, device));
+        labelled.map(|one| one.label.disk)
+    };
+    let says = devices.iter().map(says).collect();
+    Ok(Inspection { volume: Volume::read_only(laid, members), layout, disks, says })
 }
 
 /// Brings what a crash left in the journal to its places.
@@ -153,8 +160,13 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
 fn layout_of<'a>(shape: &'a Shape, entry: &Entry) -> Option<&'a Layout> {
     let mut layouts = [Some(&shape.layout), shape.old.as_ref()].into_iter().flatten();
     let layout = layouts.find(|layout| layout.disks() == entry.disks)?;
-    let is_there = entry.stripe.0 < layout.stripes()
-        && entry.offset + entry.blocks() <= layout.unit(entry.stripe)
-        && !matches!(entry.role, Role::Data { position, .. } if position >= layout.data_units());
+    let has_role = match entry.role {
+        Role::Data { position, .. } => position < layout.data_units(),
+        Role::P => layout.level().parity_units() > 0,
+        Role::Q => layout.level().parity_units() > 1,
+    };
+    let is_there = has_role
+        && entry.stripe.0 < layout.stripes()
+        && entry.offset + entry.blocks() <= layout.unit(entry.stripe);
     is_there.then_some(layout)
 }

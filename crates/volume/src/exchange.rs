@@ -35,7 +35,14 @@ pub async fn replace(
     if let Some(place) = together.get_mut(disk.0) {
         *place = Arc::clone(&device);
     }
-    laid_over(name, &found.label, &together)?;
+    let laid = laid_over(name, &found.label, &together)?;
+    let moved = found.label.growth.map_or(0, |growth| growth.moved);
+    if !laid.shape.is_whole(&found.states(), moved) {
+        return Err(bad(format!(
+            "other disks are missing, too, and {} cannot do without them and disk {}: name them first",
+            found.label.level, disk.0
+        )));
+    }
     let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
     if let Some(member) = label.members.get_mut(disk.0) {
         *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };

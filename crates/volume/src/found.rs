@@ -90,11 +90,16 @@ impl Found {
                 label.follows(&other.label) || other.state(label) == MemberState::Failed
             })
         };
-        let newest = all.iter().map(|one| &one.label).filter(|label| counts(label));
-        let label = newest.max_by_key(|label| label.generation).cloned().ok_or_else(|| {
+        let apart = || {
             bad("its devices were opened apart from each other, and written: name those of one side"
                 .into())
-        })?;
+        };
+        let counting = || all.iter().map(|one| &one.label).filter(|label| counts(label));
+        let label = counting().max_by_key(|label| label.generation).cloned().ok_or_else(apart)?;
+        // Two sides that each call the other failed.
+        if counting().any(|other| !label.follows(other)) {
+            return Err(apart());
+        }
         Ok(Found { label, all })
     }
 
@@ -181,6 +186,9 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     if let Some(growth) = label.growth {
         let before = sections.get(..growth.from_disks).unwrap_or_default();
         let before = Laid::over(before, label.level, label.layout).map_err(bad)?.shape.layout;
+        if growth.moved > layout.stripes() {
+            return Err(bad("more stripes were moved than it has: its labels are damaged".into()));
+        }
         if !layout.extends(&before) {
             return Err(bad(
                 "stripes would not lie in the same places on the disks added to it: they are \

@@ -111,7 +111,11 @@ impl Growing {
         // Once begun it is finished, as every write is.
         let moved = spawn(async move {
             let _alone = gate.write_owned().await;
-            move_stripe(&old, &new, StripeIndex(new.members.moved())).await
+            match new.members.moved() {
+                // Somebody else moved the last.
+                moved if moved >= new.layout.stripes() => Ok(()),
+                moved => move_stripe(&old, &new, StripeIndex(moved)).await,
+            }
         });
         moved.await
     }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use moirai_storage::{Device, Error, IoBuf, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 use parking_lot::Mutex;
@@ -207,7 +207,9 @@ impl Journal {
             state.waiting.push((ticket, entries));
             ticket
         };
-        let _turn = self.turn.lock().await;
+        let Some(_turn) = self.turn_or_done(ticket).await else {
+            return Ok(self.state.lock().numbered.remove(&ticket).unwrap_or(0));
+        };
         loop {
             let batch = {
                 let mut state = self.state.lock();
@@ -224,6 +226,25 @@ impl Journal {
             state.is_broken = written.is_err();
             written?;
             state.durable = batch.last().map_or(ticket, |(last, _)| *last) + 1;
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Waits for the right to write records; `None` when somebody else has made the ticket's durable.
+    /// Who only waited for the turn then would keep that room which who has it waits for.
+    async fn turn_or_done(&self, ticket: Ticket) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let mut turn = pin!(self.turn.lock());
+        loop {
+            // Rung from here on, so that nothing changes unseen.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.state.lock().durable > ticket {
+                return None;
+            }
+            if let Either::Left((turn, _)) = select(turn.as_mut(), changed).await {
+                return Some(turn);
+            }
         }
     }
 
@@ -320,18 +341,21 @@ impl Journal {
             self.encode(*sequence, tail, entries, &mut bytes);
         }
         let last = records.last().map_or(0, |(last, _)| *last);
-        let bearable = keeper.shape().failures();
+        let rotation = {
+            let mut state = self.state.lock();
+            state.rotation = state.rotation.wrapping_add(1);
+            state.rotation
+        };
         let mut reached: BTreeSet<DiskIndex> = BTreeSet::new();
         loop {
-            let in_use = members.in_use();
-            let needed = (bearable + 1).min(in_use.len()).max(1);
-            reached.retain(|disk| in_use.contains(disk));
-            if reached.len() >= needed {
-                break;
-            }
-            let targets = self.targets(&in_use, &reached, needed - reached.len());
-            if targets.is_empty() {
+            let holders = keeper.shape().record_holders(&members.in_use(), rotation);
+            if holders.is_empty() {
                 return Err(Error::Latched { device: members.name().to_owned() });
+            }
+            let targets: Vec<DiskIndex> =
+                holders.into_iter().filter(|disk| !reached.contains(disk)).collect();
+            if targets.is_empty() {
+                break;
             }
             let bytes = &bytes;
             let written = join_all(targets.into_iter().map(|disk| async move {
@@ -349,19 +373,6 @@ impl Journal {
         let mut state = self.state.lock();
         state.rings.iter_mut().for_each(|ring| ring.free_before(tail));
         Ok(())
-    }
-
-    fn targets(
-        &self,
-        in_use: &[DiskIndex],
-        reached: &BTreeSet<DiskIndex>,
-        count: usize,
-    ) -> Vec<DiskIndex> {
-        let mut state = self.state.lock();
-        state.rotation = (state.rotation + 1) % in_use.len().max(1);
-        let (before, after) = in_use.split_at(state.rotation.min(in_use.len()));
-        let all = after.iter().chain(before).copied();
-        all.filter(|disk| !reached.contains(disk)).take(count).collect()
     }
 
     async fn write_to(
@@ -419,7 +430,12 @@ impl Journal {
     }
 
     /// The records on the devices that are in use which are not known to be in their places, in order.
-    pub(crate) async fn read(volume: u128, area: BlockRange, members: &Members) -> Vec<Record> {
+    /// And a number that none of those read has.
+    pub(crate) async fn read(
+        volume: u128,
+        area: BlockRange,
+        members: &Members,
+    ) -> (Vec<Record>, Sequence) {
         let mut records: BTreeMap<Sequence, Record> = BTreeMap::new();
         let contents = members.in_use().into_iter().map(|disk| {
             let device = members.whole(disk);
@@ -437,8 +453,9 @@ impl Journal {
                 }
             }
         }
-        let tail = records.last_key_value().map_or(0, |(_, last)| last.tail);
-        records.into_values().filter(|record| record.sequence >= tail).collect()
+        let (last, tail) = records.last_key_value().map_or((0, 0), |(last, r)| (*last, r.tail));
+        let counting = records.into_values().filter(|record| record.sequence >= tail);
+        (counting.collect(), last + 1)
     }
 }
 

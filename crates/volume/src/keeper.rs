@@ -77,7 +77,7 @@ impl Keeper {
             if self.recorded.load(Ordering::Acquire) == changes {
                 return Ok(());
             }
-            if !self.shape.is_whole(&states) {
+            if !self.shape.is_whole(&states, moved) {
                 return Err(Error::Latched { device: members.name().to_owned() });
             }
             labels.newest.generation += 1;

@@ -44,7 +44,7 @@ pub use format::{Format, format, is_blank};
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};
 pub use members::MemberState;
-pub use open::{DevicesThere, lay_out, open_described};
+pub use open::{DevicesThere, lay_out, open_described, salvage};
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
 pub use scrub::Scrubbed;
 pub use volume::Volume;

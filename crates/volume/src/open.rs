@@ -47,6 +47,21 @@ impl DevicesThere {
         self.devices.iter().map(|(_, device)| Arc::clone(device)).collect()
     }
 
+    /// Whether the device that `uri` names could be opened.
+    #[must_use]
+    pub fn is_there(&self, uri: &str) -> bool {
+        self.devices.iter().any(|(other, _)| other == uri)
+    }
+
+    /// The URI of the device that says it is `disk`, but is none in use: what was replaced is called so.
+    #[must_use]
+    pub fn stale_uri(&self, disk: DiskIndex, inspection: &Inspection) -> Option<&str> {
+        let in_use = |index| inspection.disks.iter().any(|one| one.device == Some(index));
+        let mut says = inspection.says.iter().enumerate();
+        let (index, _) = says.find(|(index, says)| **says == Some(disk) && !in_use(*index))?;
+        self.devices.get(index).map(|(uri, _)| uri.as_str())
+    }
+
     /// Does without the device that `uri` names, and closes it.
     pub fn forget(&mut self, uri: &str) {
         self.devices.retain(|(other, _)| other != uri);
@@ -105,6 +120,20 @@ pub async fn open_described(
         true => DevicesThere::of(path, &description.devices, open_device)?.assemble(false).await,
         false => lay_out(path, description, open_device),
     }
+}
+
+/// What is left of a volume that has lost more disks than it can do without: it is not opened, takes no
+/// writes, and gives an error for what is lost. What was being written when it was last used may be half
+/// there.
+pub async fn salvage(
+    path: &Path,
+    description: &Description,
+    open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
+) -> Result<Arc<Volume>> {
+    if !description.labels {
+        return lay_out(path, description, open_device);
+    }
+    Ok(DevicesThere::of(path, &description.devices, open_device)?.inspect().await?.volume)
 }
 
 /// The volume that `description` would make, to ask where its blocks lie and how long requests take;

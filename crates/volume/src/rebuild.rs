@@ -1,8 +1,9 @@
 //! Filling a new device with what it should hold, while the volume serves.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use moirai_runtime::{now, sleep};
+use moirai_runtime::{now, sleep, spawn};
 use moirai_storage::Result;
 use moirai_units::{ByteCount, Instant, Nanos};
 
@@ -36,7 +37,8 @@ impl Volume {
             let MemberState::Rebuilding(first) = self.state(disk) else { continue };
             for stripe in first..stripes {
                 let began = now();
-                self.stripes().fill(StripeIndex(stripe), disk).await?;
+                let io = Arc::clone(self.stripes());
+                spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?;
                 if self.members().has_failed(disk) {
                     break;
                 }
@@ -47,7 +49,7 @@ impl Volume {
                 let unit = self.layout().unit(StripeIndex(stripe));
                 pause(began, unit.bytes(), bytes_per_s).await;
             }
-            if self.state(disk) == MemberState::Rebuilding(stripes) {
+            if matches!(self.state(disk), MemberState::Rebuilding(ready) if ready >= stripes) {
                 self.record_filled(disk, u64::MAX).await?;
             }
         }

@@ -1,8 +1,9 @@
 //! Reading everything, to find what went bad while nobody looked.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use moirai_runtime::now;
+use moirai_runtime::{now, spawn};
 use moirai_storage::{Device, Error, Result};
 use moirai_units::BlockRange;
 
@@ -39,7 +40,8 @@ impl Volume {
         let mut scrubbed = Scrubbed::default();
         for stripe in (0..layout.stripes()).map(StripeIndex) {
             let began = now();
-            let checked = self.stripes().check(stripe, repair).await?;
+            let stripes = Arc::clone(self.stripes());
+            let checked = spawn(async move { stripes.check(stripe, repair).await }).await?;
             scrubbed.restored_units += checked.restored;
             if checked.differs {
                 scrubbed.differing.push(layout.stripe_blocks(stripe));

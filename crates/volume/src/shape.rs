@@ -1,7 +1,7 @@
 //! What a volume is at the moment: its layout, and while it grows the one that it comes from.
 
 use crate::plan::{Plan, Present};
-use crate::{DiskIndex, Layout, MemberState, StripeIndex};
+use crate::{DiskIndex, Layout, Level, MemberState, StripeIndex};
 
 /// How the stripes lie on the disks; while the volume grows, how those lie that were not yet moved.
 #[derive(Clone, Debug)]
@@ -12,12 +12,31 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether no block is lost while the disks are as `states` say.
-    pub(crate) fn is_whole(&self, states: &[MemberState]) -> bool {
-        let old = self.old.as_ref().is_none_or(|old| {
+    /// Whether no block is lost while the disks are as `states` say, and `moved` stripes were moved.
+    pub(crate) fn is_whole(&self, states: &[MemberState], moved: u64) -> bool {
+        let old = self.old.as_ref().filter(|_| moved < self.layout.stripes());
+        let old_is_whole = old.is_none_or(|old| {
             states.get(..old.disks()).is_some_and(|states| is_whole(old, states))
         });
-        old && is_whole(&self.layout, states)
+        old_is_whole && is_whole(&self.layout, states)
+    }
+
+    /// The disks that are to hold a record: enough of those `in_use` that one is left whenever the
+    /// volume is whole. `rotation` says with which to begin.
+    pub(crate) fn record_holders(&self, in_use: &[DiskIndex], rotation: usize) -> Vec<DiskIndex> {
+        let count = self.layout.disks().max(1);
+        if self.layout.level() == Level::Raid10 {
+            // Other pairs may be down to one disk each, but no pair to none.
+            let pairs = count / 2;
+            let pair = |index: usize| -> Vec<DiskIndex> {
+                let first = (rotation.wrapping_add(index) % pairs.max(1)) * 2;
+                let both = [DiskIndex(first), DiskIndex(first + 1)];
+                both.into_iter().filter(|disk| in_use.contains(disk)).collect()
+            };
+            return (0..pairs).map(pair).find(|pair| !pair.is_empty()).unwrap_or_default();
+        }
+        let (before, after) = in_use.split_at(rotation % in_use.len().max(1));
+        after.iter().chain(before).copied().take(self.failures() + 1).collect()
     }
 
     /// Devices that may fail, at the most.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
+use moirai_runtime::spawn;
 use moirai_storage::{
     Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request, Result,
 };
@@ -162,6 +163,11 @@ impl Volume {
         Ok(Location { disk, dlbn: dlbn + before, run })
     }
 
+    /// What the volume has of `blocks`: while it grows stripes are longer than it.
+    fn within(&self, blocks: BlockRange) -> BlockRange {
+        BlockRange::between(blocks.first, blocks.end().min(Lbn(self.inquiry.capacity.0)))
+    }
+
     /// The stripes that `vlbn` is in.
     fn stripes_at(&self, vlbn: Lbn) -> &Stripes {
         match &self.growth {
@@ -198,7 +204,7 @@ impl Volume {
         if let Some(state) = states.get_mut(disk.0) {
             *state = MemberState::Failed;
         }
-        self.shape.is_whole(&states)
+        self.shape.is_whole(&states, self.stripes.members.moved())
     }
 
     /// Notes that a device has failed: it is used no more. The labels say so with the next write or
@@ -248,20 +254,25 @@ impl Device for Volume {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
         let Stripes { layout, members, .. } = self.stripes_at(lbn);
-        attributes::ensemble(layout, members, lbn)
+        let Ensemble { blocks, switch } = attributes::ensemble(layout, members, lbn)?;
+        Ok(Ensemble { blocks: self.within(blocks), switch })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
         let Stripes { layout, members, .. } = self.stripes_at(lbn);
-        attributes::parallel_ensemble(layout, members, lbn)
+        Ok(self.within(attributes::parallel_ensemble(layout, members, lbn)?))
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        Ok(self.stripes_at(lbn).layout.equivalent(lbn))
+        let class = self.stripes_at(lbn).layout.equivalent(lbn);
+        match class.lbns.iter().all(|lbn| lbn.0 < self.inquiry.capacity.0) {
+            true => Ok(class),
+            false => Ok(EquivalenceClass::single(lbn)),
+        }
     }
 
     /// The requests of a batch reach each disk together, so that its own scheduler orders them;
@@ -289,14 +300,22 @@ impl Device for Volume {
             if self.latched.load(Ordering::Acquire) {
                 return Err(Error::Latched { device: self.inquiry.name.clone() });
             }
-            let members = &self.stripes.members;
-            let settled = match &self.stripes.keeper {
-                Some(keeper) => keeper.settle(members, keeper.journal.first_active()).await,
-                None => match members.flush_all().await {
-                    Err(error) if !self.shape.is_whole(&members.recordable().states) => Err(error),
-                    _ => Ok(()),
-                },
-            };
+            let stripes = Arc::clone(&self.stripes);
+            // Labels are written to their end, too.
+            let settled = spawn(async move {
+                let members = &stripes.members;
+                match &stripes.keeper {
+                    Some(keeper) => keeper.settle(members, keeper.journal.first_active()).await,
+                    None => members.flush_all().await,
+                }
+            });
+            let settled = settled.await.or_else(|error| {
+                let states = self.stripes.members.recordable().states;
+                match self.stripes.keeper.is_none() && self.shape.is_whole(&states, 0) {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            });
             if settled.is_err() {
                 self.latched.store(true, Ordering::Release);
             }

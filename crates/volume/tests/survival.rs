@@ -403,16 +403,23 @@ impl Run {
 
     /// Goes on with what goes on beside other work: growing, or filling disks.
     async fn rebuild(&self, volume: &Volume) {
-        let bytes_per_s = NonZeroU64::new(self.draw(0..20) * 1_000_000);
-        let done = match volume.moved() {
-            Some(_) => volume.grow(bytes_per_s, |_, _| ()).await,
-            None => volume.rebuild(bytes_per_s, |_, _| ()).await,
-        };
-        match done {
-            Err(error) if !self.power.is_off() => {
-                self.problem(format!("the rebuild failed: {error}"))
+        // Now and then nobody waits for it any more, and it is begun again.
+        for patient in [self.draw(0..3) > 0, true] {
+            let patience = if patient { u64::MAX / 4 } else { self.draw(0..10_000_000) };
+            let bytes_per_s = NonZeroU64::new(self.draw(0..20) * 1_000_000);
+            let work = Box::pin(async {
+                match volume.moved() {
+                    Some(_) => volume.grow(bytes_per_s, |_, _| ()).await,
+                    None => volume.rebuild(bytes_per_s, |_, _| ()).await,
+                }
+            });
+            match select(work, Box::pin(sleep(Nanos(patience)))).await {
+                Either::Left((Err(error), _)) if !self.power.is_off() => {
+                    return self.problem(format!("the rebuild failed: {error}"));
+                }
+                Either::Left(_) => return,
+                Either::Right(_) => {}
             }
-            _ => {}
         }
     }
 
@@ -445,7 +452,8 @@ impl Run {
         for disk in
             (0..self.devices.len()).map(|disk| DiskIndex((disk + first) % self.devices.len()))
         {
-            if self.not_ready(volume) < most && volume.state(disk) == MemberState::Ready {
+            let is_ready = volume.state(disk) == MemberState::Ready;
+            if is_ready && most > 0 && volume.survives_without(disk) {
                 volume.fail(disk);
             }
         }
@@ -461,7 +469,11 @@ impl Run {
         let bad = self.draw(0..self.devices.len() as u64) as usize;
         for _ in 0..self.draw(1..4) {
             let dies = self.draw(0..self.devices.len() as u64) as usize;
-            let may_die = self.not_ready(&volume) < deaths && !(unreadable && dies == bad);
+            // With RAID 1+0 one of each pair may be away.
+            let may_die = match unreadable {
+                true => self.not_ready(&volume) < deaths && dies != bad,
+                false => volume.survives_without(DiskIndex(dies)),
+            };
             let dies = Some(dies).filter(|_| may_die && self.draw(0..3) == 0);
             if self.draw(0..4) > 0 {
                 self.power.fail_after(self.draw(1..120));

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use moirai::storage::Device;
 use moirai::units::{ByteCount, grouped};
-use moirai::volume::{Description, DevicesThere, DiskIndex, Inspection, Volume};
+use moirai::volume::{
+    Description, DevicesThere, DiskIndex, InspectedDisk, Inspection, MemberState, Volume,
+};
 
 use serde::Serialize;
 
@@ -31,7 +33,7 @@ fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
     output::keep_file(path, false)?;
     let mut description = run::in_time(moirai::are_simulated(devices)?, async {
         let there = DevicesThere::of(path, devices, moirai::devices::open)?;
-        let Inspection { volume, layout, disks } = there.inspect().await?;
+        let Inspection { volume, layout, disks, .. } = there.inspect().await?;
         let names = disks.iter().filter_map(|disk| there.uri(disk)).map(str::to_owned).collect();
         Ok::<_, Failure>(Description::new(names, volume.layout().level(), layout))
     })?;
@@ -62,19 +64,24 @@ pub(super) fn fail(path: &Path, disk: DiskIndex) -> Result<(), Failure> {
 
 pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> Result<(), Failure> {
     let described = with_labels(path, async |mut description, mut there| {
-        let Inspection { disks, .. } = there.inspect().await?;
-        let in_use = disks.iter().filter_map(|disk| there.uri(disk));
-        let in_use: Vec<String> = in_use.map(str::to_owned).collect();
+        let inspection = there.inspect().await?;
         let new = lasting_name(uri)?;
-        if let Some(disk) = disks.iter().position(|disk| there.uri(disk) == Some(&new)) {
+        let is_new = |disk: &InspectedDisk| there.uri(disk) == Some(&new);
+        if let Some(disk) = inspection.disks.iter().position(is_new) {
             return Err(Failure::Failed(format!("{new} is disk {disk} of the volume, and in use")));
         }
+        let old = there.stale_uri(disk, &inspection).map(str::to_owned);
         // One that failed may come back as a new one.
         there.forget(&new);
         let device = blank_device(uri, force).await?;
         there.replace(disk, device).await?;
-        // The new name comes where the old one was: the first that is no disk in use.
-        match description.devices.iter_mut().find(|name| !in_use.contains(name)) {
+        // The new name comes where the old one was, or that of a device that is gone: when several are
+        // nobody knows whose name that was.
+        let mut gone =
+            description.devices.iter().filter(|name| !there.is_there(name) && **name != new);
+        let old = old.or_else(|| gone.next().filter(|_| gone.next().is_none()).cloned());
+        description.devices.retain(|name| *name != new);
+        match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
             Some(old) => *old = new,
             None => description.devices.push(new),
         }
@@ -124,7 +131,15 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         bar.finish_and_clear();
         rebuilt?;
         volume.flush().await?;
-        Ok(())
+        let disks = (0..volume.devices().len()).map(DiskIndex);
+        match disks.into_iter().find(|disk| volume.state(*disk) != MemberState::Ready) {
+            None => Ok(()),
+            Some(disk) => Err(Failure::Failed(format!(
+                "disk {} failed, or is still without a device: `moirai volume show {}`",
+                disk.0,
+                path.display()
+            ))),
+        }
     })?;
     show::show(path, false)
 }

@@ -1,0 +1,223 @@
+//! Volumes whose devices were not always together.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::block_on_virtual;
+use moirai_storage::{Device, IoBuf};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_volume::{
+    DiskIndex, Format, LayoutDescription, MemberState, StripeUnit, add_disks, assemble, format,
+    inspect, replace,
+};
+
+type Devices = Vec<Arc<dyn Device>>;
+
+fn blank(count: usize) -> Devices {
+    let power = Power::on();
+    let device = |disk| {
+        let (capacity, ensemble) = (BlockCount(2000), BlockCount(16));
+        FaultyDevice::new(format!("disk {disk}"), capacity, ensemble, Arc::clone(&power)) as _
+    };
+    (0..count).map(device).collect()
+}
+
+async fn made(level: &str, disks: usize) -> Devices {
+    let devices = blank(disks);
+    let unit = StripeUnit::Blocks(BlockCount(8));
+    let how = Format {
+        level: level.parse().unwrap(),
+        layout: LayoutDescription::Stripe { unit },
+        journal: Some(BlockCount(400)),
+        is_blank: true,
+    };
+    format("v", &devices, how, |_, _| ()).await.unwrap();
+    devices
+}
+
+fn of(devices: &Devices, which: &[usize]) -> Devices {
+    devices
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| which.contains(i))
+        .map(|(_, d)| Arc::clone(d))
+        .collect()
+}
+
+/// Opens a volume from `devices` and writes to it.
+async fn write(devices: Devices, fill: u8) {
+    let volume = assemble("v".into(), devices, true).await.unwrap();
+    let volume: &dyn Device = &*volume;
+    let mut block = IoBuf::zeroed(BlockCount(1));
+    block.fill(fill);
+    volume.write(Lbn(3), block).await.unwrap();
+    volume.flush().await.unwrap();
+}
+
+async fn read(devices: Devices) -> Result<u8, String> {
+    let volume = assemble("v".into(), devices, true).await.map_err(|error| error.to_string())?;
+    let volume: &dyn Device = &*volume;
+    Ok(volume.read(BlockRange::new(Lbn(3), BlockCount(1))).await.unwrap()[0])
+}
+
+#[test]
+fn sides_that_were_written_apart_are_not_put_together() {
+    for (level, disks, one, other) in [
+        ("raid1", 2, vec![0], vec![1]),
+        ("raid10", 4, vec![0, 2], vec![1, 3]),
+        ("raid6", 4, vec![0, 1], vec![2, 3]),
+    ] {
+        block_on_virtual(1, async {
+            let devices = made(level, disks).await;
+            write(of(&devices, &one), 1).await;
+            write(of(&devices, &other), 2).await;
+            let error = read(devices.clone()).await.unwrap_err();
+            assert!(error.contains("apart"), "{level}: {error}");
+            assert_eq!(read(of(&devices, &one)).await, Ok(1));
+            assert_eq!(read(of(&devices, &other)).await, Ok(2));
+        });
+    }
+}
+
+#[test]
+fn a_side_that_was_left_behind_is_stale_and_no_reason_to_refuse() {
+    block_on_virtual(1, async {
+        let devices = made("raid6", 5).await;
+        write(of(&devices, &[0, 1, 2, 3, 4]), 1).await;
+        write(of(&devices, &[0, 2, 4]), 2).await;
+        write(of(&devices, &[0, 2, 4]), 3).await;
+        assert_eq!(read(devices).await, Ok(3));
+    });
+}
+
+/// Each disk of RAID 1+0 has one other with the same: any one of each pair is enough.
+#[test]
+fn one_of_each_pair_is_enough_for_all_that_was_flushed() {
+    for seed in 0..40 {
+        block_on_virtual(seed, async {
+            let devices = made("raid10", 6).await;
+            for fill in 1..=9 {
+                let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+                let volume: &dyn Device = &*volume;
+                for again in 0..seed % 5 + 1 {
+                    let mut block = IoBuf::zeroed(BlockCount(1));
+                    block.fill(fill + again as u8 * 10);
+                    volume.write(Lbn(3), block).await.unwrap();
+                }
+                volume.flush().await.unwrap();
+            }
+            let left: Vec<usize> =
+                (0..3).map(|pair| pair * 2 + (seed >> pair & 1) as usize).collect();
+            assert_eq!(read(of(&devices, &left)).await, Ok(9 + (seed % 5) as u8 * 10));
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_is_only_away_is_not_given_up_for_one_that_failed() {
+    block_on_virtual(1, async {
+        let devices = made("raid5", 4).await;
+        write(of(&devices, &[0, 2, 3]), 7).await;
+        let there = of(&devices, &[0, 3]);
+        let [new, other]: [Arc<dyn Device>; 2] = blank(2).try_into().unwrap();
+        let error = replace("v", &there, DiskIndex(2), new).await.unwrap_err().to_string();
+        assert!(error.contains("cannot do without"), "{error}");
+        replace("v", &of(&devices, &[0, 2, 3]), DiskIndex(1), Arc::clone(&other)).await.unwrap();
+        let mut all = of(&devices, &[0, 2, 3]);
+        all.push(other);
+        let volume = assemble("v".into(), all.clone(), false).await.unwrap();
+        volume.rebuild(None, |_, _| ()).await.unwrap();
+        assert_eq!(volume.state(DiskIndex(1)), MemberState::Ready);
+        drop(volume);
+        assert_eq!(read(of(&all, &[1, 2, 3])).await, Ok(7));
+    });
+}
+
+#[test]
+fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
+    for (level, disks, first, second) in [
+        ("raid5", 3, 1, 2),
+        ("raid6", 4, 2, 1),
+        ("raid4", 3, 1, 1),
+        ("raid1", 2, 1, 1),
+        ("raid10", 2, 2, 4),
+    ] {
+        block_on_virtual(3, async {
+            let mut devices = made(level, disks).await;
+            let mut expected: Vec<u8> = Vec::new();
+            for added in [first, second, 0] {
+                let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+                let capacity = volume.inquiry().capacity;
+                let device: &dyn Device = &*volume;
+                let all = BlockRange::new(Lbn(0), capacity);
+                let held = device.read(all).await.unwrap();
+                assert_eq!(&held[..expected.len()], expected, "{level}");
+                assert!(held[expected.len()..].iter().all(|byte| *byte == 0), "{level}");
+                let mut content = IoBuf::zeroed(capacity);
+                content.iter_mut().enumerate().for_each(|(i, b)| *b = (i / 512 * 7 + i) as u8);
+                expected = content.to_vec();
+                device.write(Lbn(0), content).await.unwrap();
+                drop(volume);
+                if added == 0 {
+                    break;
+                }
+                let new = blank(added);
+                add_disks("v", &devices, &new).await.unwrap();
+                devices.extend(new);
+                let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+                assert_eq!(volume.moved().unwrap().0, 0);
+                volume.grow(None, |_, _| ()).await.unwrap();
+                let held = (&*volume as &dyn Device).read(all).await.unwrap();
+                assert_eq!(held[..], expected, "{level}");
+                let scrub = volume.scrub(None, false, |_| ()).await.unwrap_err().to_string();
+                assert!(scrub.contains("open it again"), "{scrub}");
+                drop(volume);
+                let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+                assert_eq!(volume.moved(), None);
+                let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+                assert_eq!(scrubbed.differing, [], "{level}");
+            }
+        });
+    }
+}
+
+/// A volume without two of its disks: what lay on the others is there, and of what lay on
+/// these nothing is made up.
+#[test]
+fn what_is_left_can_be_read_when_too_many_are_gone() {
+    block_on_virtual(1, async {
+        let devices = made("raid5", 4).await;
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        let blocks = volume.inquiry().capacity;
+        let device: &dyn Device = &*volume;
+        let mut content = IoBuf::zeroed(blocks);
+        content.chunks_mut(512).enumerate().for_each(|(lbn, block)| block.fill(lbn as u8 | 1));
+        device.write(Lbn(0), content).await.unwrap();
+        device.flush().await.unwrap();
+        drop(volume);
+        let left = of(&devices, &[1, 2]);
+        let refused = assemble("v".into(), left.clone(), true).await.unwrap_err().to_string();
+        assert!(refused.contains("cannot do without"), "{refused}");
+
+        let volume = inspect("v".into(), &left).await.unwrap().volume;
+        let device: &dyn Device = &*volume;
+        let mut lost = 0;
+        for lbn in 0..blocks.0 {
+            let read = device.read(BlockRange::new(Lbn(lbn), BlockCount(1))).await;
+            match volume.locate(Lbn(lbn)).unwrap().disk.0 {
+                1 | 2 => assert_eq!(read.unwrap()[0], lbn as u8 | 1),
+                _ => {
+                    lost += 1;
+                    let error = read.unwrap_err().to_string();
+                    assert!(error.contains(&Lbn(lbn).to_string()), "{error}");
+                }
+            }
+        }
+        // Two of four disks, of which a quarter is parity.
+        assert_eq!(lost * 2, blocks.0);
+        let error = device.write(Lbn(0), IoBuf::zeroed(BlockCount(1))).await.unwrap_err();
+        assert!(error.to_string().contains("read"), "{error}");
+    });
+}
