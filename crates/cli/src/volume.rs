@@ -59,6 +59,9 @@ pub(crate) enum Command {
         /// Label the devices at raid0, too: they may then be named in any order, and a stale one is refused
         #[arg(long)]
         labels: bool,
+        /// Keep checksums of blocks: what a device changed by itself is found and put right
+        #[arg(long)]
+        integrity: bool,
         /// Take devices that hold something; it is lost
         #[arg(long)]
         force: bool,
@@ -200,6 +203,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             block,
             zone,
             labels,
+            integrity,
             force,
             controller,
             write_through,
@@ -219,6 +223,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                 },
             });
             description.labels |= labels;
+            description.integrity = integrity;
             create::create(&path, &description, force)
         }
         Command::Show { path, json } => show::show(&path, json),

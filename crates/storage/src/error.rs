@@ -79,6 +79,15 @@ pub enum Error {
         device: String,
     },
 
+    /// Blocks that are not what was written there.
+    #[error("{device}: {blocks} are not what was written there: the checksum is another")]
+    Corrupt {
+        /// The device.
+        device: String,
+        /// The first that is wrong.
+        blocks: BlockRange,
+    },
+
     /// Blocks of a volume that more devices have failed for than it can bear.
     #[error(
         "{device}: {blocks} are lost, because {failed} failed: bring one of these back, or write the \

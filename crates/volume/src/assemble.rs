@@ -34,7 +34,7 @@ pub async fn assemble(
             "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded"
         )));
     }
-    let (mut laid, members) = found.together(&name)?;
+    let (mut laid, members) = found.together(&name, true)?;
     let states = found.states();
     if !laid.shape.is_whole(&states, members.moved()) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
@@ -79,6 +79,8 @@ pub struct Inspection {
     pub volume: Arc<Volume>,
     /// How it was described when it was made.
     pub layout: LayoutDescription,
+    /// Whether its blocks have checksums.
+    pub integrity: bool,
     /// Its disks.
     pub disks: Vec<InspectedDisk>,
     /// Of each device, which disk it says it is, though it may have failed since; `None` without a label.
@@ -97,7 +99,8 @@ pub struct InspectedDisk {
 /// Reads the labels of `devices`, in whatever order they come, and writes nothing.
 pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspection> {
     let found = Found::among(&name, devices, true).await?;
-    let (laid, members) = found.together(&name)?;
+    // Sums are right once the journal is replayed.
+    let (laid, members) = found.together(&name, false)?;
     let disk = |(disk, member): (DiskIndex, &MemberLabel)| {
         let there = found.member(disk);
         let is_it = |(one, _): (&Labelled, _)| {
@@ -113,7 +116,8 @@ pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspec
         labelled.map(|one| one.label.disk)
     };
     let says = devices.iter().map(says).collect();
-    Ok(Inspection { volume: Volume::read_only(laid, members), layout, disks, says })
+    let integrity = !found.label.sums.is_empty();
+    Ok(Inspection { volume: Volume::read_only(laid, members), layout, integrity, disks, says })
 }
 
 /// Brings what a crash left in the journal to its places.

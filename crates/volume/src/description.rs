@@ -29,6 +29,9 @@ pub struct Description {
     /// volume survives failures and crashes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub labels: bool,
+    /// Whether blocks have checksums.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub integrity: bool,
     stripe: Option<StripeTable>,
     quadrangle: Option<QuadrangleTable>,
     /// The array controller before the volume, if there is one. Who opens the volume puts it there.
@@ -155,6 +158,7 @@ impl Description {
             devices,
             level,
             labels,
+            integrity: false,
             stripe: None,
             quadrangle: None,
             controller: None,
@@ -203,6 +207,9 @@ impl Description {
     pub fn check_labels(&self, path: &Path) -> Result<()> {
         let level = self.level(path)?;
         let device = |wanted: bool| self.devices.iter().find(|device| outlives(device) == wanted);
+        if self.integrity && !self.labels {
+            return Err(bad(path, "key `integrity`: checksums of blocks need `labels = true`"));
+        }
         match (self.labels, device(true), device(false)) {
             (false, Some(device), _) if level != Level::Raid0 => {
                 let problem = format!(

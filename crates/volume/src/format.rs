@@ -11,6 +11,7 @@ use crate::journal::record_blocks_max;
 use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members};
 use crate::section::Section;
+use crate::sums::{PAGE_BLOCKS, sums_blocks};
 use crate::volume::Laid;
 use crate::{DiskIndex, LayoutDescription, Level, Volume};
 
@@ -42,6 +43,9 @@ pub struct Format {
     pub layout: LayoutDescription,
     /// Blocks of the journal on each device; when not given 8 MiB, or what a few stripes need.
     pub journal: Option<BlockCount>,
+    /// Whether blocks have checksums, so that what a device changed by itself is found when it is read,
+    /// and worked out from the others.
+    pub integrity: bool,
     /// Whether the devices are known to hold nothing but zeros. Parity fits zeros; other devices are read
     /// and cleared, which takes as long as reading them.
     pub is_blank: bool,
@@ -50,6 +54,7 @@ pub struct Format {
 /// Where everything lies on devices that are formatted.
 pub(crate) struct Formatted {
     journal: BlockRange,
+    sums: BlockRange,
     /// Where the layout begins, on each device.
     data: Lbn,
     laid: Laid,
@@ -76,8 +81,22 @@ impl Format {
             }
         };
         let journal = BlockRange::new(Lbn(0) + LABELS_BLOCKS, journal);
+        if self.integrity && self.level.failures(devices.len()) == 0 {
+            let level = self.level;
+            return Err(bad(format!(
+                "key `integrity`: {level} could not put right what it finds wrong"
+            )));
+        }
+        let sums = match self.integrity {
+            true => {
+                let first = Lbn(journal.end().0.next_multiple_of(PAGE_BLOCKS.0));
+                let longest = devices.iter().map(|device| device.inquiry().capacity).max();
+                BlockRange::new(first, sums_blocks(longest.unwrap_or_default()))
+            }
+            false => BlockRange::new(journal.end(), BlockCount::ZERO),
+        };
         // The layout begins at an ensemble's beginning, at the same place of each device.
-        let mut data = journal.end();
+        let mut data = sums.end();
         for device in devices {
             let last = Lbn(data.0 - 1);
             let device: &dyn Device = &**device;
@@ -86,7 +105,7 @@ impl Format {
         }
         let sections = sections(devices, data)?;
         let laid = Laid::over(&sections, self.level, self.layout).map_err(bad)?;
-        Ok(Formatted { journal, data, laid })
+        Ok(Formatted { journal, sums, data, laid })
     }
 
     /// The volume as it would be over `devices` that were formatted. Nothing is read of them, and the
@@ -108,7 +127,7 @@ pub async fn format(
     format: Format,
     mut progress: impl FnMut(BlockCount, BlockCount),
 ) -> Result<()> {
-    let Formatted { journal, data, laid } = format.over(name, devices)?;
+    let Formatted { journal, sums, data, laid } = format.over(name, devices)?;
     let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
     let label = Label {
         volume: u128::from(unique()) << 64 | u128::from(unique()),
@@ -119,6 +138,7 @@ pub async fn format(
         capacity: laid.shape.layout.capacity(),
         journal,
         data,
+        sums,
         growth: None,
         openings: Vec::new(),
         members: devices.iter().map(member).collect(),
@@ -175,7 +195,7 @@ async fn clear(device: &dyn Device, range: BlockRange) -> Result<()> {
 /// Makes `device` the one that `label` says, with nothing left of what it was.
 pub(crate) async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
     // Without labels while the journal is not empty.
-    clear(&**device, BlockRange::between(Lbn(0), label.journal.end())).await?;
+    clear(&**device, BlockRange::between(Lbn(0), label.data)).await?;
     device.flush().await?;
     label.write_both(device).await
 }

@@ -9,6 +9,7 @@ use crate::format::sections;
 use crate::label::{Copy, Label};
 use crate::members::{Member, MemberState, Members};
 use crate::shape::Shape;
+use crate::sums::Summed;
 use crate::volume::Laid;
 
 /// Openings, and generations of labels, that a volume lives to see.
@@ -158,7 +159,8 @@ impl Found {
     }
 
     /// The volume's layout and devices, as far as they are there.
-    pub(crate) fn together(&self, name: &str) -> Result<(Laid, Members)> {
+    /// Blocks are compared with their sums where `verified`.
+    pub(crate) fn together(&self, name: &str, verified: bool) -> Result<(Laid, Members)> {
         let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
             let problem = "none of its devices can be used".into();
             return Err(Error::Description { path: name.into(), problem });
@@ -166,7 +168,13 @@ impl Found {
         let devices = self.devices(&any.device);
         let laid = laid_over(name, &self.label, &devices)?;
         let parts = sections(&devices, self.label.data)?;
-        let member = |((whole, data), state)| Member::new(whole, data, state);
+        let member = |((whole, data), state): ((Arc<dyn Device>, _), _)| {
+            let data = match verified && !self.label.sums.is_empty() {
+                true => Arc::new(Summed::new(data, Arc::clone(&whole), self.label.sums)),
+                false => data,
+            };
+            Member::new(whole, data, state)
+        };
         let members = devices.into_iter().zip(parts).zip(self.states()).map(member).collect();
         let members = Members::new(name.to_owned(), members);
         if let Some(growth) = self.label.growth {

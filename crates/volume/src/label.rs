@@ -22,7 +22,8 @@ const LABEL_BLOCKS: BlockCount = BlockCount(8);
 pub(crate) const LABELS_BLOCKS: BlockCount = BlockCount(2 * LABEL_BLOCKS.0);
 const LABEL_BYTES: usize = 4096;
 const GROWTH_AT: usize = 112;
-const OPENINGS_AT: usize = GROWTH_AT + 16;
+const SUMS_AT: usize = GROWTH_AT + 16;
+const OPENINGS_AT: usize = SUMS_AT + 16;
 /// Openings that a label remembers.
 const OPENINGS: usize = 8;
 const MEMBERS_AT: usize = OPENINGS_AT + OPENINGS * 16;
@@ -48,6 +49,8 @@ pub(crate) struct Label {
     pub(crate) journal: BlockRange,
     /// Where the layout begins.
     pub(crate) data: Lbn,
+    /// Where the checksums of blocks lie; empty without.
+    pub(crate) sums: BlockRange,
     /// How far the data are spread over disks that were added.
     pub(crate) growth: Option<Growth>,
     /// When the volume was opened, the last time first.
@@ -115,12 +118,19 @@ impl Label {
         content.extend_from_slice(&u32::to_le_bytes(kind));
         let places = [self.capacity.0, self.journal.first.0, self.journal.count.0, self.data.0];
         let growth = self.growth.map_or([0; 2], |growth| [growth.from_disks as u64, growth.moved]);
+        let sums = [self.sums.first.0, self.sums.count.0];
         let mut openings = [0; OPENINGS * 2];
         for (place, opening) in openings.chunks_exact_mut(2).zip(&self.openings) {
             place.copy_from_slice(&[opening.generation, opening.id]);
         }
         let members = self.members.iter().flat_map(|member| [member.id, number_of(&member.state)]);
-        for number in numbers.into_iter().chain(places).chain(growth).chain(openings).chain(members)
+        for number in numbers
+            .into_iter()
+            .chain(places)
+            .chain(growth)
+            .chain(sums)
+            .chain(openings)
+            .chain(members)
         {
             content.extend_from_slice(&number.to_le_bytes());
         }
@@ -183,6 +193,7 @@ impl Label {
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
+            sums: BlockRange::new(Lbn(eight(SUMS_AT)?), BlockCount(eight(SUMS_AT + 8)?)),
             growth,
             openings: (0..OPENINGS)
                 .filter_map(opening)
@@ -233,7 +244,11 @@ impl Label {
     /// Whether all of it lies on a device of `capacity`.
     pub(crate) fn fits(&self, capacity: BlockCount) -> bool {
         let journal_end = self.journal.first.0.checked_add(self.journal.count.0);
+        let sums_end = self.sums.first.0.checked_add(self.sums.count.0);
+        let sums_fit = sums_end.is_some_and(|end| end <= self.data.0)
+            && journal_end.is_some_and(|end| end <= self.sums.first.0);
         self.journal.first.0 >= LABELS_BLOCKS.0
+            && (sums_fit || self.sums.is_empty())
             && journal_end.is_some_and(|end| end <= self.data.0)
             && self.data.0 < capacity.0
     }
@@ -304,6 +319,7 @@ mod tests {
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),
+            sums: BlockRange::new(Lbn(1016), BlockCount(80)),
             growth: (disks > 2).then_some(Growth { from_disks: disks - 1, moved: 33 }),
             openings: (1..=3).map(|id| Opening { generation: 10 - id, id }).collect(),
             members: (0..disks as u64)

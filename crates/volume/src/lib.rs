@@ -30,6 +30,7 @@ mod shape;
 mod slots;
 mod stripe;
 mod stripe_io;
+mod sums;
 mod tracks;
 mod volume;
 mod whole_units;

@@ -148,8 +148,11 @@ pub fn lay_out(
     let devices = description.devices.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (level, layout) = (description.level(path)?, description.layout(path)?);
     match description.labels {
-        true => Format { level, layout, journal: None, is_blank: false }
-            .lay_out(volume_name(path), devices),
+        true => {
+            let integrity = description.integrity;
+            let how = Format { level, layout, journal: None, integrity, is_blank: false };
+            how.lay_out(volume_name(path), devices)
+        }
         false => Volume::new(volume_name(path), devices, level, layout)
             .map_err(|problem| Error::Description { path: path.to_owned(), problem }),
     }

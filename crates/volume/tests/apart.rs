@@ -1,6 +1,10 @@
 //! Volumes whose devices were not always together.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
 
 use std::sync::Arc;
 
@@ -31,6 +35,7 @@ async fn made(level: &str, disks: usize) -> Devices {
         level: level.parse().unwrap(),
         layout: LayoutDescription::Stripe { unit },
         journal: Some(BlockCount(400)),
+        integrity: false,
         is_blank: true,
     };
     format("v", &devices, how, |_, _| ()).await.unwrap();

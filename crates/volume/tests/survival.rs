@@ -94,6 +94,8 @@ struct Run {
     layout: LayoutDescription,
     /// Whether disks are added to it.
     grows: bool,
+    /// Whether its blocks have checksums.
+    integrity: bool,
     devices: Vec<Arc<FaultyDevice>>,
     dead: BTreeSet<usize>,
     /// What was replaced, and may be named again.
@@ -127,11 +129,13 @@ impl Run {
         let striped = matches!(layout, LayoutDescription::Stripe { .. });
         let grows =
             kind == Kind::Kept && striped && level != Level::Raid0 && random.random_bool(0.5);
+        let integrity = kind == Kind::Kept && level != Level::Raid0 && random.random_bool(0.5);
         let run = Run {
             kind,
             level,
             layout,
             grows,
+            integrity,
             devices: (0..disks).map(device).collect(),
             dead: BTreeSet::new(),
             retired: Vec::new(),
@@ -156,7 +160,7 @@ impl Run {
                 }
             }
             let journal = Some(BlockCount(journal));
-            let how = Format { level: run.level, layout, journal, is_blank };
+            let how = Format { level: run.level, layout, journal, integrity, is_blank };
             format("v", &run.whole(), how, |_, _| ()).await.unwrap();
         }
         run
@@ -480,7 +484,12 @@ impl Run {
             }
             if unreadable {
                 for _ in 0..self.draw(0..6) {
-                    self.devices[bad].make_unreadable(Lbn(self.draw(0..720)));
+                    let (device, lbn) = (&self.devices[bad], Lbn(self.draw(0..720)));
+                    match self.draw(0..3) {
+                        0 if self.integrity => device.corrupt(lbn),
+                        1 if self.integrity => device.misdirect(lbn),
+                        _ => device.make_unreadable(lbn),
+                    }
                 }
             }
             self.live(&volume, dies).await;

@@ -47,7 +47,8 @@ async fn label(
         devices.push(blank_device(uri, force).await?);
     }
     let (level, layout) = (description.level(path)?, description.layout(path)?);
-    let how = Format { level, layout, journal: None, is_blank };
+    let integrity = description.integrity;
+    let how = Format { level, layout, journal: None, integrity, is_blank };
     let bar = progress::bar("clearing", Some(0));
     let name = path.display().to_string();
     let progress = |done: BlockCount, all: BlockCount| {

@@ -33,9 +33,11 @@ fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
     output::keep_file(path, false)?;
     let mut description = run::in_time(moirai::are_simulated(devices)?, async {
         let there = DevicesThere::of(path, devices, moirai::devices::open)?;
-        let Inspection { volume, layout, disks, .. } = there.inspect().await?;
+        let Inspection { volume, layout, integrity, disks, .. } = there.inspect().await?;
         let names = disks.iter().filter_map(|disk| there.uri(disk)).map(str::to_owned).collect();
-        Ok::<_, Failure>(Description::new(names, volume.layout().level(), layout))
+        let mut description = Description::new(names, volume.layout().level(), layout);
+        description.integrity = integrity;
+        Ok::<_, Failure>(description)
     })?;
     description.labels = true;
     output::write(path, &description.to_toml())

@@ -61,7 +61,7 @@ async fn writes_per_s(
     let disk = |index| drive(&profile, format!("disk {index}"), Contents::memory(), None);
     let devices: Vec<_> = (0..disks).map(disk).collect();
     let volume: Arc<Volume> = if journaled {
-        let how = Format { level, layout, journal: None, is_blank: true };
+        let how = Format { level, layout, journal: None, integrity: false, is_blank: true };
         format("v", &devices, how, |_, _| ()).await?;
         assemble("v".into(), devices, false).await?
     } else {
