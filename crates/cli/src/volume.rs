@@ -37,6 +37,9 @@ pub(crate) enum Command {
         /// A device's URI; give one for each device, in their order
         #[arg(long = "device", value_name = "URI", required = true)]
         devices: Vec<String>,
+        /// A device's URI that takes the place of the first disk that fails, when the volume is rebuilt
+        #[arg(long = "spare", value_name = "URI")]
+        spares: Vec<String>,
         /// What survives when devices fail: raid0, raid1, raid10, raid4, raid5, raid6; for raid5 also
         /// raid5-left-asymmetric, raid5-right-symmetric, raid5-right-asymmetric
         #[arg(long, default_value_t)]
@@ -150,6 +153,8 @@ pub(crate) enum Command {
         force: bool,
     },
     /// Fill replaced disks with what they should hold; it may be interrupted and goes on from there
+    ///
+    /// Spares take the places of failed disks first.
     Rebuild {
         /// The volume's TOML file
         path: PathBuf,
@@ -196,6 +201,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Create {
             path,
             devices,
+            spares,
             level,
             layout,
             unit,
@@ -222,6 +228,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     false => ControllerWrites::Back,
                 },
             });
+            description.spares = spares;
             description.labels |= labels;
             description.integrity = integrity;
             create::create(&path, &description, force)

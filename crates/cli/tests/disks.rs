@@ -330,3 +330,23 @@ fn checksums_find_which_device_is_wrong() {
     let error = refused(folder, &[&raid0[..], &["file:x.img?size=64MiB"]].concat());
     assert!(error.contains("`integrity`"), "{error}");
 }
+
+#[test]
+fn a_spare_takes_the_place_of_a_failed_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make_with(folder, "raid5", 3, &["--spare", "file:spare.img?size=64MiB"]);
+    let expected = answer(folder);
+    succeed(folder, &["volume", "fail", "v.toml", "1"]);
+    let done = succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert!(done.contains("spare.img?size=64MiB takes the place of disk 1"), "{done}");
+    let described = std::fs::read_to_string(folder.join("v.toml")).unwrap();
+    let devices = "devices = [\"file:d0.img\", \"file:spare.img\", \"file:d2.img\"]";
+    assert!(described.contains(devices) && !described.contains("spares"), "{described}");
+    assert_eq!(states(folder), ["ready"; 3]);
+    succeed(folder, &["volume", "fail", "v.toml", "2"]);
+    assert_eq!(answer(folder), expected);
+    // There is no other.
+    let error = refused(folder, &["volume", "rebuild", "v.toml"]);
+    assert!(error.contains("disk 2"), "{error}");
+}

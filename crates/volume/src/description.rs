@@ -22,6 +22,9 @@ use crate::Level;
 pub struct Description {
     /// The URIs of the devices, in their order.
     pub devices: Vec<String>,
+    /// The URIs of devices that take the places of disks that fail, when the volume is rebuilt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<String>,
     /// `raid0` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     level: Option<String>,
@@ -156,6 +159,7 @@ impl Description {
         let level = (level != Level::default()).then(|| level.to_string());
         let mut description = Description {
             devices,
+            spares: Vec::new(),
             level,
             labels,
             integrity: false,
@@ -209,6 +213,12 @@ impl Description {
         let device = |wanted: bool| self.devices.iter().find(|device| outlives(device) == wanted);
         if self.integrity && !self.labels {
             return Err(bad(path, "key `integrity`: checksums of blocks need `labels = true`"));
+        }
+        if !self.spares.is_empty() && !self.labels {
+            return Err(bad(
+                path,
+                "key `spares`: only a volume with `labels = true` takes others' places",
+            ));
         }
         match (self.labels, device(true), device(false)) {
             (false, Some(device), _) if level != Level::Raid0 => {

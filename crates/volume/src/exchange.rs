@@ -101,8 +101,9 @@ pub async fn add_disks(
             together.len()
         )));
     }
+    // Labels that are older than all others do not count by themselves.
     for (disk, device) in (had..).map(DiskIndex).zip(added) {
-        begin(&Label { disk, ..label.clone() }, device).await?;
+        begin(&Label { disk, generation: 0, ..label.clone() }, device).await?;
     }
     // The volume grows once the first of these is written, and then all disks are there.
     found.write(&label).await

@@ -9,7 +9,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::journal::record_blocks_max;
 use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
-use crate::members::{Member, MemberState, Members};
+use crate::members::{Member, MemberState, Members, Parts};
 use crate::section::Section;
 use crate::sums::{PAGE_BLOCKS, sums_blocks};
 use crate::volume::Laid;
@@ -113,7 +113,8 @@ impl Format {
     pub fn lay_out(&self, name: String, devices: Vec<Arc<dyn Device>>) -> Result<Arc<Volume>> {
         let Formatted { data, laid, .. } = self.over(&name, &devices)?;
         let sections = sections(&devices, data)?;
-        let member = |(whole, data)| Member::new(whole, data, MemberState::Ready);
+        let member =
+            |(whole, data)| Member::new(Parts { whole, data, summed: None }, MemberState::Ready);
         let members = devices.into_iter().zip(sections).map(member).collect();
         Ok(Volume::of(laid, Members::new(name, members), None))
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use moirai_storage::{Device, Error, Result};
 
-use crate::DiskIndex;
 use crate::format::sections;
 use crate::label::{Copy, Label};
-use crate::members::{Member, MemberState, Members};
+use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
 use crate::sums::Summed;
 use crate::volume::Laid;
+use crate::{DiskIndex, LayoutDescription, StripeUnit};
 
 /// Openings, and generations of labels, that a volume lives to see.
 const GENERATION_MAX: u64 = 1 << 31;
@@ -167,15 +167,10 @@ impl Found {
         };
         let devices = self.devices(&any.device);
         let laid = laid_over(name, &self.label, &devices)?;
-        let parts = sections(&devices, self.label.data)?;
-        let member = |((whole, data), state): ((Arc<dyn Device>, _), _)| {
-            let data = match verified && !self.label.sums.is_empty() {
-                true => Arc::new(Summed::new(data, Arc::clone(&whole), self.label.sums)),
-                false => data,
-            };
-            Member::new(whole, data, state)
-        };
-        let members = devices.into_iter().zip(parts).zip(self.states()).map(member).collect();
+        let mut members = Vec::with_capacity(devices.len());
+        for (whole, state) in devices.into_iter().zip(self.states()) {
+            members.push(Member::new(parts(&self.label, whole, verified)?, state));
+        }
         let members = Members::new(name.to_owned(), members);
         if let Some(growth) = self.label.growth {
             members.move_to(growth.moved);
@@ -185,15 +180,31 @@ impl Found {
     }
 }
 
+/// A device as the label says that its parts lie; blocks are compared with their sums where `verified`.
+pub(crate) fn parts(label: &Label, whole: Arc<dyn Device>, verified: bool) -> Result<Parts> {
+    let section = sections(std::slice::from_ref(&whole), label.data)?.pop();
+    let data = section.unwrap_or_else(|| Arc::clone(&whole));
+    if !verified || label.sums.is_empty() {
+        return Ok(Parts { whole, data, summed: None });
+    }
+    let summed = Arc::new(Summed::new(data, Arc::clone(&whole), label.sums));
+    let data = Arc::clone(&summed) as Arc<dyn Device>;
+    Ok(Parts { whole, data, summed: Some(summed) })
+}
+
 /// The layout over `devices`, which must be the one that the volume was made with.
 pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) -> Result<Laid> {
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let sections = sections(devices, label.data)?;
-    let mut laid = Laid::over(&sections, label.level, label.layout).map_err(bad)?;
+    let over = |devices: &[Arc<dyn Device>]| {
+        let mut laid = Laid::over(devices, label.level, label.layout).map_err(bad)?;
+        laid.shape.layout = laid.shape.layout.limited_to(stripes_of(label));
+        Ok(laid)
+    };
+    let mut laid = over(&sections)?;
     let Shape { layout, old } = &mut laid.shape;
     if let Some(growth) = label.growth {
-        let before = sections.get(..growth.from_disks).unwrap_or_default();
-        let before = Laid::over(before, label.level, label.layout).map_err(bad)?.shape.layout;
+        let before = over(sections.get(..growth.from_disks).unwrap_or_default())?.shape.layout;
         if growth.moved > layout.stripes() {
             return Err(bad("more stripes were moved than it has: its labels are damaged".into()));
         }
@@ -215,4 +226,15 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
         )));
     }
     Ok(laid)
+}
+
+/// The stripes of a volume with units of a fixed size, whichever of its devices was the smallest when it
+/// was made; of others the devices tell.
+fn stripes_of(label: &Label) -> u64 {
+    let LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } = label.layout else {
+        return u64::MAX;
+    };
+    let disks = label.growth.map_or(label.members.len(), |growth| growth.from_disks);
+    let blocks = unit.0.saturating_mul(label.level.data_units(disks) as u64);
+    label.capacity.0.checked_div(blocks).unwrap_or(u64::MAX)
 }

@@ -248,6 +248,13 @@ impl Journal {
         }
     }
 
+    /// A new device is in a disk's place: its journal is empty.
+    pub(crate) fn begin_anew(&self, disk: DiskIndex) {
+        if let Some(ring) = self.state.lock().rings.get_mut(disk.0) {
+            *ring = Ring { blocks: ring.blocks, next: 0, free: ring.blocks, used: VecDeque::new() };
+        }
+    }
+
     /// Notes that a record's content is in its places.
     pub(crate) fn placed(&self, sequence: Sequence) {
         self.state.lock().active.remove(&sequence);
@@ -439,7 +446,7 @@ impl Journal {
         let mut records: BTreeMap<Sequence, Record> = BTreeMap::new();
         let contents = members.in_use().into_iter().map(|disk| {
             let device = members.whole(disk);
-            async move { read_what_can_be(&**device, area).await }
+            async move { read_what_can_be(&*device, area).await }
         });
         for content in join_all(contents).await {
             let mut at = 0;

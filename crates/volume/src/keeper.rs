@@ -1,14 +1,19 @@
 //! What a volume keeps on its devices besides data: labels that say which device failed, and the journal.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::join_all;
-use moirai_storage::{Error, Result};
+use moirai_runtime::unique;
+use moirai_storage::{Device, Error, Result};
 
+use crate::format::begin;
+use crate::found::{laid_over, parts};
 use crate::journal::{Entry, Journal, Sequence};
-use crate::label::{Copy, Label};
+use crate::label::{Copy, Label, MemberLabel};
 use crate::members::{Members, Recordable};
 use crate::shape::Shape;
+use crate::{DiskIndex, MemberState};
 
 /// Keeps labels true, and has the journal.
 #[derive(Debug)]
@@ -64,6 +69,40 @@ impl Keeper {
         Ok(())
     }
 
+    /// Puts `whole`, which loses what it holds, in the place of a disk that failed.
+    pub(crate) async fn replace(
+        &self,
+        members: &Members,
+        disk: DiskIndex,
+        whole: Arc<dyn Device>,
+    ) -> Result<()> {
+        let mut labels = self.labels.lock().await;
+        let mut label = labels.newest.clone();
+        label.generation += 1;
+        let mut devices = members.devices();
+        if let (Some(place), Some(member)) =
+            (devices.get_mut(disk.0), label.members.get_mut(disk.0))
+        {
+            *place = Arc::clone(&whole);
+            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+        }
+        let laid = laid_over(members.name(), &label, &devices)?;
+        if !laid.shape.layout.extends(&self.shape.layout) {
+            let problem = format!("{} has other defects than the disks", whole.inquiry().name);
+            return Err(Error::Description { path: members.name().into(), problem });
+        }
+        let parts = parts(&label, Arc::clone(&whole), true)?;
+        begin(&Label { disk, ..label.clone() }, &whole).await?;
+        labels.newest = label;
+        if let Some(copy) = labels.copies.get_mut(disk.0) {
+            *copy = Copy(0);
+        }
+        self.journal.begin_anew(disk);
+        members.replace(disk, parts);
+        drop(labels);
+        self.record(members).await
+    }
+
     /// Returns when the labels of all devices in use say which have failed. Nothing that a failed
     /// device has missed may be acknowledged before. An error when too few are left: then the labels
     /// stay as they are, and a device that comes back is as good as it was.
@@ -103,7 +142,7 @@ impl Labels {
         let written = join_all(members.in_use().into_iter().map(|disk| async move {
             let label = Label { disk, ..newest.clone() };
             let copy = copies.get(disk.0).map_or(Copy(0), |copy| copy.other());
-            (disk, copy, label.write(members.whole(disk), copy).await)
+            (disk, copy, label.write(&members.whole(disk), copy).await)
         }));
         let mut all_written = true;
         for (disk, written, result) in written.await {

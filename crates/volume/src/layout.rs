@@ -243,6 +243,20 @@ impl Layout {
             && self.slots.starts_with(&other.slots)
     }
 
+    /// The first `stripes` of it, where all units are equally long; as it is where it has fewer.
+    pub(crate) fn limited_to(mut self, stripes: u64) -> Layout {
+        if let [band] = self.bands.as_mut_slice()
+            && stripes < band.stripes
+        {
+            band.stripes = stripes;
+            self.stripes = stripes;
+            let slots = self.slots.iter().map(|slots| slots.limited_to(stripes));
+            self.slots = Slots::shared(slots.collect());
+            self.capacity = BlockCount(self.stripe_blocks(StripeIndex(0)).count.0 * stripes);
+        }
+        self
+    }
+
     /// Blocks of the longest unit.
     pub(crate) fn unit_max(&self) -> BlockCount {
         self.bands.iter().map(|band| band.unit).max().unwrap_or_default()

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use futures::future::join_all;
 use moirai_storage::{Device, Result};
 use moirai_units::Lbn;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use crate::plan::Present;
+use crate::sums::Summed;
 use crate::{DiskIndex, StripeIndex};
 
 /// The devices of a volume, in their order.
@@ -20,6 +22,7 @@ pub(crate) struct Members {
     /// How often the state of a device changed; held while it does, so that nobody sees the one without
     /// the other.
     changes: Mutex<u64>,
+    failure: Notify,
     /// Stripes that lie as the volume that grows will, and how many of them durably.
     moved: AtomicU64,
     moved_durably: AtomicU64,
@@ -27,12 +30,19 @@ pub(crate) struct Members {
     locks: Mutex<BTreeMap<StripeIndex, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// A device of a volume.
-#[derive(Debug)]
-pub(crate) struct Member {
-    /// All of it, and the part that the layout lies on.
+/// A device: all of it, and the part that the layout lies on.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
     pub(crate) whole: Arc<dyn Device>,
     pub(crate) data: Arc<dyn Device>,
+    /// The data, where their blocks have sums.
+    pub(crate) summed: Option<Arc<Summed>>,
+}
+
+/// A place for a device in a volume.
+#[derive(Debug)]
+pub(crate) struct Member {
+    parts: RwLock<Parts>,
     /// The stripes before this one are right on the device: all, or some of one that is rebuilt.
     pub(crate) ready: AtomicU64,
     /// How many of them are durable there, and on the labels.
@@ -42,7 +52,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(whole: Arc<dyn Device>, data: Arc<dyn Device>, state: MemberState) -> Member {
+    pub(crate) fn new(parts: Parts, state: MemberState) -> Member {
         let ready = match state {
             MemberState::Failed => 0,
             MemberState::Rebuilding(ready) => ready,
@@ -50,7 +60,7 @@ impl Member {
         };
         let is_out = AtomicBool::new(state == MemberState::Failed);
         let (ready, recorded) = (AtomicU64::new(ready), AtomicU64::new(ready));
-        Member { whole, data, ready, recorded, is_out }
+        Member { parts: RwLock::new(parts), ready, recorded, is_out }
     }
 }
 
@@ -79,6 +89,7 @@ impl Members {
             volume,
             members,
             changes: Mutex::new(0),
+            failure: Notify::new(),
             moved: AtomicU64::new(0),
             moved_durably: AtomicU64::new(0),
             locks: Mutex::default(),
@@ -90,14 +101,9 @@ impl Members {
         &self.volume
     }
 
-    /// The devices that the layout lies on.
-    pub(crate) fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.members.iter().map(|member| &member.data)
-    }
-
     /// All of each device.
-    pub(crate) fn all_whole(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.members.iter().map(|member| &member.whole)
+    pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.all().map(|disk| self.whole(disk)).collect()
     }
 
     fn member(&self, disk: DiskIndex) -> &Member {
@@ -111,20 +117,36 @@ impl Members {
     ///
     /// # Panics
     /// When the volume has no such disk: layouts only name disks that are there.
-    pub(crate) fn device(&self, disk: DiskIndex) -> &dyn Device {
-        &*self.member(disk).data
+    pub(crate) fn device(&self, disk: DiskIndex) -> Arc<dyn Device> {
+        Arc::clone(&self.member(disk).parts.read().data)
+    }
+
+    /// The part of a disk that the layout lies on, where its blocks have sums.
+    pub(crate) fn summed(&self, disk: DiskIndex) -> Option<Arc<Summed>> {
+        self.member(disk).parts.read().summed.clone()
     }
 
     /// The first block of a disk that the layout lies on.
     pub(crate) fn data_first(&self, disk: DiskIndex) -> Lbn {
-        let member = self.member(disk);
-        let (whole, data) = (member.whole.inquiry(), member.data.inquiry());
+        let parts = self.member(disk).parts.read();
+        let (whole, data) = (parts.whole.inquiry(), parts.data.inquiry());
         Lbn((whole.capacity - data.capacity).0)
     }
 
     /// All of a disk.
-    pub(crate) fn whole(&self, disk: DiskIndex) -> &Arc<dyn Device> {
-        &self.member(disk).whole
+    pub(crate) fn whole(&self, disk: DiskIndex) -> Arc<dyn Device> {
+        Arc::clone(&self.member(disk).parts.read().whole)
+    }
+
+    /// Puts another device, which holds nothing, in the place of one that failed.
+    pub(crate) fn replace(&self, disk: DiskIndex, parts: Parts) {
+        let mut changes = self.changes.lock();
+        let member = self.member(disk);
+        *member.parts.write() = parts;
+        member.ready.store(0, Ordering::Release);
+        member.recorded.store(0, Ordering::Release);
+        member.is_out.store(false, Ordering::Release);
+        *changes += 1;
     }
 
     /// Notes that the device has failed.
@@ -132,7 +154,13 @@ impl Members {
         let mut changes = self.changes.lock();
         if !self.member(disk).is_out.swap(true, Ordering::AcqRel) {
             *changes += 1;
+            self.failure.notify_waiters();
         }
+    }
+
+    /// Rung when a device fails.
+    pub(crate) fn failure(&self) -> &Notify {
+        &self.failure
     }
 
     /// Notes that one stripe more is right on a device that is rebuilt.

@@ -1,6 +1,7 @@
 //! Requests of a volume, cut into pieces that are each consecutive on one disk, and put together again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use moirai_runtime::now;
 use moirai_storage::{Completion, Device, Error, IoBuf, Op, Request, Result, Timing};
@@ -139,7 +140,7 @@ impl DiskBatch {
     /// Carries them out together.
     pub(crate) async fn carry_out(
         self,
-        device: &dyn Device,
+        device: Arc<dyn Device>,
         disk: DiskIndex,
     ) -> Vec<(DiskIndex, Served)> {
         if self.requests.is_empty() {

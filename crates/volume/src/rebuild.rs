@@ -1,10 +1,11 @@
 //! Filling a new device with what it should hold, while the volume serves.
 
 use std::num::NonZeroU64;
+use std::pin::pin;
 use std::sync::Arc;
 
 use moirai_runtime::{now, sleep, spawn};
-use moirai_storage::Result;
+use moirai_storage::{Device, Error, Result};
 use moirai_units::{ByteCount, Instant, Nanos};
 
 use crate::{DiskIndex, MemberState, StripeIndex, Volume};
@@ -52,6 +53,51 @@ impl Volume {
             if matches!(self.state(disk), MemberState::Rebuilding(ready) if ready >= stripes) {
                 self.record_filled(disk, u64::MAX).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts `device`, which loses what it holds, in the place of a disk that failed, while the volume
+    /// serves. It is filled by [`Volume::rebuild`].
+    pub async fn replace(&self, disk: DiskIndex, device: Arc<dyn Device>) -> Result<()> {
+        let bad =
+            |problem: String| Error::Description { path: self.members().name().into(), problem };
+        let Some(keeper) = self.stripes().keeper.clone() else {
+            return Err(bad("its devices have no labels: no disk of it can be replaced".into()));
+        };
+        if disk.0 >= self.layout().disks() || self.state(disk) != MemberState::Failed {
+            return Err(bad(format!("disk {} has not failed: it is not replaced", disk.0)));
+        }
+        if self.devices().iter().any(|other| Arc::ptr_eq(other, &device)) {
+            return Err(bad(format!("{} is a disk of the volume already", device.inquiry().name)));
+        }
+        let stripes = Arc::clone(self.stripes());
+        // Once begun it is finished, as every write is.
+        spawn(async move { keeper.replace(&stripes.members, disk, device).await }).await
+    }
+
+    /// Puts `spares` in the places of disks that fail, one after the other, and fills them,
+    /// `bytes_per_s` to each at most. Returns when there is no spare left and nothing to fill; `told` is
+    /// told which disk each takes the place of.
+    pub async fn keep_whole(
+        &self,
+        spares: Vec<Arc<dyn Device>>,
+        bytes_per_s: Option<NonZeroU64>,
+        mut told: impl FnMut(DiskIndex, &dyn Device),
+    ) -> Result<()> {
+        for spare in spares {
+            let disk = loop {
+                // Rung from here on, so that no failure is missed.
+                let mut failure = pin!(self.members().failure().notified());
+                failure.as_mut().enable();
+                if let Some(disk) = self.failed().first() {
+                    break *disk;
+                }
+                failure.await;
+            };
+            self.replace(disk, Arc::clone(&spare)).await?;
+            told(disk, &*spare);
+            self.rebuild(bytes_per_s, |_, _| ()).await?;
         }
         Ok(())
     }

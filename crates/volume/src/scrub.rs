@@ -17,6 +17,8 @@ pub struct Scrubbed {
     pub restored_units: u64,
     /// Where copies or parity did not fit the data, in the volume's blocks.
     pub differing: Vec<BlockRange>,
+    /// Stripes in which something can neither be read nor worked out, in the volume's blocks.
+    pub lost: Vec<BlockRange>,
 }
 
 impl Volume {
@@ -45,6 +47,9 @@ impl Volume {
             scrubbed.restored_units += checked.restored;
             if checked.differs {
                 scrubbed.differing.push(layout.stripe_blocks(stripe));
+            }
+            if checked.lost {
+                scrubbed.lost.push(layout.stripe_blocks(stripe));
             }
             progress(stripe.0 + 1);
             pause(began, layout.unit(stripe).bytes(), bytes_per_s).await;

@@ -58,7 +58,7 @@ impl Stripes {
         on_disks.sort_by_key(|(disk, dlbn, _)| (*disk, *dlbn));
         for (disk, dlbn, piece) in on_disks {
             if let Some(batch) = work.disks.get_mut(disk.0) {
-                batch.add(op, dlbn, piece, self.members.device(disk))?;
+                batch.add(op, dlbn, piece, &*self.members.device(disk))?;
             }
         }
         Ok(gathering)

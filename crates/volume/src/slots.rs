@@ -29,6 +29,12 @@ impl Slots {
         Slots { stretches: vec![Stretch { first_slot: 0, first, distance: unit.0 }], count }
     }
 
+    /// The first `count` of them.
+    pub(crate) fn limited_to(&self, count: u64) -> Slots {
+        let stretches = self.stretches.iter().filter(|stretch| stretch.first_slot < count);
+        Slots { stretches: stretches.copied().collect(), count: self.count.min(count) }
+    }
+
     /// Adds a slot behind the others.
     pub(crate) fn push(&mut self, first: Lbn) {
         let slot = self.count;

@@ -238,8 +238,8 @@ impl Stripes {
             let first = self.layout.unit_on(disk, stripe) + extent.offset;
             let blocks = BlockRange::new(first, extent.count);
             let data = wanted.into_iter().collect();
-            let again = self.members.device(disk).access(Request { op: Op::Write, blocks, data });
-            if again.await.is_err() {
+            let device = self.members.device(disk);
+            if device.access(Request { op: Op::Write, blocks, data }).await.is_err() {
                 self.members.fail(disk);
             }
             if let Some(keeper) = &self.keeper {
@@ -260,7 +260,8 @@ impl Stripes {
                 true => Request::read(access.blocks),
                 false => Request::access(Op::Read, access.blocks),
             };
-            self.members.device(access.disk).access(request)
+            let device = self.members.device(access.disk);
+            async move { device.access(request).await }
         }))
         .await;
         let mut parts = Vec::with_capacity(reads.len());

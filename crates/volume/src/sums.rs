@@ -4,10 +4,10 @@
 //! The sums that a write changes stay in memory until the device is flushed. A crash before leaves blocks
 //! whose sums do not fit; the journal holds these blocks, and its replay writes them with their sums.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join, join_all};
 use moirai_storage::{
     Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
     Result,
@@ -60,6 +60,8 @@ struct Cache {
 struct Page {
     sums: Box<[u32; PAGE_SUMS]>,
     is_dirty: bool,
+    /// Whether it is being written: it is not durable before that is done.
+    is_written: bool,
     /// Whether it was used since it was last looked at for eviction.
     is_used: bool,
 }
@@ -77,25 +79,34 @@ impl Summed {
         Summed { data, table }
     }
 
-    /// Notes the sums of what is going to be written.
-    async fn note(&self, request: &Request) -> Result<()> {
-        match request.op {
-            Op::Write if !request.data.is_empty() => {
-                self.table.set(request.blocks, &request.data).await
-            }
-            _ => Ok(()),
-        }
+    /// Has reads of a block fail until it is written again: nobody knows what it should hold.
+    pub(crate) async fn mark_lost(&self, lbn: Lbn) -> Result<()> {
+        self.table.put(lbn.0 / PAGE_SUMS as u64, (lbn.0 % PAGE_SUMS as u64) as usize, &[LOST]).await
     }
 
-    async fn verify(&self, blocks: BlockRange, data: &[IoBuf]) -> Result<()> {
-        match self.table.first_wrong(blocks, data).await? {
-            None => Ok(()),
-            Some(lbn) => Err(Error::Corrupt {
-                device: self.data.inquiry().name.clone(),
-                blocks: BlockRange::new(lbn, BlockCount(1)),
-            }),
+    /// Compares the sums of what was read with those that are kept, and keeps those of what was written.
+    async fn settle(&self, op: Op, sums: &[PageSums]) -> Result<()> {
+        for PageSums { page, place, sums } in sums {
+            match op {
+                Op::Write => self.table.put(*page, *place, sums).await?,
+                Op::Read => {
+                    if let Some(wrong) = self.table.first_wrong(*page, *place, sums).await? {
+                        let blocks = BlockRange::new(wrong, BlockCount(1));
+                        let device = self.data.inquiry().name.clone();
+                        return Err(Error::Corrupt { device, blocks });
+                    }
+                }
+            }
         }
+        Ok(())
     }
+}
+
+/// Sums of consecutive blocks that are in one page, from `place` on.
+struct PageSums {
+    page: u64,
+    place: usize,
+    sums: Vec<u32>,
 }
 
 impl Table {
@@ -103,49 +114,46 @@ impl Table {
         crc32c::crc32c(block) ^ self.of_zeros
     }
 
-    /// The sums of consecutive blocks, by the page they are in: its number, the first sum in it, and the
-    /// sums.
-    fn by_page(&self, blocks: BlockRange, data: &[IoBuf]) -> Vec<(u64, usize, Vec<u32>)> {
-        let mut parts: Vec<(u64, usize, Vec<u32>)> = Vec::new();
+    /// The sums of blocks in `data`, which begin at `first`.
+    fn sums(&self, first: Lbn, data: &[IoBuf]) -> Vec<PageSums> {
+        let mut parts: Vec<PageSums> = Vec::new();
         let each = data.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK));
-        for (lbn, block) in (blocks.first.0..).zip(each) {
+        for (lbn, block) in (first.0..).zip(each) {
             let (page, place) = (lbn / PAGE_SUMS as u64, (lbn % PAGE_SUMS as u64) as usize);
             let sum = self.sum(block);
             match parts.last_mut() {
-                Some((last, _, sums)) if *last == page => sums.push(sum),
-                _ => parts.push((page, place, vec![sum])),
+                Some(last) if last.page == page => last.sums.push(sum),
+                _ => parts.push(PageSums { page, place, sums: vec![sum] }),
             }
         }
         parts
     }
 
-    async fn set(&self, blocks: BlockRange, data: &[IoBuf]) -> Result<()> {
-        for (page, place, new) in self.by_page(blocks, data) {
-            self.with(page, |page| {
-                if let Some(sums) = page.sums.get_mut(place..place + new.len()) {
-                    sums.copy_from_slice(&new);
-                    page.is_dirty = true;
-                }
-            })
-            .await?;
-        }
-        Ok(())
+    /// The first block whose sum is not the one that is kept.
+    async fn first_wrong(&self, page: u64, place: usize, sums: &[u32]) -> Result<Option<Lbn>> {
+        let wrong = self.with(page, |page| {
+            let kept = page.sums.get(place..).unwrap_or_default();
+            sums.iter().zip(kept).position(|(found, kept)| found != kept)
+        });
+        let lbn = |wrong| Lbn(page * PAGE_SUMS as u64 + (place + wrong) as u64);
+        Ok(wrong.await?.map(lbn))
     }
 
-    /// The first of the blocks whose sum is not that of its data.
-    async fn first_wrong(&self, blocks: BlockRange, data: &[IoBuf]) -> Result<Option<Lbn>> {
-        for (page, place, found) in self.by_page(blocks, data) {
-            let wrong = self
-                .with(page, |page| {
-                    let kept = page.sums.get(place..).unwrap_or_default();
-                    found.iter().zip(kept).position(|(found, kept)| found != kept)
-                })
-                .await?;
-            if let Some(wrong) = wrong {
-                return Ok(Some(Lbn(page * PAGE_SUMS as u64 + (place + wrong) as u64)));
+    /// Brings pages into memory that are not there.
+    async fn prepare(&self, pages: BTreeSet<u64>) -> Result<()> {
+        let loaded = join_all(pages.into_iter().map(|page| self.with(page, |_| ()))).await;
+        loaded.into_iter().collect()
+    }
+
+    /// Sets sums of a page, from `place` on.
+    async fn put(&self, page: u64, place: usize, new: &[u32]) -> Result<()> {
+        self.with(page, |page| {
+            if let Some(sums) = page.sums.get_mut(place..place + new.len()) {
+                sums.copy_from_slice(new);
+                page.is_dirty = true;
             }
-        }
-        Ok(None)
+        })
+        .await
     }
 
     /// Gives a page to `f`.
@@ -177,14 +185,26 @@ impl Table {
         }
         // Where sums are lost no block is right, until it is written again from the other devices.
         let mut sums = Box::new([LOST; PAGE_SUMS]);
-        for (index, sums) in (0..PAGE_BLOCKS.0).zip(sums.chunks_exact_mut(BLOCK_SUMS)) {
-            let place = self.place(page);
-            let block = BlockRange::new(place.first + BlockCount(index), BlockCount(1));
-            if let Ok(block) = self.device.read(block).await {
-                decode(page * PAGE_BLOCKS.0 + index, &block, sums);
+        let place = self.place(page);
+        let whole = self.device.read(place).await.ok();
+        let indices = page * PAGE_BLOCKS.0..;
+        for (index, sums) in indices.zip(sums.chunks_exact_mut(BLOCK_SUMS)) {
+            let within = index % PAGE_BLOCKS.0;
+            let block = match &whole {
+                Some(whole) => whole.chunks_exact(BLOCK).nth(within as usize).map(IoBuf::holding),
+                None => {
+                    let block = BlockRange::new(place.first + BlockCount(within), BlockCount(1));
+                    self.device.read(block).await.ok()
+                }
+            };
+            if let Some(block) = block {
+                decode(index, &block, sums);
             }
         }
-        self.cache.lock().pages.insert(page, Page { sums, is_dirty: false, is_used: true });
+        self.cache
+            .lock()
+            .pages
+            .insert(page, Page { sums, is_dirty: false, is_written: false, is_used: true });
         Ok(())
     }
 
@@ -207,6 +227,7 @@ impl Table {
         let mut buffer = IoBuf::zeroed(PAGE_BLOCKS);
         if let Some(cached) = self.cache.lock().pages.get_mut(&page).filter(|page| page.is_dirty) {
             cached.is_dirty = false;
+            cached.is_written = true;
             let sums = cached.sums.chunks_exact(BLOCK_SUMS);
             let blocks = (page * PAGE_BLOCKS.0..).zip(buffer.chunks_exact_mut(BLOCK));
             for ((index, block), sums) in blocks.zip(sums) {
@@ -216,19 +237,18 @@ impl Table {
             return Ok(());
         }
         let written = self.device.write(self.place(page).first, buffer).await;
-        if written.is_err()
-            && let Some(cached) = self.cache.lock().pages.get_mut(&page)
-        {
-            cached.is_dirty = true;
+        if let Some(cached) = self.cache.lock().pages.get_mut(&page) {
+            cached.is_written = false;
+            cached.is_dirty |= written.is_err();
         }
         written
     }
 
-    /// Writes all sums that were changed.
+    /// Writes all sums that were changed, and waits for those that somebody else writes.
     async fn write_all(&self) -> Result<()> {
         let dirty = {
             let cache = self.cache.lock();
-            let dirty = cache.pages.iter().filter(|(_, page)| page.is_dirty);
+            let dirty = cache.pages.iter().filter(|(_, page)| page.is_dirty || page.is_written);
             dirty.map(|(page, _)| *page).collect::<Vec<u64>>()
         };
         let written = join_all(dirty.into_iter().map(|page| self.write_out(page))).await;
@@ -314,29 +334,36 @@ impl Device for Summed {
 
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
-            let mut reads = Vec::with_capacity(batch.len());
-            let mut problems = Vec::with_capacity(batch.len());
+            let mut written = Vec::with_capacity(batch.len());
+            let mut pages = BTreeSet::new();
             for request in &batch {
-                let is_read = request.op == Op::Read && !request.data.is_empty();
-                reads.push(is_read.then_some(request.blocks));
-                let checked = match request.check(self.inquiry()) {
-                    Ok(()) => self.note(request).await,
-                    // The device says what is wrong.
-                    Err(_) => Ok(()),
+                let sums = match request.op {
+                    Op::Write => self.table.sums(request.blocks.first, &request.data),
+                    Op::Read => Vec::new(),
                 };
-                problems.push(checked.err());
+                // What the device refuses has no sums.
+                if !request.data.is_empty() && request.check(self.inquiry()).is_ok() {
+                    let (first, end) = (request.blocks.first.0, request.blocks.end().0);
+                    pages.extend(first / PAGE_SUMS as u64..end.div_ceil(PAGE_SUMS as u64));
+                }
+                written.push((request.op, request.blocks.first, sums));
             }
-            let served = self.data.submit(batch).await;
+            let (served, prepared) = join(self.data.submit(batch), self.table.prepare(pages)).await;
+            let problem = prepared.err().map(|error| error.to_string());
             let mut results = Vec::with_capacity(served.len());
-            for ((result, blocks), problem) in served.into_iter().zip(reads).zip(problems) {
-                let verified = match (result, blocks, problem) {
-                    (_, _, Some(problem)) => Err(problem),
-                    (Ok(completion), Some(blocks), _) => {
-                        self.verify(blocks, &completion.data).await.map(|()| completion)
+            for (result, (op, first, sums)) in served.into_iter().zip(written) {
+                let settled = match (result, &problem) {
+                    (Ok(_), Some(problem)) => Err(Error::Together { problem: problem.clone() }),
+                    (Ok(completion), None) => {
+                        let sums = match op {
+                            Op::Write => sums,
+                            Op::Read => self.table.sums(first, &completion.data),
+                        };
+                        self.settle(op, &sums).await.map(|()| completion)
                     }
-                    (result, _, _) => result,
+                    (Err(error), _) => Err(error),
                 };
-                results.push(verified);
+                results.push(settled);
             }
             results
         })

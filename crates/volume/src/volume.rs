@@ -12,7 +12,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::growth::Growing;
 use crate::keeper::Keeper;
-use crate::members::{Member, MemberState, Members};
+use crate::members::{Member, MemberState, Members, Parts};
 use crate::quadrangle::{Wanted, quadrangles};
 use crate::shape::Shape;
 use crate::stripe_io::Stripes;
@@ -91,8 +91,10 @@ impl Volume {
         layout: LayoutDescription,
     ) -> std::result::Result<Arc<Volume>, String> {
         let laid = Laid::over(&devices, level, layout)?;
-        let member =
-            |device: Arc<dyn Device>| Member::new(Arc::clone(&device), device, MemberState::Ready);
+        let member = |device: Arc<dyn Device>| {
+            let parts = Parts { whole: Arc::clone(&device), data: device, summed: None };
+            Member::new(parts, MemberState::Ready)
+        };
         let members = Members::new(name, devices.into_iter().map(member).collect());
         Ok(Volume::of(laid, members, None))
     }
@@ -113,7 +115,8 @@ impl Volume {
         // It is as large as it was until everything lies where it will.
         let capacity = shape.old.as_ref().unwrap_or(&shape.layout).capacity();
         let layout = shape.layout.clone();
-        let inquiries = || members.devices().map(|device| device.inquiry());
+        let devices = members.devices();
+        let inquiries = || devices.iter().map(|device| device.inquiry());
         let inquiry = Inquiry {
             name: members.name().to_owned(),
             capacity,
@@ -150,8 +153,9 @@ impl Volume {
     }
 
     /// The devices, in their order.
-    pub fn devices(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Device>> {
-        self.stripes.members.all_whole()
+    #[must_use]
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.stripes.members.devices()
     }
 
     /// Where `vlbn` lies, counting the blocks of the whole device.

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use moirai_storage::{IoBuf, Op, Request, Result};
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
 use crate::members::{MemberState, Without};
 use crate::plan::{Extent, Lost, Method, Plan, Present};
@@ -16,6 +16,8 @@ pub(crate) struct Checked {
     pub(crate) restored: u64,
     /// Whether copies or parity did not fit the data.
     pub(crate) differs: bool,
+    /// Whether a unit could not be read or worked out.
+    pub(crate) lost: bool,
 }
 
 impl Stripes {
@@ -26,12 +28,62 @@ impl Stripes {
         if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
             return Ok(());
         }
-        let content = self.work_out(stripe, disk, Vec::new()).await?;
-        match self.put_unit(stripe, disk, content).await {
+        let (content, lost) = match self.work_out(stripe, disk, Vec::new()).await {
+            Ok(content) => (content, Vec::new()),
+            // Only where blocks have sums can one be marked as lost.
+            Err(error) => match self.members.summed(disk) {
+                None => return Err(error),
+                Some(_) => self.work_out_blocks(stripe, disk).await,
+            },
+        };
+        let is_written = self.put_unit(stripe, disk, content).await;
+        if let (true, Some(summed)) = (is_written, self.members.summed(disk)) {
+            let first = self.layout.unit_on(disk, stripe);
+            for row in lost {
+                summed.mark_lost(first + row).await?;
+            }
+        }
+        match is_written {
             true => self.members.advance(disk, stripe.0 + 1),
             false => self.members.fail(disk),
         }
         Ok(())
+    }
+
+    /// What `disk` should hold of `stripe`, and which blocks of it cannot be worked out.
+    async fn work_out_blocks(
+        &self,
+        stripe: StripeIndex,
+        disk: DiskIndex,
+    ) -> (Option<IoBuf>, Vec<BlockCount>) {
+        let mut unit = IoBuf::zeroed(self.layout.unit(stripe));
+        let mut lost = Vec::new();
+        for (row, place) in (0..).map(BlockCount).zip(unit.chunks_exact_mut(BLOCK_BYTES as usize)) {
+            match self.work_out_block(stripe, disk, row).await {
+                Some(block) => place.copy_from_slice(&block),
+                None => lost.push(row),
+            }
+        }
+        (Some(unit), lost)
+    }
+
+    async fn work_out_block(
+        &self,
+        stripe: StripeIndex,
+        disk: DiskIndex,
+        row: BlockCount,
+    ) -> Option<IoBuf> {
+        let extent = |position| Extent { position, offset: row, count: BlockCount(1) };
+        let role = self.layout.role(stripe, disk);
+        if let Role::Data { position, .. } = role {
+            return self.restored(stripe, extent(position), vec![disk]).await.ok()?;
+        }
+        let mut sums = Sums::zero((row, row + BlockCount(1)), self.layout.level().parity_units());
+        for position in 0..self.layout.data_units() {
+            let data = self.restored(stripe, extent(position), vec![disk]).await.ok()??;
+            sums.add(Role::Data { position, copy: 0 }, BlockCount::ZERO, &[data]);
+        }
+        Some(if role == Role::P { sums.p } else { sums.q })
     }
 
     /// Reads all units of `stripe` that are there. Those that cannot be read are written again; where
@@ -53,7 +105,10 @@ impl Stripes {
             }
         }
         for disk in unreadable.clone() {
-            let content = self.work_out(stripe, disk, unreadable.clone()).await?;
+            let Ok(content) = self.work_out(stripe, disk, unreadable.clone()).await else {
+                checked.lost = true;
+                continue;
+            };
             checked.restored += 1;
             let again = content.as_ref().map(copy);
             match (self.put_unit(stripe, disk, again).await, content) {
@@ -119,33 +174,50 @@ impl Stripes {
         disk: DiskIndex,
         mut unreadable: Vec<DiskIndex>,
     ) -> Result<Option<IoBuf>> {
-        let role = self.layout.role(stripe, disk);
-        let position = match role {
-            Role::Data { position, .. } => position,
-            Role::P | Role::Q => 0,
+        let whole = |position| {
+            let count = self.layout.unit(stripe);
+            Extent { position, offset: BlockCount::ZERO, count }
         };
-        let extent = Extent { position, offset: BlockCount::ZERO, count: self.layout.unit(stripe) };
+        let role = self.layout.role(stripe, disk);
+        if let Role::Data { position, .. } = role {
+            return self.restored(stripe, whole(position), unreadable).await;
+        }
+        let mut timing = None;
+        let (plan, parts) = loop {
+            let present = Without { members: &self.members, unreadable: &unreadable };
+            let mut plan = Plan::default();
+            let planned = plan.read_data(&self.layout, &present, stripe);
+            planned.map_err(|Lost| self.lost(stripe, &[whole(0)]))?;
+            match self.read(&plan.reads, true, &mut timing).await {
+                Read::All(parts) => break (plan, parts),
+                Read::Unreadable(disk) => unreadable.push(disk),
+            }
+        };
+        let sums = self.sums(&plan, parts);
+        Ok(Some(if role == Role::P { sums.p } else { sums.q }))
+    }
+
+    /// Blocks of a data unit, read from a disk that is not `unreadable`, or worked out.
+    async fn restored(
+        &self,
+        stripe: StripeIndex,
+        extent: Extent,
+        mut unreadable: Vec<DiskIndex>,
+    ) -> Result<Option<IoBuf>> {
         let mut timing = None;
         let (plan, parts): (Plan, Vec<Part>) = loop {
             let present = Without { members: &self.members, unreadable: &unreadable };
             let mut plan = Plan::default();
-            let planned = match role {
-                Role::Data { .. } => plan.restore(&self.layout, &present, stripe, extent),
-                Role::P | Role::Q => plan.read_data(&self.layout, &present, stripe),
-            };
+            let planned = plan.restore(&self.layout, &present, stripe, extent);
             planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
             match self.read(&plan.reads, true, &mut timing).await {
                 Read::All(parts) => break (plan, parts),
                 Read::Unreadable(disk) => unreadable.push(disk),
             }
         };
-        Ok(match role {
-            Role::Data { .. } if plan.method != Method::Restore => {
-                parts.first().and_then(|part| part.buffers.first()).map(copy)
-            }
-            Role::Data { .. } => self.solve(&plan, &parts, position),
-            Role::P => Some(self.sums(&plan, parts).p),
-            Role::Q => Some(self.sums(&plan, parts).q),
+        Ok(match plan.method {
+            Method::Restore => self.solve(&plan, &parts, extent.position),
+            _ => parts.first().and_then(|part| part.buffers.first()).map(copy),
         })
     }
 

@@ -13,23 +13,30 @@ use moirai_runtime::block_on_virtual;
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    DiskIndex, Format, LayoutDescription, MemberState, StripeUnit, add_disks, assemble, format,
-    inspect, replace,
+    DiskIndex, Format, LayoutDescription, MemberState, Scrubbed, StripeUnit, add_disks, assemble,
+    format, inspect, replace,
 };
 
 type Devices = Vec<Arc<dyn Device>>;
 
 fn blank(count: usize) -> Devices {
+    of_sizes(&vec![2000; count])
+}
+
+fn of_sizes(blocks: &[u64]) -> Devices {
     let power = Power::on();
-    let device = |disk| {
-        let (capacity, ensemble) = (BlockCount(2000), BlockCount(16));
+    let device = |(disk, blocks): (usize, &u64)| {
+        let (capacity, ensemble) = (BlockCount(*blocks), BlockCount(16));
         FaultyDevice::new(format!("disk {disk}"), capacity, ensemble, Arc::clone(&power)) as _
     };
-    (0..count).map(device).collect()
+    blocks.iter().enumerate().map(device).collect()
 }
 
 async fn made(level: &str, disks: usize) -> Devices {
-    let devices = blank(disks);
+    made_of(level, blank(disks)).await
+}
+
+async fn made_of(level: &str, devices: Devices) -> Devices {
     let unit = StripeUnit::Blocks(BlockCount(8));
     let how = Format {
         level: level.parse().unwrap(),
@@ -224,5 +231,127 @@ fn what_is_left_can_be_read_when_too_many_are_gone() {
         assert_eq!(lost * 2, blocks.0);
         let error = device.write(Lbn(0), IoBuf::zeroed(BlockCount(1))).await.unwrap_err();
         assert!(error.to_string().contains("read"), "{error}");
+    });
+}
+
+#[test]
+fn spares_take_the_places_of_disks_that_fail_while_the_volume_serves() {
+    block_on_virtual(5, async {
+        let devices = made("raid5", 4).await;
+        let volume = assemble("v".into(), devices, false).await.unwrap();
+        let blocks = volume.inquiry().capacity.0;
+        let device: &dyn Device = &*volume;
+        let mut taken = Vec::new();
+        let spares = volume.keep_whole(blank(2), None, |disk, _| taken.push(disk));
+        let work = async {
+            for round in 1..=6u8 {
+                for lbn in 0..blocks {
+                    let mut block = IoBuf::zeroed(BlockCount(1));
+                    block.fill(round ^ lbn as u8);
+                    device.write(Lbn(lbn), block).await.unwrap();
+                    if lbn == blocks / 2 && (round == 2 || round == 5) {
+                        volume.fail(DiskIndex(usize::from(round) / 2));
+                    }
+                }
+                device.flush().await.unwrap();
+            }
+        };
+        let (spares, ()) = futures::join!(spares, work);
+        spares.unwrap();
+        assert_eq!(taken, [DiskIndex(1), DiskIndex(2)]);
+        assert_eq!(volume.failed(), []);
+        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap().differing, []);
+        volume.fail(DiskIndex(0));
+        for lbn in 0..blocks {
+            let block = device.read(BlockRange::new(Lbn(lbn), BlockCount(1))).await.unwrap();
+            assert_eq!(block[0], 6 ^ lbn as u8);
+        }
+    });
+}
+
+#[test]
+fn a_volume_is_as_large_as_it_was_made_also_without_its_smallest_disk() {
+    block_on_virtual(5, async {
+        let mut devices = made_of("raid5", of_sizes(&[2000, 1500, 1800])).await;
+        let capacity = |devices: Devices| async {
+            let volume = assemble("v".into(), devices, true).await.unwrap();
+            volume.inquiry().capacity
+        };
+        let before = capacity(devices.clone()).await;
+        write(of(&devices, &[0, 2]), 9).await;
+        assert_eq!(capacity(of(&devices, &[0, 2])).await, before);
+        let [small, new]: [Arc<dyn Device>; 2] = of_sizes(&[1400, 3000]).try_into().unwrap();
+        let there = of(&devices, &[0, 2]);
+        let error = replace("v", &there, DiskIndex(1), small).await.unwrap_err().to_string();
+        assert!(error.contains("smaller"), "{error}");
+        replace("v", &there, DiskIndex(1), Arc::clone(&new)).await.unwrap();
+        devices[1] = new;
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        volume.rebuild(None, |_, _| ()).await.unwrap();
+        drop(volume);
+        let added = of_sizes(&[1501]);
+        add_disks("v", &devices, &added).await.unwrap();
+        devices.extend(added);
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        volume.grow(None, |_, _| ()).await.unwrap();
+        drop(volume);
+        assert_eq!(capacity(of(&devices, &[0, 1, 3])).await.0 * 2, before.0 * 3);
+        assert_eq!(read(of(&devices, &[0, 1, 3])).await, Ok(9));
+    });
+}
+
+/// A block that cannot be read while another disk is filled: with checksums that block and what only it
+/// could have told are lost, and nothing else.
+#[test]
+fn a_disk_is_filled_past_what_is_lost() {
+    block_on_virtual(6, async {
+        let power = Power::on();
+        let device = |disk| {
+            let (capacity, ensemble) = (BlockCount(2000), BlockCount(16));
+            FaultyDevice::new(format!("disk {disk}"), capacity, ensemble, Arc::clone(&power))
+        };
+        let faulty: Vec<Arc<FaultyDevice>> = (0..4).map(device).collect();
+        let devices: Devices = faulty.iter().map(|device| Arc::clone(device) as _).collect();
+        let unit = StripeUnit::Blocks(BlockCount(8));
+        let how = Format {
+            level: "raid5".parse().unwrap(),
+            layout: LayoutDescription::Stripe { unit },
+            journal: Some(BlockCount(400)),
+            integrity: true,
+            is_blank: true,
+        };
+        format("v", &devices, how, |_, _| ()).await.unwrap();
+        let volume = assemble("v".into(), devices, false).await.unwrap();
+        let blocks = volume.inquiry().capacity;
+        let device: &dyn Device = &*volume;
+        let mut content = IoBuf::zeroed(blocks);
+        content.chunks_mut(512).enumerate().for_each(|(lbn, block)| block.fill(lbn as u8 | 1));
+        device.write(Lbn(0), content).await.unwrap();
+        device.flush().await.unwrap();
+        let bad = volume.locate(Lbn(1000)).unwrap();
+        faulty[bad.disk.0].make_unreadable(bad.dlbn);
+        let filled = DiskIndex((bad.disk.0 + 1) % 4);
+        volume.fail(filled);
+        device.flush().await.unwrap();
+        volume.replace(filled, blank(1).remove(0)).await.unwrap();
+        volume.rebuild(None, |_, _| ()).await.unwrap();
+        assert_eq!(volume.state(filled), MemberState::Ready);
+        let mut lost = Vec::new();
+        for lbn in (0..blocks.0).map(Lbn) {
+            match device.read(BlockRange::new(lbn, BlockCount(1))).await {
+                Ok(block) => assert!(block.iter().all(|byte| *byte == lbn.0 as u8 | 1), "{lbn}"),
+                Err(_) => lost.push(lbn),
+            }
+        }
+        let at = |lbn: &Lbn| volume.locate(*lbn).unwrap();
+        assert!(lost.contains(&Lbn(1000)) && lost.len() <= 2, "{lost:?}");
+        assert!(lost.iter().all(|lbn| at(lbn).dlbn == bad.dlbn), "{lost:?}");
+        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap().lost.len(), 1);
+        // What is written anew is there again.
+        let stripe = BlockRange::new(Lbn(1000 / 24 * 24), BlockCount(24));
+        device.write(stripe.first, IoBuf::zeroed(stripe.count)).await.unwrap();
+        let read = device.read(stripe).await.unwrap();
+        assert!(read.iter().all(|byte| *byte == 0));
+        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap(), Scrubbed::default());
     });
 }

@@ -83,8 +83,11 @@ fn tag_of(lbn: Lbn, block: &[u8]) -> Option<Tag> {
     (content(lbn, tag) == block).then_some(tag)
 }
 
-fn device(name: String, power: &Arc<Power>) -> Arc<FaultyDevice> {
-    FaultyDevice::new(name, BlockCount(720), BlockCount(16), Arc::clone(power))
+/// The least blocks of a device.
+const BLOCKS: u64 = 720;
+
+fn device(name: String, more: u64, power: &Arc<Power>) -> Arc<FaultyDevice> {
+    FaultyDevice::new(name, BlockCount(BLOCKS + more), BlockCount(16), Arc::clone(power))
 }
 
 /// One seed's run.
@@ -92,6 +95,8 @@ struct Run {
     kind: Kind,
     level: Level,
     layout: LayoutDescription,
+    /// By how many blocks devices may be larger than others.
+    unequal: u64,
     /// Whether disks are added to it.
     grows: bool,
     /// Whether its blocks have checksums.
@@ -124,7 +129,11 @@ impl Run {
             _ => 16,
         };
         let power = Power::on();
-        let device = |disk| device(format!("disk {disk}"), &power);
+        let fixed = matches!(layout, LayoutDescription::Stripe { unit: StripeUnit::Blocks(_) });
+        let unequal = if fixed && kind == Kind::Kept { 100 } else { 1 };
+        let mut more = || random.random_range(0..unequal);
+        let devices =
+            (0..disks).map(|disk| device(format!("disk {disk}"), more(), &power)).collect();
         let level: Level = level.parse().unwrap();
         let striped = matches!(layout, LayoutDescription::Stripe { .. });
         let grows =
@@ -136,7 +145,8 @@ impl Run {
             layout,
             grows,
             integrity,
-            devices: (0..disks).map(device).collect(),
+            unequal,
+            devices,
             dead: BTreeSet::new(),
             retired: Vec::new(),
             power: Arc::clone(&power),
@@ -164,6 +174,11 @@ impl Run {
             format("v", &run.whole(), how, |_, _| ()).await.unwrap();
         }
         run
+    }
+
+    fn device(&self, name: String) -> Arc<FaultyDevice> {
+        // As large as any that it may take the place of.
+        device(name, self.unequal, &self.power)
     }
 
     fn whole(&self) -> Vec<Arc<dyn Device>> {
@@ -354,7 +369,7 @@ impl Run {
     /// Puts a new device in the place of one that failed.
     async fn replace_one(&mut self, failed: &[DiskIndex]) {
         let Some(DiskIndex(disk)) = failed.first().copied() else { return };
-        let new = device(format!("disk {disk} again, {}", self.draw(0..u64::MAX)), &self.power);
+        let new = self.device(format!("disk {disk} again, {}", self.draw(0..u64::MAX)));
         let old = Arc::clone(&self.devices[disk]) as Arc<dyn Device>;
         let mut devices = self.whole();
         devices.retain(|device| !Arc::ptr_eq(device, &old));
@@ -373,7 +388,7 @@ impl Run {
             self.restart().await;
             if was_cut {
                 // Half begun: it is begun again.
-                let new = device(format!("disk {disk} once more"), &self.power);
+                let new = self.device(format!("disk {disk} once more"));
                 let half = std::mem::replace(&mut self.devices[disk], Arc::clone(&new));
                 let mut devices = self.whole();
                 let is_other = |one: &Arc<dyn Device>| {
@@ -386,11 +401,34 @@ impl Run {
         }
     }
 
+    /// Puts a new device in the place of one that failed while the volume is open; tells whether the power
+    /// was cut.
+    async fn replace_open(&mut self, volume: &Volume) -> bool {
+        let Some(disk) = volume.failed().first().copied() else { return false };
+        let new = self.device(format!("spare disk {}", self.draw(0..u64::MAX)));
+        if self.draw(0..3) == 0 {
+            self.power.fail_after(self.draw(0..30));
+        }
+        let replaced = volume.replace(disk, Arc::clone(&new) as _).await;
+        assert!(replaced.is_ok() || self.power.is_off(), "{replaced:?}");
+        // When the power was cut it may be a disk of the volume or not; the old one is none any more.
+        let old = std::mem::replace(&mut self.devices[disk.0], new);
+        if self.dead.remove(&disk.0) {
+            old.die();
+        }
+        self.retired.push(old);
+        let was_cut = self.power.is_off();
+        if !was_cut {
+            self.power.bring_back();
+        }
+        was_cut
+    }
+
     /// Adds disks to a volume that is not open.
     async fn add_some(&mut self) {
         let count = if self.level == Level::Raid10 { 2 } else { self.draw(1..3) };
         let name = |_| format!("added disk {}", self.draw(0..u64::MAX));
-        let added: Vec<_> = (0..count).map(|index| device(name(index), &self.power)).collect();
+        let added: Vec<_> = (0..count).map(|index| self.device(name(index))).collect();
         if self.draw(0..3) == 0 {
             self.power.fail_after(self.draw(0..30));
         }
@@ -484,7 +522,7 @@ impl Run {
             }
             if unreadable {
                 for _ in 0..self.draw(0..6) {
-                    let (device, lbn) = (&self.devices[bad], Lbn(self.draw(0..720)));
+                    let (device, lbn) = (&self.devices[bad], Lbn(self.draw(0..BLOCKS)));
                     match self.draw(0..3) {
                         0 if self.integrity => device.corrupt(lbn),
                         1 if self.integrity => device.misdirect(lbn),
@@ -506,6 +544,14 @@ impl Run {
                 self.replace_one(&failed).await;
             }
             volume = self.open().await;
+            if self.kind == Kind::Kept && self.draw(0..3) == 0 {
+                let was_cut = self.replace_open(&volume).await;
+                if was_cut {
+                    drop(volume);
+                    self.restart().await;
+                    volume = self.open().await;
+                }
+            }
             let may_grow = self.grows && self.not_ready(&volume) == 0;
             if may_grow && self.draw(0..2) == 0 {
                 drop(volume);

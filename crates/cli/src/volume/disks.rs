@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use moirai::storage::Device;
-use moirai::units::{ByteCount, grouped};
+use moirai::units::{BlockRange, ByteCount, grouped};
 use moirai::volume::{
     Description, DevicesThere, DiskIndex, InspectedDisk, Inspection, MemberState, Volume,
 };
@@ -126,8 +126,24 @@ pub(super) fn grow(
 
 pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failure> {
     let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
-    with_labels(path, async |_, there| {
+    with_labels(path, async |mut description, there| {
+        let inspection = there.inspect().await?;
+        let stale = |disk| there.stale_uri(DiskIndex(disk), &inspection).map(str::to_owned);
+        let stale: Vec<Option<String>> = (0..inspection.disks.len()).map(stale).collect();
+        drop(inspection);
         let volume: Arc<Volume> = there.assemble(false).await?;
+        for disk in volume.failed() {
+            let Some(spare) = description.spares.first().cloned() else { break };
+            volume.replace(disk, blank_device(&spare, false).await?).await?;
+            print::line(format!("{spare} takes the place of disk {}", disk.0))?;
+            description.spares.remove(0);
+            let old = stale.get(disk.0).and_then(Option::as_ref);
+            match description.devices.iter_mut().find(|name| old == Some(name)) {
+                Some(old) => *old = lasting_name(&spare)?,
+                None => description.devices.push(lasting_name(&spare)?),
+            }
+            output::replace(path, &description.to_toml())?;
+        }
         let bar = progress::bar("rebuilding", Some(volume.layout().stripes()));
         let rebuilt = volume.rebuild(bytes_per_s, |done, _| bar.set_position(done)).await;
         bar.finish_and_clear();
@@ -153,6 +169,8 @@ struct Shown {
     differing_stripes: usize,
     /// First block and the one after the last of each.
     differing: Vec<[u64; 2]>,
+    /// Where something is lost.
+    lost: Vec<[u64; 2]>,
     repaired: bool,
 }
 
@@ -174,29 +192,40 @@ pub(super) fn scrub(
         bar.finish_and_clear();
         Ok((scrubbed?, stripes))
     })?;
-    let differing = &scrubbed.differing;
+    let (differing, lost) = (&scrubbed.differing, &scrubbed.lost);
+    let ends = |blocks: &BlockRange| [blocks.first.0, blocks.end().0];
     let shown = Shown {
         stripes,
         restored_units: scrubbed.restored_units,
         differing_stripes: differing.len(),
-        differing: differing.iter().map(|blocks| [blocks.first.0, blocks.end().0]).collect(),
+        differing: differing.iter().map(ends).collect(),
+        lost: lost.iter().map(ends).collect(),
         repaired: repair,
     };
     if json {
         print::json(&shown)?;
     } else {
         print::line(format!(
-            "{} stripes, {} units written again, {} stripes differed",
+            "{} stripes, {} units written again, {} stripes differed, in {} something is lost",
             grouped(stripes),
             grouped(shown.restored_units),
-            grouped(differing.len() as u64)
+            grouped(differing.len() as u64),
+            grouped(lost.len() as u64)
         ))?;
-        for blocks in differing.iter().take(STRETCHES_SHOWN) {
-            print::line(format!("  {blocks}"))?;
+        for (what, stretches) in [("differed", differing), ("lost", lost)] {
+            for blocks in stretches.iter().take(STRETCHES_SHOWN) {
+                print::line(format!("  {what}: {blocks}"))?;
+            }
+            if stretches.len() > STRETCHES_SHOWN {
+                print::line("  and more: --json lists them")?;
+            }
         }
-        if differing.len() > STRETCHES_SHOWN {
-            print::line("  and more: --json lists them")?;
-        }
+    }
+    if !lost.is_empty() {
+        return Err(Failure::Failed(
+            "blocks can neither be read nor worked out: they are lost until they are written anew"
+                .into(),
+        ));
     }
     if differing.is_empty() || repair {
         return Ok(());

@@ -97,7 +97,7 @@ pub(super) fn with_volume<T>(
     run::in_time(moirai::are_simulated(&description.devices)?, async {
         if !description.labels {
             let volume = lay_out(path, &description, moirai::devices::open)?;
-            let disks = volume.devices().map(ShownDisk::unlabelled).collect();
+            let disks = volume.devices().iter().map(ShownDisk::unlabelled).collect();
             return f(&volume, disks);
         }
         let there = DevicesThere::of(path, &description.devices, moirai::devices::open)?;
@@ -110,7 +110,8 @@ pub(super) fn with_volume<T>(
 
 fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<(), Failure> {
     let (inquiry, layout) = (volume.inquiry(), volume.layout());
-    let raw = volume.devices().map(|device| device.inquiry().capacity.bytes().0);
+    let devices = volume.devices();
+    let raw = devices.iter().map(|device| device.inquiry().capacity.bytes().0);
     let shown = Shown {
         level: layout.level().to_string(),
         layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
