@@ -206,7 +206,8 @@ fn described_drives(uri: &DeviceUri) -> Result<Option<Description>, Failure> {
     }
     let description = Description::read(Path::new(&uri.target))?;
     let drives = description.devices.iter().all(|device| device.starts_with("sim:"));
-    Ok((drives && description.controller.is_none()).then_some(description))
+    let is_array = drives && description.parts.is_empty() && description.controller.is_none();
+    Ok(is_array.then_some(description))
 }
 
 /// The volume's drives, to be stepped directly.

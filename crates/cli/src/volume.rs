@@ -35,8 +35,11 @@ pub(crate) enum Command {
         /// The file to write; it must not be there
         path: PathBuf,
         /// A device's URI; give one for each device, in their order
-        #[arg(long = "device", value_name = "URI", required = true)]
+        #[arg(long = "device", value_name = "URI", required_unless_present = "parts")]
         devices: Vec<String>,
+        /// Put what these URIs name one behind the other, as volume:PATH, instead of devices in a layout
+        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "labels", "spares", "integrity"])]
+        parts: Vec<String>,
         /// A device's URI that takes the place of the first disk that fails, when the volume is rebuilt
         #[arg(long = "spare", value_name = "URI")]
         spares: Vec<String>,
@@ -162,7 +165,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SIZE")]
         rate: Option<ByteCount>,
     },
-    /// Add disks to a striped volume, and spread over them what it holds
+    /// Add disks to a striped volume and spread over them what it holds, or parts to one that is made of such
     ///
     /// It may be interrupted; without --device it goes on. The volume is larger once all is moved.
     Grow {
@@ -171,6 +174,9 @@ pub(crate) enum Command {
         /// A new device's URI; give one for each
         #[arg(long = "device", value_name = "URI")]
         devices: Vec<String>,
+        /// Put what this URI names behind the parts of a volume that is made of parts; nothing is moved
+        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "rate", "force"])]
+        parts: Vec<String>,
         /// Bytes a second to write to each disk at most, like 50MiB
         #[arg(long, value_name = "SIZE")]
         rate: Option<ByteCount>,
@@ -201,6 +207,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Create {
             path,
             devices,
+            parts,
             spares,
             level,
             layout,
@@ -220,7 +227,10 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     LayoutDescription::Quadrangle { depth, block: BlockCount(block), zone }
                 }
             };
-            let mut description = Description::new(devices, level, layout);
+            let mut description = match parts.is_empty() {
+                true => Description::new(devices, level, layout),
+                false => Description::concatenated(parts),
+            };
             description.controller = controller.map(|size| ControllerTable {
                 size: size.0.to_string(),
                 write: match write_through {
@@ -245,7 +255,10 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             disks::replace(&path, DiskIndex(disk), &device, force)
         }
         Command::Scrub { path, rate, repair, json } => disks::scrub(&path, rate, repair, json),
-        Command::Grow { path, devices, rate, force } => disks::grow(&path, &devices, rate, force),
+        Command::Grow { path, devices, parts, rate, force } => match parts.is_empty() {
+            true => disks::grow(&path, &devices, rate, force),
+            false => create::append(&path, parts),
+        },
         Command::Rebuild { path, rate } => disks::rebuild(&path, rate),
     }
 }

@@ -273,6 +273,54 @@ fn devices_that_hold_something_are_cleared() {
     assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differed"));
 }
 
+#[test]
+fn arrays_are_put_one_behind_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let array = |name: &str, level: &str, disks: &[&str]| {
+        let devices = disks.iter().map(|disk| format!("--device=file:{disk}.img?size=40MiB"));
+        let devices: Vec<String> = devices.collect();
+        let mut create = vec!["volume", "create", name, "--level", level];
+        create.extend(["--layout", "stripe", "--unit", "64KiB"]);
+        create.extend(devices.iter().map(String::as_str));
+        succeed(folder, &create);
+    };
+    array("a.toml", "raid5", &["a0", "a1", "a2"]);
+    array("b.toml", "raid1", &["b0", "b1"]);
+    let create = ["volume", "create", "v.toml", "--part", "volume:a.toml", "--part"];
+    let error = refused(folder, &[&create[..], &["volume:a.toml"]].concat());
+    assert!(error.contains("already"), "{error}");
+    succeed(folder, &[&create[..], &["volume:b.toml"]].concat());
+    let capacity = || {
+        let shown = succeed(folder, &["volume", "show", "v.toml", "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let parts = shown["parts"].as_array().unwrap().clone();
+        let bytes = |value: &serde_json::Value| value["capacity_bytes"].as_u64().unwrap();
+        assert_eq!(parts.iter().map(bytes).sum::<u64>(), bytes(&shown));
+        bytes(&shown)
+    };
+    let before = capacity();
+    // More than the first part holds.
+    let load = ["table", "load", "--store", "volume:v.toml", "--tpch", "0.05"];
+    succeed(folder, &load);
+    let expected = answer(folder);
+    succeed(folder, &["volume", "fail", "a.toml", "0"]);
+    succeed(folder, &["volume", "fail", "b.toml", "1"]);
+    assert_eq!(answer(folder), expected);
+    // A table more does not fit, before an array more is there.
+    array("c.toml", "raid0", &["c0", "c1", "c2"]);
+    succeed(folder, &["volume", "grow", "v.toml", "--part", "volume:c.toml"]);
+    assert!(capacity() > before + (110 << 20));
+    assert_eq!(answer(folder), expected);
+    let error = refused(folder, &["volume", "map", "v.toml", "5"]);
+    assert!(error.contains("volume:a.toml"), "{error}");
+    let error = refused(folder, &["volume", "grow", "a.toml", "--part", "volume:b.toml"]);
+    assert!(error.contains("--part"), "{error}");
+    std::fs::write(folder.join("self.toml"), "parts = [\"volume:self.toml\"]\n").unwrap();
+    let error = refused(folder, &["volume", "show", "self.toml"]);
+    assert!(error.contains("its own"), "{error}");
+}
+
 /// Changes a byte of a device behind the volume's back.
 fn corrupt(device: &Path, at: u64) {
     let file = std::fs::File::options().read(true).write(true).open(device).unwrap();

@@ -35,17 +35,39 @@ pub use moirai_volume as volume;
 use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri};
 use moirai_store::Store;
-use moirai_volume::{ControllerWrites, Description, Volume};
+use moirai_volume::{Concatenation, ControllerWrites, Description};
 
 /// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`; of `volume:PATH?salvage=true`
 /// what is left. Inside a runtime only.
 pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    open_nested(uri, NESTED_MAX).await
+}
+
+/// Volumes that are parts of parts, at most.
+const NESTED_MAX: usize = 8;
+
+/// The next depth, or an error: a volume may be its own part.
+fn deeper(uri: &DeviceUri, depth: usize) -> storage::Result<usize> {
+    let too_deep =
+        || uri.error("its parts have parts, and these others, and so on: is it its own?");
+    depth.checked_sub(1).ok_or_else(too_deep)
+}
+
+async fn open_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>> {
     let mut uri: DeviceUri = uri.parse()?;
     let salvage = uri.scheme == "volume" && uri.take("salvage")?.unwrap_or(false);
     let Some((path, description)) = described(&uri)? else {
         return moirai_devices::open(uri);
     };
     let open = moirai_devices::open;
+    if !description.parts.is_empty() {
+        let mut parts = Vec::with_capacity(description.parts.len());
+        for part in &description.parts {
+            parts.push(Box::pin(open_nested(part, deeper(&uri, depth)?)).await?);
+        }
+        let volume = Concatenation::of(uri.to_string(), parts);
+        return behind_controller(&path, &description, volume);
+    }
     if salvage {
         return Ok(moirai_volume::salvage(&path, &description, open).await?);
     }
@@ -56,11 +78,21 @@ pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
 /// Opens the device or volume that `uri` names for its attributes and times: simulated disks hold
 /// nothing, and a volume reads and writes no labels. Inside a runtime only.
 pub fn open_device_for_timing(uri: &str) -> storage::Result<Arc<dyn Device>> {
+    time_nested(uri, NESTED_MAX)
+}
+
+fn time_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>> {
     let uri: DeviceUri = uri.parse()?;
     let open = moirai_devices::open_without_data;
     let Some((path, description)) = described(&uri)? else {
         return open(uri);
     };
+    if !description.parts.is_empty() {
+        let depth = deeper(&uri, depth)?;
+        let parts = description.parts.iter().map(|part| time_nested(part, depth));
+        let volume = Concatenation::of(uri.to_string(), parts.collect::<storage::Result<_>>()?);
+        return behind_controller(&path, &description, volume);
+    }
     let volume = moirai_volume::lay_out(&path, &description, open)?;
     behind_controller(&path, &description, volume)
 }
@@ -80,7 +112,7 @@ fn described(uri: &DeviceUri) -> storage::Result<Option<(PathBuf, Description)>>
 fn behind_controller(
     path: &Path,
     description: &Description,
-    volume: Arc<Volume>,
+    volume: Arc<dyn Device>,
 ) -> storage::Result<Arc<dyn Device>> {
     let Some(controller) = &description.controller else { return Ok(volume) };
     let policy = match controller.write {
@@ -97,21 +129,27 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
 
 /// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].
 pub fn is_simulated(uri: &str) -> storage::Result<bool> {
-    let parsed: DeviceUri = uri.parse()?;
-    if parsed.scheme == "volume" {
-        return are_simulated(&Description::read(Path::new(&parsed.target))?.devices);
-    }
-    Ok(moirai_devices::is_simulated(&parsed))
+    are_simulated(&[uri.to_owned()])
 }
 
 /// Whether the devices that `uris` name are simulated: all of them or none, since the ones live in
 /// virtual time and the others in real time.
 pub fn are_simulated(uris: &[String]) -> storage::Result<bool> {
+    are_simulated_nested(uris, NESTED_MAX)
+}
+
+fn are_simulated_nested(uris: &[String], depth: usize) -> storage::Result<bool> {
     let mut first: Option<bool> = None;
     for uri in uris {
-        let simulated = is_simulated(uri)?;
+        let parsed: DeviceUri = uri.parse()?;
+        let simulated = match parsed.scheme.as_str() {
+            "volume" => {
+                let description = Description::read(Path::new(&parsed.target))?;
+                are_simulated_nested(description.uris(), deeper(&parsed, depth)?)?
+            }
+            _ => moirai_devices::is_simulated(&parsed),
+        };
         if first.is_some_and(|first| first != simulated) {
-            let parsed: DeviceUri = uri.parse()?;
             return Err(parsed.error(
                 "simulated devices live in virtual time and others in real time: use the one kind \
                  or the other",

@@ -21,7 +21,11 @@ use crate::Level;
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// The URIs of the devices, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Instead of devices and a layout: the URIs of devices, or volumes, that are put one behind the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// The URIs of devices that take the places of disks that fail, when the volume is rebuilt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
@@ -159,6 +163,7 @@ impl Description {
         let level = (level != Level::default()).then(|| level.to_string());
         let mut description = Description {
             devices,
+            parts: Vec::new(),
             spares: Vec::new(),
             level,
             labels,
@@ -182,6 +187,23 @@ impl Description {
         description
     }
 
+    /// Describes devices, or volumes, that are put one behind the other.
+    #[must_use]
+    pub fn concatenated(parts: Vec<String>) -> Description {
+        let unit = StripeUnit::Track;
+        let mut description =
+            Description::new(Vec::new(), Level::Raid0, LayoutDescription::Stripe { unit });
+        description.stripe = None;
+        description.parts = parts;
+        description
+    }
+
+    /// What it is made of: its parts, or its devices.
+    #[must_use]
+    pub fn uris(&self) -> &[String] {
+        if self.parts.is_empty() { &self.devices } else { &self.parts }
+    }
+
     /// Reads the description in the file at `path`.
     pub fn read(path: &Path) -> Result<Description> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::File {
@@ -196,8 +218,17 @@ impl Description {
     pub fn parse(text: &str, path: &Path) -> Result<Description> {
         let description: Description =
             toml::from_str(text).map_err(|error| bad(path, error.to_string()))?;
+        if !description.parts.is_empty() {
+            let Description { devices, level, labels, stripe, quadrangle, .. } = &description;
+            let is_more = !devices.is_empty() || stripe.is_some() || quadrangle.is_some();
+            if is_more || level.is_some() || *labels {
+                let problem = "key `parts`: parts have their own devices, levels and layouts";
+                return Err(bad(path, problem));
+            }
+            return Ok(description);
+        }
         if description.devices.is_empty() {
-            return Err(bad(path, "key `devices`: a volume has at least one"));
+            return Err(bad(path, "key `devices`: a volume has at least one, or `parts`"));
         }
         description.layout(path)?;
         description.check_labels(path)?;

@@ -4,18 +4,18 @@
 //! it: stripes are moved in their order, and what is written over was moved before. Each is moved by one
 //! write with its journal record, and so a crash leaves it moved or not.
 
-use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use futures::future::join;
 use moirai_runtime::{now, spawn};
-use moirai_storage::{Completion, Completions, Error, IoBuf, Op, Request, Result};
+use moirai_storage::{Completions, Error, IoBuf, Op, Request, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use tokio::sync::RwLock;
 
-use crate::pieces::{Outcome, cut, put_together, take_blocks};
+use crate::pieces::{Outcome, cut};
 use crate::rebuild::pause;
+use crate::route::Routed;
 use crate::stripe_io::Stripes;
 use crate::{StripeIndex, Volume};
 
@@ -26,14 +26,6 @@ pub(crate) struct Growing {
     old: Arc<Stripes>,
     /// Read by who uses stripes, written by who moves one.
     gate: Arc<RwLock<()>>,
-}
-
-/// Where the results of a request come from.
-enum Route {
-    Moved,
-    Old,
-    /// One part each; its buffers.
-    Both(Vec<BlockCount>),
 }
 
 impl Growing {
@@ -61,48 +53,12 @@ impl Growing {
         batch: Vec<Result<Request>>,
     ) -> Completions {
         let guard = Arc::new(Arc::clone(&self.gate).read_owned().await);
-        let boundary = self.boundary(new);
-        let (mut moved, mut old, mut routes) = (Vec::new(), Vec::new(), Vec::new());
-        for request in batch {
-            let route = match request {
-                Ok(request) if request.blocks.end() > boundary => {
-                    if request.blocks.first < boundary {
-                        let buffers = request.data.iter().map(IoBuf::blocks).collect();
-                        let (before, after) = split(request, boundary);
-                        moved.push(Ok(before));
-                        old.push(Ok(after));
-                        Route::Both(buffers)
-                    } else {
-                        old.push(Ok(request));
-                        Route::Old
-                    }
-                }
-                of_moved => {
-                    moved.push(of_moved);
-                    Route::Moved
-                }
-            };
-            routes.push(route);
-        }
+        let mut routed = Routed::of(batch, &[self.boundary(new), Lbn(u64::MAX)]);
+        let (moved, old) = (routed.take(0), routed.take(1));
         let served =
             join(new.serve(moved, Some(Arc::clone(&guard))), self.old.serve(old, Some(guard)));
         let (moved, old) = served.await;
-        let (mut moved, mut old) = (moved.into_iter(), old.into_iter());
-        let lost = || Err(Error::Latched { device: new.members.name().to_owned() });
-        let mut next_moved = || moved.next().unwrap_or_else(lost);
-        let mut next_old = || old.next().unwrap_or_else(lost);
-        let gather = |route| match route {
-            Route::Moved => next_moved(),
-            Route::Old => next_old(),
-            Route::Both(buffers) => {
-                let (before, after) = (next_moved(), next_old());
-                let (before, after) = (before?, after?);
-                let data = before.data.into_iter().chain(after.data).collect();
-                let data = put_together(data, &buffers);
-                Ok(Completion { data, timing: before.timing.and(after.timing) })
-            }
-        };
-        routes.into_iter().map(gather).collect()
+        routed.gather(vec![moved, old], new.members.name())
     }
 
     /// Moves the next stripe to `new`; nobody uses any meanwhile.
@@ -145,18 +101,6 @@ async fn move_stripe(old: &Arc<Stripes>, new: &Arc<Stripes>, stripe: StripeIndex
         }
     }
     Ok(())
-}
-
-/// The two parts of a request before and after `boundary`.
-fn split(request: Request, boundary: Lbn) -> (Request, Request) {
-    let Request { op, blocks, data } = request;
-    let count = boundary.since(blocks.first);
-    let mut data = VecDeque::from(data);
-    let before = take_blocks(&mut data, count);
-    let (low, high) =
-        (BlockRange::new(blocks.first, count), BlockRange::between(boundary, blocks.end()));
-    let after = Request { op, blocks: high, data: data.into() };
-    (Request { op, blocks: low, data: before }, after)
 }
 
 impl Volume {

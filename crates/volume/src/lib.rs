@@ -6,6 +6,7 @@
 
 mod assemble;
 mod attributes;
+mod concatenation;
 mod description;
 mod exchange;
 mod format;
@@ -23,6 +24,7 @@ mod pieces;
 pub mod plan;
 mod quadrangle;
 mod rebuild;
+mod route;
 mod scrub;
 mod section;
 mod serve;
@@ -37,6 +39,7 @@ mod whole_units;
 mod zones;
 
 pub use assemble::{InspectedDisk, Inspection, assemble, inspect};
+pub use concatenation::Concatenation;
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
 };

@@ -130,8 +130,8 @@ impl Run {
         };
         let power = Power::on();
         let fixed = matches!(layout, LayoutDescription::Stripe { unit: StripeUnit::Blocks(_) });
-        let unequal = if fixed && kind == Kind::Kept { 100 } else { 1 };
-        let mut more = || random.random_range(0..unequal);
+        let unequal = if fixed && kind == Kind::Kept { 100 } else { 0 };
+        let mut more = || random.random_range(0..=unequal);
         let devices =
             (0..disks).map(|disk| device(format!("disk {disk}"), more(), &power)).collect();
         let level: Level = level.parse().unwrap();

@@ -5,11 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai_devices::open as open_device;
+use moirai_devices::{FaultyDevice, Power, open as open_device};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::{Device, Op, Request, conformance};
+use moirai_storage::{Device, IoBuf, Op, Request, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
-use moirai_volume::{Description, LayoutDescription, Level, StripeUnit, Volume, lay_out};
+use moirai_volume::{
+    Concatenation, Description, LayoutDescription, Level, StripeUnit, Volume, lay_out,
+};
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {
     let devices = uris.iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
@@ -66,6 +68,34 @@ fn a_volume_of_files_conforms() {
             conformance::check(volume(&uris, layout).unwrap()).await;
         });
     }
+}
+
+#[test]
+fn devices_one_behind_the_other_conform_and_are_written_across_their_ends() {
+    block_on_virtual(1, async {
+        let power = Power::on();
+        let part = |blocks| {
+            let name = format!("part of {blocks}");
+            FaultyDevice::new(name, BlockCount(blocks), BlockCount(16), Arc::clone(&power)) as _
+        };
+        let parts: Vec<Arc<dyn Device>> = vec![part(100), part(7), part(250)];
+        let volume = Concatenation::of("all".into(), parts.clone());
+        conformance::check(Arc::clone(&volume) as _).await;
+        let device: &dyn Device = &*volume;
+        let mut content = IoBuf::zeroed(BlockCount(130));
+        content.chunks_mut(512).enumerate().for_each(|(i, block)| block.fill(i as u8));
+        device.write(Lbn(90), content).await.unwrap();
+        for (part, lbn, expected) in [(0, 99, 9), (1, 0, 10), (1, 6, 16), (2, 0, 17), (2, 112, 129)]
+        {
+            let block = BlockRange::new(Lbn(lbn), BlockCount(1));
+            let part: &Arc<dyn Device> = &parts[part];
+            assert_eq!(part.read(block).await.unwrap()[0], expected);
+        }
+        let read = device.read(BlockRange::new(Lbn(90), BlockCount(130))).await.unwrap();
+        assert!(read.chunks(512).enumerate().all(|(i, block)| block[0] == i as u8));
+        assert_eq!(volume.part(Lbn(106)).unwrap().1, Lbn(100));
+        assert!(volume.part(Lbn(357)).is_none());
+    });
 }
 
 #[test]

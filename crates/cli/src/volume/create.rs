@@ -22,7 +22,11 @@ pub(super) fn create(path: &Path, description: &Description, force: bool) -> Res
     if let Some(controller) = &description.controller {
         controller.size(path)?;
     }
-    let made = run::in_time(moirai::are_simulated(&description.devices)?, async {
+    let made = run::in_time(moirai::are_simulated(description.uris())?, async {
+        if !description.parts.is_empty() {
+            check_parts(description)?;
+            return Ok(description.clone());
+        }
         if description.labels {
             return label(path, description, force).await;
         }
@@ -33,6 +37,32 @@ pub(super) fn create(path: &Path, description: &Description, force: bool) -> Res
     // A description that does not fit its devices is never written.
     output::write(path, &made.to_toml())?;
     show::show(path, false)
+}
+
+/// Puts more parts behind those of a volume.
+pub(super) fn append(path: &Path, parts: Vec<String>) -> Result<(), Failure> {
+    let mut description = Description::read(path)?;
+    if description.parts.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{}: it has devices and a layout: make a volume of parts, with --part volume:{0} first",
+            path.display()
+        )));
+    }
+    description.parts.extend(parts);
+    run::in_time(moirai::are_simulated(&description.parts)?, async { check_parts(&description) })?;
+    output::replace(path, &description.to_toml())?;
+    show::show(path, false)
+}
+
+/// An error when a part cannot be opened, or is there twice.
+fn check_parts(description: &Description) -> Result<(), Failure> {
+    for (index, part) in description.parts.iter().enumerate() {
+        if description.parts.iter().take(index).any(|other| other == part) {
+            return Err(Failure::Failed(format!("{part} is a part already")));
+        }
+        moirai::open_device_for_timing(part)?;
+    }
+    Ok(())
 }
 
 /// Labels the devices; gives the description with their names from now on.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use moirai::storage::Device;
-use moirai::units::{Lbn, grouped};
+use moirai::units::{ByteCount, Lbn, grouped};
 use moirai::volume::{
     Description, DevicesThere, InspectedDisk, Inspection, MemberState, QuadrangleZone, Volume,
     lay_out,
@@ -79,7 +79,56 @@ struct ShownZone {
 
 /// Shows the volume that the file at `path` describes.
 pub(super) fn show(path: &Path, json: bool) -> Result<(), Failure> {
+    let description = Description::read(path)?;
+    if !description.parts.is_empty() {
+        return show_parts(path, &description, json);
+    }
     with_volume(path, |volume, disks| print_volume(volume, disks, json))
+}
+
+#[derive(Serialize)]
+struct ShownParts {
+    layout: &'static str,
+    capacity_bytes: u64,
+    parts: Vec<ShownPart>,
+}
+
+#[derive(Serialize)]
+struct ShownPart {
+    first_lbn: u64,
+    capacity_bytes: u64,
+    device: String,
+}
+
+fn show_parts(path: &Path, description: &Description, json: bool) -> Result<(), Failure> {
+    let shown = run::in_time(moirai::are_simulated(&description.parts)?, async {
+        let mut first = Lbn(0);
+        let mut parts = Vec::with_capacity(description.parts.len());
+        for uri in &description.parts {
+            let capacity = moirai::open_device_for_timing(uri)?.inquiry().capacity;
+            let (device, capacity_bytes) = (uri.clone(), capacity.bytes().0);
+            parts.push(ShownPart { first_lbn: first.0, capacity_bytes, device });
+            first += capacity;
+        }
+        Ok::<_, Failure>(ShownParts {
+            layout: "parts",
+            capacity_bytes: first.since(Lbn(0)).bytes().0,
+            parts,
+        })
+    })?;
+    if json {
+        return print::json(&shown);
+    }
+    print::line(format!("volume:{}: {}", path.display(), ByteCount(shown.capacity_bytes)))?;
+    let row = |part: &ShownPart| {
+        vec![
+            grouped(part.first_lbn),
+            ByteCount(part.capacity_bytes).to_string(),
+            part.device.clone(),
+        ]
+    };
+    let columns = [("first LBN", true), ("capacity", true), ("part", false)];
+    print::table(&columns, shown.parts.iter().map(row).collect())
 }
 
 /// Shows where block `lbn` lies.
@@ -94,6 +143,12 @@ pub(super) fn with_volume<T>(
     f: impl FnOnce(&Volume, Vec<ShownDisk>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let description = Description::read(path)?;
+    if let [first, ..] = description.parts.as_slice() {
+        return Err(Failure::Failed(format!(
+            "{}: it is made of parts, which have their own layouts: ask one of them, as {first}",
+            path.display()
+        )));
+    }
     run::in_time(moirai::are_simulated(&description.devices)?, async {
         if !description.labels {
             let volume = lay_out(path, &description, moirai::devices::open)?;
