@@ -229,7 +229,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             };
             let mut description = match parts.is_empty() {
                 true => Description::new(devices, level, layout),
-                false => Description::concatenated(parts),
+                false => Description::concatenated(create::parts(parts)?),
             };
             description.controller = controller.map(|size| ControllerTable {
                 size: size.0.to_string(),

@@ -316,7 +316,14 @@ fn arrays_are_put_one_behind_the_other() {
     assert!(error.contains("volume:a.toml"), "{error}");
     let error = refused(folder, &["volume", "grow", "a.toml", "--part", "volume:b.toml"]);
     assert!(error.contains("--part"), "{error}");
-    std::fs::write(folder.join("self.toml"), "parts = [\"volume:self.toml\"]\n").unwrap();
+    // A part that grows moves none behind it.
+    succeed(folder, &["volume", "replace", "a.toml", "0", "file:a3.img?size=40MiB"]);
+    succeed(folder, &["volume", "rebuild", "a.toml"]);
+    let before = capacity();
+    succeed(folder, &["volume", "grow", "a.toml", "--device", "file:a4.img?size=40MiB"]);
+    assert_eq!((capacity(), answer(folder)), (before, expected));
+    let itself = "[[part]]\nuri = \"volume:self.toml\"\nblocks = 9\n";
+    std::fs::write(folder.join("self.toml"), itself).unwrap();
     let error = refused(folder, &["volume", "show", "self.toml"]);
     assert!(error.contains("its own"), "{error}");
 }

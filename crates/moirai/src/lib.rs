@@ -35,12 +35,13 @@ pub use moirai_volume as volume;
 use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri};
 use moirai_store::Store;
-use moirai_volume::{Concatenation, ControllerWrites, Description};
+use moirai_units::BlockCount;
+use moirai_volume::{Concatenation, ControllerWrites, Description, Part};
 
 /// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`; of `volume:PATH?salvage=true`
 /// what is left. Inside a runtime only.
 pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    open_nested(uri, NESTED_MAX).await
+    open_nested(uri, NESTED_MAX, false).await
 }
 
 /// Volumes that are parts of parts, at most.
@@ -53,9 +54,12 @@ fn deeper(uri: &DeviceUri, depth: usize) -> storage::Result<usize> {
     depth.checked_sub(1).ok_or_else(too_deep)
 }
 
-async fn open_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>> {
+async fn open_nested(uri: &str, depth: usize, salvage: bool) -> storage::Result<Arc<dyn Device>> {
     let mut uri: DeviceUri = uri.parse()?;
-    let salvage = uri.scheme == "volume" && uri.take("salvage")?.unwrap_or(false);
+    let salvage = match uri.scheme.as_str() {
+        "volume" => uri.take("salvage")?.unwrap_or(salvage),
+        _ => false,
+    };
     let Some((path, description)) = described(&uri)? else {
         return moirai_devices::open(uri);
     };
@@ -63,9 +67,10 @@ async fn open_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>
     if !description.parts.is_empty() {
         let mut parts = Vec::with_capacity(description.parts.len());
         for part in &description.parts {
-            parts.push(Box::pin(open_nested(part, deeper(&uri, depth)?)).await?);
+            let device = Box::pin(open_nested(&part.uri, deeper(&uri, depth)?, salvage)).await?;
+            parts.push((device, BlockCount(part.blocks)));
         }
-        let volume = Concatenation::of(uri.to_string(), parts);
+        let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
     if salvage {
@@ -89,8 +94,9 @@ fn time_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>> {
     };
     if !description.parts.is_empty() {
         let depth = deeper(&uri, depth)?;
-        let parts = description.parts.iter().map(|part| time_nested(part, depth));
-        let volume = Concatenation::of(uri.to_string(), parts.collect::<storage::Result<_>>()?);
+        let open = |part: &Part| Ok((time_nested(&part.uri, depth)?, BlockCount(part.blocks)));
+        let parts = description.parts.iter().map(open).collect::<storage::Result<_>>()?;
+        let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
     let volume = moirai_volume::lay_out(&path, &description, open)?;
@@ -145,7 +151,7 @@ fn are_simulated_nested(uris: &[String], depth: usize) -> storage::Result<bool> 
         let simulated = match parsed.scheme.as_str() {
             "volume" => {
                 let description = Description::read(Path::new(&parsed.target))?;
-                are_simulated_nested(description.uris(), deeper(&parsed, depth)?)?
+                are_simulated_nested(&description.uris(), deeper(&parsed, depth)?)?
             }
             _ => moirai_devices::is_simulated(&parsed),
         };

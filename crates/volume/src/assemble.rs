@@ -34,7 +34,7 @@ pub async fn assemble(
             "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded"
         )));
     }
-    let (mut laid, members) = found.together(&name, true)?;
+    let (mut laid, members) = found.together(&name)?;
     let states = found.states();
     if !laid.shape.is_whole(&states, members.moved()) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
@@ -99,8 +99,7 @@ pub struct InspectedDisk {
 /// Reads the labels of `devices`, in whatever order they come, and writes nothing.
 pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspection> {
     let found = Found::among(&name, devices, true).await?;
-    // Sums are right once the journal is replayed.
-    let (laid, members) = found.together(&name, false)?;
+    let (laid, members) = found.together(&name)?;
     let disk = |(disk, member): (DiskIndex, &MemberLabel)| {
         let there = found.member(disk);
         let is_it = |(one, _): (&Labelled, _)| {
@@ -149,9 +148,10 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
                 continue;
             }
             let first = layout.unit_on(disk, entry.stripe) + entry.offset;
-            let written = members.device(disk).write(first, IoBuf::holding(&entry.content)).await;
+            let device = members.device(disk);
+            let written = device.write(first, IoBuf::holding(&entry.content)).await;
             if written.is_err() {
-                members.fail(disk);
+                members.fail(&device);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Request, Result,
+    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request, Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
@@ -20,16 +20,30 @@ pub struct Concatenation {
 }
 
 impl Concatenation {
-    /// `parts` one behind the other. What is told of all is what the least of them can do.
-    #[must_use]
-    pub fn of(name: String, parts: Vec<Arc<dyn Device>>) -> Arc<Concatenation> {
-        let inquiries = || parts.iter().map(|part| part.inquiry());
+    /// The first blocks of `parts`, as many as is said of each, one behind the other: a part that has
+    /// more by now, because it has grown, moves none that lies behind it. What is told of all is what the
+    /// least of them can do. An error when a part has fewer.
+    pub fn of(
+        name: String,
+        parts: Vec<(Arc<dyn Device>, BlockCount)>,
+    ) -> Result<Arc<Concatenation>> {
         let mut end = Lbn(0);
         let mut ends = Vec::with_capacity(parts.len());
-        for inquiry in inquiries() {
-            end += inquiry.capacity;
+        for (part, blocks) in &parts {
+            let inquiry = part.inquiry();
+            if inquiry.capacity < *blocks || blocks.0 == 0 || end.0.checked_add(blocks.0).is_none()
+            {
+                return Err(Error::TooSmall {
+                    device: inquiry.name.clone(),
+                    have: inquiry.capacity.bytes(),
+                    need: (*blocks).max(BlockCount(1)).bytes(),
+                });
+            }
+            end += *blocks;
             ends.push(end);
         }
+        let parts: Vec<Arc<dyn Device>> = parts.into_iter().map(|(part, _)| part).collect();
+        let inquiries = || parts.iter().map(|part| part.inquiry());
         let inquiry = Inquiry {
             name,
             capacity: BlockCount(end.0),
@@ -41,7 +55,7 @@ impl Concatenation {
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
         };
-        Arc::new(Concatenation { inquiry, parts, ends })
+        Ok(Arc::new(Concatenation { inquiry, parts, ends }))
     }
 
     /// The part that `lbn` is in, and the part's first block.
@@ -49,6 +63,18 @@ impl Concatenation {
     pub fn part(&self, lbn: Lbn) -> Option<(&Arc<dyn Device>, Lbn)> {
         let index = self.ends.partition_point(|end| *end <= lbn);
         Some((self.parts.get(index)?, self.first(index)))
+    }
+
+    /// Where what is used of the part around `lbn` ends.
+    fn end_around(&self, lbn: Lbn) -> Lbn {
+        let index = self.ends.partition_point(|end| *end <= lbn);
+        self.ends.get(index).copied().unwrap_or(lbn)
+    }
+
+    /// A part's range as this counts it, as far as it is used.
+    fn within(&self, lbn: Lbn, blocks: BlockRange, first: BlockCount) -> BlockRange {
+        let end = (blocks.end() + first).min(self.end_around(lbn));
+        BlockRange::between(blocks.first + first, end)
     }
 
     fn first(&self, part: usize) -> Lbn {
@@ -81,18 +107,23 @@ impl Device for Concatenation {
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
         let (Ensemble { blocks, switch }, first) = self.ask(lbn, |part, lbn| part.ensemble(lbn))?;
-        Ok(Ensemble { blocks: BlockRange::new(blocks.first + first, blocks.count), switch })
+        Ok(Ensemble { blocks: self.within(lbn, blocks, first), switch })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
         let (blocks, first) = self.ask(lbn, |part, lbn| part.parallel_ensemble(lbn))?;
-        Ok(BlockRange::new(blocks.first + first, blocks.count))
+        Ok(self.within(lbn, blocks, first))
     }
 
+    /// Blocks that go with one of a part may lie past what is used of it: none are told of then.
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let (mut class, first) = self.ask(lbn, |part, lbn| part.equivalent(lbn))?;
         class.lbns.iter_mut().for_each(|lbn| *lbn += first);
-        Ok(class)
+        let end = self.end_around(lbn);
+        match class.lbns.iter().all(|lbn| *lbn < end) {
+            true => Ok(class),
+            false => Ok(EquivalenceClass::single(lbn)),
+        }
     }
 
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {

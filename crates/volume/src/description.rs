@@ -23,9 +23,9 @@ pub struct Description {
     /// The URIs of the devices, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// Instead of devices and a layout: the URIs of devices, or volumes, that are put one behind the other.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<String>,
+    /// Instead of devices and a layout: devices, or volumes, that are put one behind the other.
+    #[serde(default, rename = "part", skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// The URIs of devices that take the places of disks that fail, when the volume is rebuilt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
@@ -48,6 +48,16 @@ pub struct Description {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+/// A device, or a volume, that is a part of another.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// What it is called.
+    pub uri: String,
+    /// How many of its blocks are used, from the first on.
+    pub blocks: u64,
 }
 
 /// An array controller's cache.
@@ -189,7 +199,7 @@ impl Description {
 
     /// Describes devices, or volumes, that are put one behind the other.
     #[must_use]
-    pub fn concatenated(parts: Vec<String>) -> Description {
+    pub fn concatenated(parts: Vec<Part>) -> Description {
         let unit = StripeUnit::Track;
         let mut description =
             Description::new(Vec::new(), Level::Raid0, LayoutDescription::Stripe { unit });
@@ -200,8 +210,9 @@ impl Description {
 
     /// What it is made of: its parts, or its devices.
     #[must_use]
-    pub fn uris(&self) -> &[String] {
-        if self.parts.is_empty() { &self.devices } else { &self.parts }
+    pub fn uris(&self) -> Vec<String> {
+        let parts = self.parts.iter().map(|part| part.uri.clone());
+        self.devices.iter().cloned().chain(parts).collect()
     }
 
     /// Reads the description in the file at `path`.
@@ -222,13 +233,13 @@ impl Description {
             let Description { devices, level, labels, stripe, quadrangle, .. } = &description;
             let is_more = !devices.is_empty() || stripe.is_some() || quadrangle.is_some();
             if is_more || level.is_some() || *labels {
-                let problem = "key `parts`: parts have their own devices, levels and layouts";
+                let problem = "key `part`: parts have their own devices, levels and layouts";
                 return Err(bad(path, problem));
             }
             return Ok(description);
         }
         if description.devices.is_empty() {
-            return Err(bad(path, "key `devices`: a volume has at least one, or `parts`"));
+            return Err(bad(path, "key `devices`: a volume has at least one, or a table [[part]]"));
         }
         description.layout(path)?;
         description.check_labels(path)?;

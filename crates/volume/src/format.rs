@@ -196,17 +196,22 @@ async fn clear(device: &dyn Device, range: BlockRange) -> Result<()> {
 /// Makes `device` the one that `label` says, with nothing left of what it was.
 pub(crate) async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
     // Without labels while the journal is not empty.
-    clear(&**device, BlockRange::between(Lbn(0), label.data)).await?;
-    device.flush().await?;
+    clear_for(label, device).await?;
     label.write_both(device).await
+}
+
+/// Clears all of `device` that lies before the data.
+pub(crate) async fn clear_for(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
+    clear(&**device, BlockRange::between(Lbn(0), label.data)).await?;
+    device.flush().await
 }
 
 /// The parts of devices that a layout lies on.
 pub(crate) fn sections(devices: &[Arc<dyn Device>], data: Lbn) -> Result<Vec<Arc<dyn Device>>> {
     let section = |device: &Arc<dyn Device>| {
-        let whole: &dyn Device = &**device;
-        whole.check_lbn(data)?;
-        Ok(Section::from(Arc::clone(device), BlockCount(data.0)) as Arc<dyn Device>)
+        let behind = device.inquiry().capacity.0.saturating_sub(data.0);
+        let blocks = BlockRange::new(data, BlockCount(behind));
+        Ok(Section::of(Arc::clone(device), blocks)? as Arc<dyn Device>)
     };
     devices.iter().map(section).collect()
 }

@@ -96,7 +96,11 @@ impl Found {
                 .into())
         };
         let counting = || all.iter().map(|one| &one.label).filter(|label| counts(label));
-        let label = counting().max_by_key(|label| label.generation).cloned().ok_or_else(apart)?;
+        // Of two as new the one that more devices have: the other was begun, and not finished.
+        let agreeing =
+            |label: &Label| all.iter().filter(|other| other.label.members == label.members).count();
+        let newest = counting().max_by_key(|label| (label.generation, agreeing(label)));
+        let label = newest.cloned().ok_or_else(apart)?;
         // Two sides that each call the other failed.
         if counting().any(|other| !label.follows(other)) {
             return Err(apart());
@@ -159,8 +163,7 @@ impl Found {
     }
 
     /// The volume's layout and devices, as far as they are there.
-    /// Blocks are compared with their sums where `verified`.
-    pub(crate) fn together(&self, name: &str, verified: bool) -> Result<(Laid, Members)> {
+    pub(crate) fn together(&self, name: &str) -> Result<(Laid, Members)> {
         let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
             let problem = "none of its devices can be used".into();
             return Err(Error::Description { path: name.into(), problem });
@@ -169,7 +172,7 @@ impl Found {
         let laid = laid_over(name, &self.label, &devices)?;
         let mut members = Vec::with_capacity(devices.len());
         for (whole, state) in devices.into_iter().zip(self.states()) {
-            members.push(Member::new(parts(&self.label, whole, verified)?, state));
+            members.push(Member::new(parts(&self.label, whole)?, state));
         }
         let members = Members::new(name.to_owned(), members);
         if let Some(growth) = self.label.growth {
@@ -180,11 +183,11 @@ impl Found {
     }
 }
 
-/// A device as the label says that its parts lie; blocks are compared with their sums where `verified`.
-pub(crate) fn parts(label: &Label, whole: Arc<dyn Device>, verified: bool) -> Result<Parts> {
+/// A device as the label says that its parts lie.
+pub(crate) fn parts(label: &Label, whole: Arc<dyn Device>) -> Result<Parts> {
     let section = sections(std::slice::from_ref(&whole), label.data)?.pop();
     let data = section.unwrap_or_else(|| Arc::clone(&whole));
-    if !verified || label.sums.is_empty() {
+    if label.sums.is_empty() {
         return Ok(Parts { whole, data, summed: None });
     }
     let summed = Arc::new(Summed::new(data, Arc::clone(&whole), label.sums));

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
-use crate::members::Members;
+use crate::members::{Members, Used};
 use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a record begins with.
@@ -366,14 +366,15 @@ impl Journal {
             }
             let bytes = &bytes;
             let written = join_all(targets.into_iter().map(|disk| async move {
-                (disk, self.write_to(members, disk, last, bytes).await)
+                let device = members.whole(disk);
+                (disk, self.write_to(&device, disk, last, bytes).await, device)
             }));
-            for (disk, result) in written.await {
+            for (disk, result, device) in written.await {
                 match result {
                     Ok(()) => {
                         reached.insert(disk);
                     }
-                    Err(_) => members.fail(disk),
+                    Err(_) => members.fail(&device),
                 }
             }
         }
@@ -384,12 +385,11 @@ impl Journal {
 
     async fn write_to(
         &self,
-        members: &Members,
+        device: &Used,
         disk: DiskIndex,
         last: Sequence,
         bytes: &[u8],
     ) -> Result<()> {
-        let device = members.whole(disk);
         let blocks = (bytes.len() / BLOCK) as u64;
         let first = {
             let mut state = self.state.lock();

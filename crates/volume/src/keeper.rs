@@ -7,7 +7,7 @@ use futures::future::join_all;
 use moirai_runtime::unique;
 use moirai_storage::{Device, Error, Result};
 
-use crate::format::begin;
+use crate::format::clear_for;
 use crate::found::{laid_over, parts};
 use crate::journal::{Entry, Journal, Sequence};
 use crate::label::{Copy, Label, MemberLabel};
@@ -76,23 +76,31 @@ impl Keeper {
         disk: DiskIndex,
         whole: Arc<dyn Device>,
     ) -> Result<()> {
-        let mut labels = self.labels.lock().await;
-        let mut label = labels.newest.clone();
-        label.generation += 1;
+        let newest = self.labels.lock().await.newest.clone();
         let mut devices = members.devices();
-        if let (Some(place), Some(member)) =
-            (devices.get_mut(disk.0), label.members.get_mut(disk.0))
-        {
+        if let Some(place) = devices.get_mut(disk.0) {
             *place = Arc::clone(&whole);
-            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
         }
-        let laid = laid_over(members.name(), &label, &devices)?;
+        let laid = laid_over(members.name(), &newest, &devices)?;
         if !laid.shape.layout.extends(&self.shape.layout) {
             let problem = format!("{} has other defects than the disks", whole.inquiry().name);
             return Err(Error::Description { path: members.name().into(), problem });
         }
-        let parts = parts(&label, Arc::clone(&whole), true)?;
-        begin(&Label { disk, ..label.clone() }, &whole).await?;
+        let parts = parts(&newest, Arc::clone(&whole))?;
+        // Without the lock, which writes wait for.
+        clear_for(&newest, &whole).await?;
+        let mut labels = self.labels.lock().await;
+        if members.state(disk) != MemberState::Failed {
+            let problem = format!("disk {} was replaced by somebody else", disk.0);
+            return Err(Error::Description { path: members.name().into(), problem });
+        }
+        // No other label is ever of this generation, whatever becomes of it.
+        labels.newest.generation += 1;
+        let mut label = Label { disk, ..labels.newest.clone() };
+        if let Some(member) = label.members.get_mut(disk.0) {
+            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+        }
+        label.write_both(&whole).await?;
         labels.newest = label;
         if let Some(copy) = labels.copies.get_mut(disk.0) {
             *copy = Copy(0);
@@ -142,14 +150,15 @@ impl Labels {
         let written = join_all(members.in_use().into_iter().map(|disk| async move {
             let label = Label { disk, ..newest.clone() };
             let copy = copies.get(disk.0).map_or(Copy(0), |copy| copy.other());
-            (disk, copy, label.write(&members.whole(disk), copy).await)
+            let device = members.whole(disk);
+            (device.clone(), disk, copy, label.write(device.shared(), copy).await)
         }));
         let mut all_written = true;
-        for (disk, written, result) in written.await {
+        for (device, disk, written, result) in written.await {
             match (result, self.copies.get_mut(disk.0)) {
                 (Ok(()), Some(copy)) => *copy = written,
                 _ => {
-                    members.fail(disk);
+                    members.fail(&device);
                     all_written = false;
                 }
             }

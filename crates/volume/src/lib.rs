@@ -41,7 +41,7 @@ mod zones;
 pub use assemble::{InspectedDisk, Inspection, assemble, inspect};
 pub use concatenation::Concatenation;
 pub use description::{
-    ControllerTable, ControllerWrites, Description, LayoutDescription, StripeUnit,
+    ControllerTable, ControllerWrites, Description, LayoutDescription, Part, StripeUnit,
 };
 pub use exchange::{add_disks, replace};
 pub use format::{Format, format, is_blank};
@@ -51,5 +51,6 @@ pub use members::MemberState;
 pub use open::{DevicesThere, lay_out, open_described, salvage};
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
 pub use scrub::Scrubbed;
+pub use section::Section;
 pub use volume::Volume;
 pub use zones::{Zone, zones};

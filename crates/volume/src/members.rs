@@ -1,6 +1,7 @@
 //! The devices of a volume: which of them can be used, and how far.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -39,10 +40,34 @@ pub(crate) struct Parts {
     pub(crate) summed: Option<Arc<Summed>>,
 }
 
+/// A device that somebody uses, who does not know when another comes in its place: what becomes of the one
+/// says nothing of the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    device: Arc<dyn Device>,
+    disk: DiskIndex,
+    replaced: u64,
+}
+
+impl Used {
+    pub(crate) fn shared(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+}
+
+impl Deref for Used {
+    type Target = dyn Device;
+
+    fn deref(&self) -> &(dyn Device + 'static) {
+        &*self.device
+    }
+}
+
 /// A place for a device in a volume.
 #[derive(Debug)]
 pub(crate) struct Member {
-    parts: RwLock<Parts>,
+    /// The device, and how many were in its place before.
+    parts: RwLock<(Parts, u64)>,
     /// The stripes before this one are right on the device: all, or some of one that is rebuilt.
     pub(crate) ready: AtomicU64,
     /// How many of them are durable there, and on the labels.
@@ -60,7 +85,7 @@ impl Member {
         };
         let is_out = AtomicBool::new(state == MemberState::Failed);
         let (ready, recorded) = (AtomicU64::new(ready), AtomicU64::new(ready));
-        Member { parts: RwLock::new(parts), ready, recorded, is_out }
+        Member { parts: RwLock::new((parts, 0)), ready, recorded, is_out }
     }
 }
 
@@ -103,7 +128,7 @@ impl Members {
 
     /// All of each device.
     pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.all().map(|disk| self.whole(disk)).collect()
+        self.all().map(|disk| self.whole(disk).device).collect()
     }
 
     fn member(&self, disk: DiskIndex) -> &Member {
@@ -117,42 +142,52 @@ impl Members {
     ///
     /// # Panics
     /// When the volume has no such disk: layouts only name disks that are there.
-    pub(crate) fn device(&self, disk: DiskIndex) -> Arc<dyn Device> {
-        Arc::clone(&self.member(disk).parts.read().data)
+    pub(crate) fn device(&self, disk: DiskIndex) -> Used {
+        let (parts, replaced) = &*self.member(disk).parts.read();
+        Used { device: Arc::clone(&parts.data), disk, replaced: *replaced }
     }
 
     /// The part of a disk that the layout lies on, where its blocks have sums.
     pub(crate) fn summed(&self, disk: DiskIndex) -> Option<Arc<Summed>> {
-        self.member(disk).parts.read().summed.clone()
+        self.member(disk).parts.read().0.summed.clone()
     }
 
     /// The first block of a disk that the layout lies on.
     pub(crate) fn data_first(&self, disk: DiskIndex) -> Lbn {
-        let parts = self.member(disk).parts.read();
+        let (parts, _) = &*self.member(disk).parts.read();
         let (whole, data) = (parts.whole.inquiry(), parts.data.inquiry());
         Lbn((whole.capacity - data.capacity).0)
     }
 
     /// All of a disk.
-    pub(crate) fn whole(&self, disk: DiskIndex) -> Arc<dyn Device> {
-        Arc::clone(&self.member(disk).parts.read().whole)
+    pub(crate) fn whole(&self, disk: DiskIndex) -> Used {
+        let (parts, replaced) = &*self.member(disk).parts.read();
+        Used { device: Arc::clone(&parts.whole), disk, replaced: *replaced }
+    }
+
+    /// Whether no other device came in the place of `used`.
+    pub(crate) fn is_current(&self, used: &Used) -> bool {
+        self.member(used.disk).parts.read().1 == used.replaced
     }
 
     /// Puts another device, which holds nothing, in the place of one that failed.
     pub(crate) fn replace(&self, disk: DiskIndex, parts: Parts) {
         let mut changes = self.changes.lock();
         let member = self.member(disk);
-        *member.parts.write() = parts;
+        {
+            let mut place = member.parts.write();
+            *place = (parts, place.1 + 1);
+        }
         member.ready.store(0, Ordering::Release);
         member.recorded.store(0, Ordering::Release);
         member.is_out.store(false, Ordering::Release);
         *changes += 1;
     }
 
-    /// Notes that the device has failed.
-    pub(crate) fn fail(&self, disk: DiskIndex) {
+    /// Notes that the device has failed, if no other is in its place by now.
+    pub(crate) fn fail(&self, used: &Used) {
         let mut changes = self.changes.lock();
-        if !self.member(disk).is_out.swap(true, Ordering::AcqRel) {
+        if self.is_current(used) && !self.member(used.disk).is_out.swap(true, Ordering::AcqRel) {
             *changes += 1;
             self.failure.notify_waiters();
         }
@@ -164,18 +199,25 @@ impl Members {
     }
 
     /// Notes that one stripe more is right on a device that is rebuilt.
-    pub(crate) fn advance(&self, disk: DiskIndex, ready: u64) {
-        self.member(disk).ready.store(ready, Ordering::Release);
+    pub(crate) fn advance(&self, used: &Used, ready: u64) {
+        let _changes = self.changes.lock();
+        if self.is_current(used) {
+            self.member(used.disk).ready.store(ready, Ordering::Release);
+        }
     }
 
     /// Notes that the first `ready` stripes are durable on the device, so that the labels may say so;
     /// all of them make it ready.
-    pub(crate) fn make_durable(&self, disk: DiskIndex, ready: u64) {
+    pub(crate) fn make_durable(&self, used: &Used, ready: u64) {
         let mut changes = self.changes.lock();
-        if ready == u64::MAX {
-            self.member(disk).ready.store(ready, Ordering::Release);
+        if !self.is_current(used) {
+            return;
         }
-        self.member(disk).recorded.store(ready, Ordering::Release);
+        let member = self.member(used.disk);
+        if ready == u64::MAX {
+            member.ready.store(ready, Ordering::Release);
+        }
+        member.recorded.store(ready, Ordering::Release);
         *changes += 1;
     }
 
@@ -246,11 +288,12 @@ impl Members {
         let flushes = self
             .in_use()
             .into_iter()
-            .map(|disk| async move { (disk, self.device(disk).flush().await) });
+            .map(|disk| self.device(disk))
+            .map(|device| async move { (device.flush().await, device) });
         let mut first_error = Ok(());
-        for (disk, result) in join_all(flushes).await {
+        for (result, device) in join_all(flushes).await {
             if result.is_err() {
-                self.fail(disk);
+                self.fail(&device);
                 first_error = first_error.and(result);
             }
         }

@@ -8,6 +8,7 @@ use moirai_runtime::{now, sleep, spawn};
 use moirai_storage::{Device, Error, Result};
 use moirai_units::{ByteCount, Instant, Nanos};
 
+use crate::members::Used;
 use crate::{DiskIndex, MemberState, StripeIndex, Volume};
 
 /// How often the labels say how far it is, until it is done.
@@ -35,23 +36,24 @@ impl Volume {
         let stripes = self.layout().stripes();
         let recorded = stripes.div_ceil(RECORDS);
         for disk in (0..self.layout().disks()).map(DiskIndex) {
+            let device = self.members().device(disk);
             let MemberState::Rebuilding(first) = self.state(disk) else { continue };
             for stripe in first..stripes {
                 let began = now();
                 let io = Arc::clone(self.stripes());
                 spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?;
-                if self.members().has_failed(disk) {
+                if self.members().has_failed(disk) || !self.members().is_current(&device) {
                     break;
                 }
                 if (stripe + 1).is_multiple_of(recorded) {
-                    self.record_filled(disk, stripe + 1).await?;
+                    self.record_filled(&device, stripe + 1).await?;
                 }
                 progress(stripe + 1, stripes);
                 let unit = self.layout().unit(StripeIndex(stripe));
                 pause(began, unit.bytes(), bytes_per_s).await;
             }
             if matches!(self.state(disk), MemberState::Rebuilding(ready) if ready >= stripes) {
-                self.record_filled(disk, u64::MAX).await?;
+                self.record_filled(&device, u64::MAX).await?;
             }
         }
         Ok(())
@@ -85,6 +87,8 @@ impl Volume {
         bytes_per_s: Option<NonZeroU64>,
         mut told: impl FnMut(DiskIndex, &dyn Device),
     ) -> Result<()> {
+        self.rebuild(bytes_per_s, |_, _| ()).await?;
+        let mut problem = Ok(());
         for spare in spares {
             let disk = loop {
                 // Rung from here on, so that no failure is missed.
@@ -95,18 +99,30 @@ impl Volume {
                 }
                 failure.await;
             };
-            self.replace(disk, Arc::clone(&spare)).await?;
-            told(disk, &*spare);
-            self.rebuild(bytes_per_s, |_, _| ()).await?;
+            // One that does not fit is passed over.
+            problem = self.replace(disk, Arc::clone(&spare)).await;
+            if problem.is_ok() {
+                told(disk, &*spare);
+                self.rebuild(bytes_per_s, |_, _| ()).await?;
+            }
         }
-        Ok(())
+        problem
     }
 
     /// Has the labels say that the first `ready` stripes are right on a device, once they are durable.
-    async fn record_filled(&self, disk: DiskIndex, ready: u64) -> Result<()> {
-        match self.members().device(disk).flush().await {
-            Ok(()) => self.members().make_durable(disk, ready),
-            Err(_) => self.members().fail(disk),
+    async fn record_filled(&self, device: &Used, ready: u64) -> Result<()> {
+        let (stripes, flushing) = (Arc::clone(self.stripes()), device.clone());
+        let flushed = spawn(async move {
+            // Records may have been kept by the disk whose place this is: what they hold is durable
+            // before it counts as ready.
+            if let (Some(keeper), u64::MAX) = (&stripes.keeper, ready) {
+                keeper.settle(&stripes.members, keeper.journal.first_active()).await?;
+            }
+            flushing.flush().await
+        });
+        match flushed.await {
+            Ok(()) => self.members().make_durable(device, ready),
+            Err(_) => self.members().fail(device),
         }
         match self.keeper() {
             Some(keeper) => keeper.record(self.members()).await,

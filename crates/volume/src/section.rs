@@ -9,27 +9,31 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-/// Consecutive blocks of a device, counted from zero.
+/// Consecutive blocks of a device, counted from zero. Several volumes can lie on the same devices, each on
+/// its own sections of them and with a layout of its own.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub struct Section {
     inquiry: Inquiry,
     device: Arc<dyn Device>,
     first: BlockCount,
 }
 
 impl Section {
-    /// The blocks of `device` from `first` on.
-    pub(crate) fn from(device: Arc<dyn Device>, first: BlockCount) -> Arc<Section> {
+    /// The `blocks` of `device`; an error when it has not all of them.
+    pub fn of(device: Arc<dyn Device>, blocks: BlockRange) -> Result<Arc<Section>> {
         let whole = device.inquiry();
-        let inquiry =
-            Inquiry { capacity: whole.capacity - first, depth: 1, parallelism: 1, ..whole.clone() };
-        Arc::new(Section { inquiry, device, first })
+        if blocks.is_empty() || blocks.end() > whole.all_blocks().end() {
+            let capacity = whole.capacity;
+            return Err(Error::PastEnd { device: whole.name.clone(), blocks, capacity });
+        }
+        let inquiry = Inquiry { capacity: blocks.count, depth: 1, parallelism: 1, ..whole.clone() };
+        Ok(Arc::new(Section { inquiry, device, first: BlockCount(blocks.first.0) }))
     }
 
-    /// A range of the device as the section counts it; what lies before the section is cut off.
+    /// A range of the device as the section counts it; what lies before or behind the section is cut off.
     fn within(&self, blocks: BlockRange) -> BlockRange {
-        let first = Lbn(blocks.first.0.saturating_sub(self.first.0));
-        BlockRange::between(first, Lbn(blocks.end().0.saturating_sub(self.first.0)))
+        let place = |lbn: Lbn| Lbn(lbn.0.saturating_sub(self.first.0).min(self.inquiry.capacity.0));
+        BlockRange::between(place(blocks.first), place(blocks.end()))
     }
 }
 
@@ -49,7 +53,7 @@ impl Device for Section {
         Ok(self.ensemble(lbn)?.blocks)
     }
 
-    /// Blocks that go with one of the section may lie before it: none are told of.
+    /// Blocks that go with one of the section may lie outside: none are told of.
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;

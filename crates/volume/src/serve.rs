@@ -80,8 +80,9 @@ impl Stripes {
         }
         let Work { disks, stripes, mut missing } = work;
         let disks = disks.into_iter().zip((0..).map(DiskIndex));
-        let on_disks =
-            join_all(disks.map(|(batch, disk)| batch.carry_out(self.members.device(disk), disk)));
+        let on_disks = join_all(disks.map(|(batch, disk)| {
+            batch.carry_out(self.members.device(disk).shared().clone(), disk)
+        }));
         // What writes is finished once it was begun, also when nobody waits for it any more: half of
         // it would leave a stripe that does not fit together.
         let written = join_all(stripes.into_iter().map(|(stripe, pieces)| {

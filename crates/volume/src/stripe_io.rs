@@ -26,6 +26,8 @@ pub(crate) struct Stripes {
     pub(crate) members: Arc<Members>,
     /// Labels and journal, where the devices have them.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Whether blocks that cannot be read are written again.
+    pub(crate) heals: bool,
 }
 
 /// Blocks of a unit in memory.
@@ -132,12 +134,13 @@ impl Stripes {
             ));
         }
         let done = join_all(writes.into_iter().map(|(disk, piece, request)| async move {
-            (disk, piece, self.members.device(disk).access(request).await)
+            let device = self.members.device(disk);
+            (piece, device.access(request).await, device)
         }))
         .await;
         let mut data: Vec<Vec<IoBuf>> = pieces.into_iter().map(|piece| piece.buffers).collect();
         let mut first_error = None;
-        for (disk, piece, result) in done {
+        for (piece, result, device) in done {
             match result {
                 Ok(completion) => {
                     add(timing, completion.timing);
@@ -147,7 +150,7 @@ impl Stripes {
                     }
                 }
                 Err(error) => {
-                    self.members.fail(disk);
+                    self.members.fail(&device);
                     first_error.get_or_insert(error);
                 }
             }
@@ -187,7 +190,7 @@ impl Stripes {
     }
 
     /// Whether every data unit of `stripe` is there or can be worked out.
-    fn is_whole(&self, stripe: StripeIndex) -> bool {
+    pub(crate) fn is_whole(&self, stripe: StripeIndex) -> bool {
         let extent = |position| Extent { position, offset: BlockCount::ZERO, count: BlockCount(1) };
         (0..self.layout.data_units()).all(|position| {
             Plan::default().restore(&self.layout, &*self.members, stripe, extent(position)).is_ok()
@@ -213,34 +216,50 @@ impl Stripes {
         timing: &mut Option<Timing>,
     ) -> Result<Vec<IoBuf>> {
         let PieceOf { stripe, extent, .. } = piece.of;
+        if let Some(disk) = unreadable.filter(|_| !piece.buffers.is_empty()) {
+            // Somebody wrote to it meanwhile: its sum was then that of other data.
+            let first = self.layout.unit_on(disk, stripe) + extent.offset;
+            let again = self.members.device(disk);
+            if let Ok(content) = again.read(BlockRange::new(first, extent.count)).await {
+                scatter(&content, &mut piece.buffers);
+                return Ok(piece.buffers);
+            }
+        }
         // What cannot be read is written again, and for that must be known, wanted or not.
         let with_data = !piece.buffers.is_empty() || unreadable.is_some();
         let mut plan = Plan::default();
         let mut failed: Vec<DiskIndex> = unreadable.into_iter().collect();
         let parts = loop {
             let present = Without { members: &self.members, unreadable: &failed };
-            let planned = plan.restore(&self.layout, &present, stripe, extent);
-            planned.map_err(|Lost| self.lost(stripe, &[extent]))?;
+            if let Err(Lost) = plan.restore(&self.layout, &present, stripe, extent) {
+                break Err(self.lost(stripe, &[extent]));
+            }
             match self.read(&plan.reads, with_data, timing).await {
-                Read::All(parts) => break parts,
+                Read::All(parts) => break Ok(parts),
                 Read::Unreadable(disk) => failed.push(disk),
             }
         };
-        let wanted = match plan.method {
-            _ if !with_data => None,
-            Method::Restore => self.solve(&plan, &parts, extent.position),
-            _ => parts.first().and_then(|part| part.buffers.first()).map(copy),
+        let wanted = match (parts, plan.method) {
+            // What cannot be read may be other blocks of each disk.
+            (Err(_), _) if with_data && extent.count.0 > 1 && failed.len() > 1 => {
+                Some(self.restored_by_block(stripe, extent).await?)
+            }
+            (Err(lost), _) => return Err(lost),
+            (Ok(_), _) if !with_data => None,
+            (Ok(parts), Method::Restore) => self.solve(&plan, &parts, extent.position),
+            (Ok(parts), _) => parts.first().and_then(|part| part.buffers.first()).map(copy),
         };
         if let Some(wanted) = &wanted {
             scatter(wanted, &mut piece.buffers);
         }
-        if let Some(disk) = unreadable.filter(|disk| !self.members.has_failed(*disk)) {
+        let heals = |disk: &DiskIndex| self.heals && !self.members.has_failed(*disk);
+        if let Some(disk) = unreadable.filter(heals) {
             let first = self.layout.unit_on(disk, stripe) + extent.offset;
             let blocks = BlockRange::new(first, extent.count);
             let data = wanted.into_iter().collect();
             let device = self.members.device(disk);
             if device.access(Request { op: Op::Write, blocks, data }).await.is_err() {
-                self.members.fail(disk);
+                self.members.fail(&device);
             }
             if let Some(keeper) = &self.keeper {
                 keeper.record(&self.members).await?;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, join, join_all};
+use moirai_runtime::spawn;
 use moirai_storage::{
     Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
     Result,
@@ -36,7 +37,7 @@ pub(crate) fn sums_blocks(data: BlockCount) -> BlockCount {
 pub(crate) struct Summed {
     /// The part that holds the blocks.
     data: Arc<dyn Device>,
-    table: Table,
+    table: Arc<Table>,
 }
 
 /// The sums, in pages.
@@ -76,7 +77,7 @@ impl Summed {
             cache: Mutex::default(),
             shards: (0..SHARDS).map(|_| tokio::sync::Mutex::default()).collect(),
         };
-        Summed { data, table }
+        Summed { data, table: Arc::new(table) }
     }
 
     /// Has reads of a block fail until it is written again: nobody knows what it should hold.
@@ -130,7 +131,12 @@ impl Table {
     }
 
     /// The first block whose sum is not the one that is kept.
-    async fn first_wrong(&self, page: u64, place: usize, sums: &[u32]) -> Result<Option<Lbn>> {
+    async fn first_wrong(
+        self: &Arc<Self>,
+        page: u64,
+        place: usize,
+        sums: &[u32],
+    ) -> Result<Option<Lbn>> {
         let wrong = self.with(page, |page| {
             let kept = page.sums.get(place..).unwrap_or_default();
             sums.iter().zip(kept).position(|(found, kept)| found != kept)
@@ -140,13 +146,13 @@ impl Table {
     }
 
     /// Brings pages into memory that are not there.
-    async fn prepare(&self, pages: BTreeSet<u64>) -> Result<()> {
+    async fn prepare(self: &Arc<Self>, pages: BTreeSet<u64>) -> Result<()> {
         let loaded = join_all(pages.into_iter().map(|page| self.with(page, |_| ()))).await;
         loaded.into_iter().collect()
     }
 
     /// Sets sums of a page, from `place` on.
-    async fn put(&self, page: u64, place: usize, new: &[u32]) -> Result<()> {
+    async fn put(self: &Arc<Self>, page: u64, place: usize, new: &[u32]) -> Result<()> {
         self.with(page, |page| {
             if let Some(sums) = page.sums.get_mut(place..place + new.len()) {
                 sums.copy_from_slice(new);
@@ -157,7 +163,7 @@ impl Table {
     }
 
     /// Gives a page to `f`.
-    async fn with<T>(&self, page: u64, mut f: impl FnMut(&mut Page) -> T) -> Result<T> {
+    async fn with<T>(self: &Arc<Self>, page: u64, mut f: impl FnMut(&mut Page) -> T) -> Result<T> {
         loop {
             if let Some(cached) = self.cache.lock().pages.get_mut(&page) {
                 cached.is_used = true;
@@ -190,14 +196,13 @@ impl Table {
         let indices = page * PAGE_BLOCKS.0..;
         for (index, sums) in indices.zip(sums.chunks_exact_mut(BLOCK_SUMS)) {
             let within = index % PAGE_BLOCKS.0;
-            let block = match &whole {
-                Some(whole) => whole.chunks_exact(BLOCK).nth(within as usize).map(IoBuf::holding),
-                None => {
-                    let block = BlockRange::new(place.first + BlockCount(within), BlockCount(1));
-                    self.device.read(block).await.ok()
-                }
-            };
-            if let Some(block) = block {
+            if let Some(whole) = &whole {
+                let block = whole.chunks_exact(BLOCK).nth(within as usize);
+                decode(index, block.unwrap_or_default(), sums);
+                continue;
+            }
+            let block = BlockRange::new(place.first + BlockCount(within), BlockCount(1));
+            if let Ok(block) = self.device.read(block).await {
                 decode(index, &block, sums);
             }
         }
@@ -209,7 +214,7 @@ impl Table {
     }
 
     /// Drops pages while there are too many: those that were not used since the hand passed them.
-    async fn make_room(&self) -> Result<()> {
+    async fn make_room(self: &Arc<Self>) -> Result<()> {
         loop {
             let Some(page) = self.cache.lock().victim() else { return Ok(()) };
             self.write_out(page).await?;
@@ -221,8 +226,13 @@ impl Table {
         }
     }
 
-    /// Writes a page, when it was changed.
-    async fn write_out(&self, page: u64) -> Result<()> {
+    /// Writes a page, when it was changed; once begun it is finished.
+    async fn write_out(self: &Arc<Self>, page: u64) -> Result<()> {
+        let table = Arc::clone(self);
+        spawn(async move { table.write_page(page).await }).await
+    }
+
+    async fn write_page(&self, page: u64) -> Result<()> {
         let _shard = self.shard(page).await;
         let mut buffer = IoBuf::zeroed(PAGE_BLOCKS);
         if let Some(cached) = self.cache.lock().pages.get_mut(&page).filter(|page| page.is_dirty) {
@@ -245,7 +255,7 @@ impl Table {
     }
 
     /// Writes all sums that were changed, and waits for those that somebody else writes.
-    async fn write_all(&self) -> Result<()> {
+    async fn write_all(self: &Arc<Self>) -> Result<()> {
         let dirty = {
             let cache = self.cache.lock();
             let dirty = cache.pages.iter().filter(|(_, page)| page.is_dirty || page.is_written);

@@ -100,17 +100,17 @@ impl Volume {
     }
 
     pub(crate) fn of(laid: Laid, members: Members, keeper: Option<Keeper>) -> Arc<Volume> {
-        Arc::new(Volume::with(laid, members, keeper))
+        Arc::new(Volume::with(laid, members, keeper, true))
     }
 
     /// A volume that takes no writes.
     pub(crate) fn read_only(laid: Laid, members: Members) -> Arc<Volume> {
-        let mut volume = Volume::with(laid, members, None);
+        let mut volume = Volume::with(laid, members, None, false);
         volume.inquiry.read_only = true;
         Arc::new(volume)
     }
 
-    fn with(laid: Laid, members: Members, keeper: Option<Keeper>) -> Volume {
+    fn with(laid: Laid, members: Members, keeper: Option<Keeper>, heals: bool) -> Volume {
         let Laid { shape, zones, volume_block } = laid;
         // It is as large as it was until everything lies where it will.
         let capacity = shape.old.as_ref().unwrap_or(&shape.layout).capacity();
@@ -133,7 +133,7 @@ impl Volume {
         let (members, keeper) = (Arc::new(members), keeper.map(Arc::new));
         let stripes = |layout| {
             let (members, keeper) = (Arc::clone(&members), keeper.clone());
-            Arc::new(Stripes { layout, members, keeper })
+            Arc::new(Stripes { layout, members, keeper, heals })
         };
         let growth = shape.old.clone().map(|old| Growing::from(stripes(old)));
         let stripes = stripes(layout);
@@ -214,7 +214,8 @@ impl Volume {
     /// Notes that a device has failed: it is used no more. The labels say so with the next write or
     /// flush.
     pub fn fail(&self, disk: DiskIndex) {
-        self.stripes.members.fail(disk);
+        let members = &self.stripes.members;
+        members.fail(&members.device(disk));
     }
 
     /// How far a device can be used.

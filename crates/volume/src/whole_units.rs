@@ -4,7 +4,7 @@ use futures::future::join_all;
 use moirai_storage::{IoBuf, Op, Request, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
-use crate::members::{MemberState, Without};
+use crate::members::{MemberState, Used, Without};
 use crate::plan::{Extent, Lost, Method, Plan, Present};
 use crate::stripe_io::{Part, Read, Stripes, Sums, copy};
 use crate::{DiskIndex, Role, StripeIndex};
@@ -25,27 +25,31 @@ impl Stripes {
     /// one stripe more then.
     pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
         let _lock = self.members.lock(stripe).await;
+        // Another device that comes in its place begins anew, and by itself.
+        let device = self.members.device(disk);
         if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
             return Ok(());
         }
         let (content, lost) = match self.work_out(stripe, disk, Vec::new()).await {
             Ok(content) => (content, Vec::new()),
             // Only where blocks have sums can one be marked as lost.
+            // Where a disk is missing that may come back nothing is.
             Err(error) => match self.members.summed(disk) {
-                None => return Err(error),
-                Some(_) => self.work_out_blocks(stripe, disk).await,
+                Some(_) if self.is_whole(stripe) => self.work_out_blocks(stripe, disk).await,
+                _ => return Err(error),
             },
         };
-        let is_written = self.put_unit(stripe, disk, content).await;
-        if let (true, Some(summed)) = (is_written, self.members.summed(disk)) {
+        let is_written = self.put_unit(stripe, &device, disk, content).await;
+        let summed = self.members.summed(disk).filter(|_| self.members.is_current(&device));
+        if let (true, Some(summed)) = (is_written, summed) {
             let first = self.layout.unit_on(disk, stripe);
             for row in lost {
                 summed.mark_lost(first + row).await?;
             }
         }
         match is_written {
-            true => self.members.advance(disk, stripe.0 + 1),
-            false => self.members.fail(disk),
+            true => self.members.advance(&device, stripe.0 + 1),
+            false => self.members.fail(&device),
         }
         Ok(())
     }
@@ -76,11 +80,11 @@ impl Stripes {
         let extent = |position| Extent { position, offset: row, count: BlockCount(1) };
         let role = self.layout.role(stripe, disk);
         if let Role::Data { position, .. } = role {
-            return self.restored(stripe, extent(position), vec![disk]).await.ok()?;
+            return self.restored(stripe, extent(position)).await.ok()?;
         }
         let mut sums = Sums::zero((row, row + BlockCount(1)), self.layout.level().parity_units());
         for position in 0..self.layout.data_units() {
-            let data = self.restored(stripe, extent(position), vec![disk]).await.ok()??;
+            let data = self.restored(stripe, extent(position)).await.ok()??;
             sums.add(Role::Data { position, copy: 0 }, BlockCount::ZERO, &[data]);
         }
         Some(if role == Role::P { sums.p } else { sums.q })
@@ -105,23 +109,32 @@ impl Stripes {
             }
         }
         for disk in unreadable.clone() {
-            let Ok(content) = self.work_out(stripe, disk, unreadable.clone()).await else {
-                checked.lost = true;
-                continue;
+            let content = match self.work_out(stripe, disk, unreadable.clone()).await {
+                Ok(content) => content,
+                // What cannot be read may be other blocks of each disk.
+                Err(_) => match self.work_out_blocks(stripe, disk).await {
+                    (content, lost) if lost.is_empty() => content,
+                    _ => {
+                        checked.lost = true;
+                        continue;
+                    }
+                },
             };
             checked.restored += 1;
             let again = content.as_ref().map(copy);
-            match (self.put_unit(stripe, disk, again).await, content) {
+            let device = self.members.device(disk);
+            match (self.put_unit(stripe, &device, disk, again).await, content) {
                 (true, Some(content)) => {
                     units.push((disk, self.layout.role(stripe, disk), content));
                 }
-                _ => self.members.fail(disk),
+                _ => self.members.fail(&device),
             }
         }
         for (disk, content) in self.wrong_units(stripe, &units) {
             checked.differs = true;
-            if repair && !self.put_unit(stripe, disk, Some(content)).await {
-                self.members.fail(disk);
+            let device = self.members.device(disk);
+            if repair && !self.put_unit(stripe, &device, disk, Some(content)).await {
+                self.members.fail(&device);
             }
         }
         Ok(checked)
@@ -180,7 +193,7 @@ impl Stripes {
         };
         let role = self.layout.role(stripe, disk);
         if let Role::Data { position, .. } = role {
-            return self.restored(stripe, whole(position), unreadable).await;
+            return self.restored_from(stripe, whole(position), unreadable).await;
         }
         let mut timing = None;
         let (plan, parts) = loop {
@@ -197,8 +210,30 @@ impl Stripes {
         Ok(Some(if role == Role::P { sums.p } else { sums.q }))
     }
 
-    /// Blocks of a data unit, read from a disk that is not `unreadable`, or worked out.
-    async fn restored(
+    /// Blocks of a data unit, each for itself, as [`Stripes::restored`].
+    pub(crate) async fn restored_by_block(
+        &self,
+        stripe: StripeIndex,
+        extent: Extent,
+    ) -> Result<IoBuf> {
+        let mut whole = IoBuf::zeroed(extent.count);
+        let rows = (extent.offset.0..).map(BlockCount);
+        for (offset, place) in rows.zip(whole.chunks_exact_mut(BLOCK_BYTES as usize)) {
+            let one = Extent { offset, count: BlockCount(1), ..extent };
+            if let Some(block) = self.restored(stripe, one).await? {
+                place.copy_from_slice(&block);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Blocks of a data unit, read, or worked out.
+    async fn restored(&self, stripe: StripeIndex, extent: Extent) -> Result<Option<IoBuf>> {
+        self.restored_from(stripe, extent, Vec::new()).await
+    }
+
+    /// The same, from disks that are not `unreadable`.
+    async fn restored_from(
         &self,
         stripe: StripeIndex,
         extent: Extent,
@@ -222,10 +257,16 @@ impl Stripes {
     }
 
     /// Writes a disk's unit of `stripe`; tells whether the disk took it.
-    async fn put_unit(&self, stripe: StripeIndex, disk: DiskIndex, content: Option<IoBuf>) -> bool {
+    async fn put_unit(
+        &self,
+        stripe: StripeIndex,
+        device: &Used,
+        disk: DiskIndex,
+        content: Option<IoBuf>,
+    ) -> bool {
         let first = self.layout.unit_on(disk, stripe);
         let blocks = BlockRange::new(first, self.layout.unit(stripe));
         let request = Request { op: Op::Write, blocks, data: content.into_iter().collect() };
-        self.members.device(disk).access(request).await.is_ok()
+        device.access(request).await.is_ok()
     }
 }

@@ -355,3 +355,36 @@ fn a_disk_is_filled_past_what_is_lost() {
         assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap(), Scrubbed::default());
     });
 }
+
+#[test]
+fn blocks_that_cannot_be_read_in_other_rows_of_a_stripe_are_worked_out() {
+    block_on_virtual(7, async {
+        let power = Power::on();
+        let device = |disk| {
+            let (capacity, ensemble) = (BlockCount(2000), BlockCount(16));
+            FaultyDevice::new(format!("disk {disk}"), capacity, ensemble, Arc::clone(&power))
+        };
+        let faulty: Vec<Arc<FaultyDevice>> = (0..4).map(device).collect();
+        let devices: Devices = faulty.iter().map(|device| Arc::clone(device) as _).collect();
+        let devices = made_of("raid5", devices).await;
+        let volume = assemble("v".into(), devices, false).await.unwrap();
+        let device: &dyn Device = &*volume;
+        let stripe = BlockRange::new(Lbn(240), BlockCount(24));
+        let mut content = IoBuf::zeroed(stripe.count);
+        content.chunks_mut(512).enumerate().for_each(|(lbn, block)| block.fill(lbn as u8));
+        let expected = content.to_vec();
+        device.write(stripe.first, content).await.unwrap();
+        for lbn in [241, 250, 261] {
+            let bad = volume.locate(Lbn(lbn)).unwrap();
+            faulty[bad.disk.0].make_unreadable(bad.dlbn);
+        }
+        assert_eq!(device.read(stripe).await.unwrap()[..], expected);
+        for lbn in [242, 251, 262] {
+            let bad = volume.locate(Lbn(lbn)).unwrap();
+            faulty[bad.disk.0].make_unreadable(bad.dlbn);
+        }
+        let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+        assert_eq!((scrubbed.restored_units, scrubbed.lost.len()), (3, 0));
+        assert_eq!(device.read(stripe).await.unwrap()[..], expected);
+    });
+}

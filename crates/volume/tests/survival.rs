@@ -606,16 +606,26 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Says how to run a seed again, when its run ends in a panic.
+struct Again(u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let run = "MOIRAI_RUNS=1 cargo test -p moirai-volume --test survival nothing";
+            eprintln!("again: MOIRAI_SEED={} {run}", self.0);
+        }
+    }
+}
+
 #[test]
 fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
     let first = number("MOIRAI_SEED", 0);
     let runs = if cfg!(debug_assertions) { 300 } else { 100_000 };
     for seed in first..first + number("MOIRAI_RUNS", runs) {
+        let _again = Again(seed);
         let problems = problems(seed, Kind::Kept);
-        let again = format!(
-            "MOIRAI_SEED={seed} MOIRAI_RUNS=1 cargo test -p moirai-volume --test survival nothing"
-        );
-        assert!(problems.is_empty(), "{}\nagain: {again}", problems.join("\n"));
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 }
 

@@ -10,7 +10,7 @@ use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, IoBuf, Op, Request, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    Concatenation, Description, LayoutDescription, Level, StripeUnit, Volume, lay_out,
+    Concatenation, Description, LayoutDescription, Level, Section, StripeUnit, Volume, lay_out,
 };
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {
@@ -78,8 +78,15 @@ fn devices_one_behind_the_other_conform_and_are_written_across_their_ends() {
             let name = format!("part of {blocks}");
             FaultyDevice::new(name, BlockCount(blocks), BlockCount(16), Arc::clone(&power)) as _
         };
-        let parts: Vec<Arc<dyn Device>> = vec![part(100), part(7), part(250)];
-        let volume = Concatenation::of("all".into(), parts.clone());
+        let parts: Vec<Arc<dyn Device>> = vec![part(100), part(90), part(250)];
+        // Of the second part more blocks are there than are used.
+        let used = [100, 7, 250].map(BlockCount);
+        let of = |parts: &[Arc<dyn Device>]| {
+            Concatenation::of("all".into(), parts.iter().cloned().zip(used).collect())
+        };
+        let error = of(&[part(100), part(6), part(250)]).unwrap_err().to_string();
+        assert!(error.contains("part of 6"), "{error}");
+        let volume = of(&parts).unwrap();
         conformance::check(Arc::clone(&volume) as _).await;
         let device: &dyn Device = &*volume;
         let mut content = IoBuf::zeroed(BlockCount(130));
@@ -95,6 +102,56 @@ fn devices_one_behind_the_other_conform_and_are_written_across_their_ends() {
         assert!(read.chunks(512).enumerate().all(|(i, block)| block[0] == i as u8));
         assert_eq!(volume.part(Lbn(106)).unwrap().1, Lbn(100));
         assert!(volume.part(Lbn(357)).is_none());
+    });
+}
+
+/// A wide volume over four disks and a narrow one over two of them, as placement section 2 has stores.
+#[test]
+fn volumes_on_sections_of_the_same_disks_keep_to_them_and_have_layouts_of_their_own() {
+    block_on_virtual(1, async {
+        let disks: Vec<_> =
+            cheetahs(4).iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
+        let track = disks[0].ensemble(Lbn(0)).unwrap().blocks.count;
+        let made = |disks: &[Arc<dyn Device>], first: u64, tracks: u64, unit| {
+            let blocks = BlockRange::new(Lbn(first), BlockCount(tracks * track.0));
+            let section =
+                |disk: &Arc<dyn Device>| Section::of(Arc::clone(disk), blocks).unwrap() as _;
+            let layout = LayoutDescription::Stripe { unit };
+            Volume::new(
+                "volume:test".into(),
+                disks.iter().map(section).collect(),
+                Level::Raid0,
+                layout,
+            )
+            .unwrap()
+        };
+        let wide = made(&disks, 0, 30, StripeUnit::Track);
+        // It begins within a track, and so its first ensemble is short.
+        let narrow = made(&disks[..2], 30 * track.0 + 5, 20, StripeUnit::Blocks(BlockCount(16)));
+        assert_eq!((wide.inquiry().parallelism, narrow.inquiry().parallelism), (4, 2));
+        assert_eq!(wide.ensemble(Lbn(1)).unwrap().blocks.count, track);
+        conformance::check(Arc::clone(&wide) as _).await;
+        conformance::check(Arc::clone(&narrow) as _).await;
+        let fill = async |volume: &Arc<Volume>, byte: u8| {
+            let all = volume.inquiry().capacity;
+            let mut content = IoBuf::zeroed(all);
+            content.fill(byte);
+            let device: &dyn Device = &**volume;
+            device.write(Lbn(0), content).await.unwrap();
+        };
+        fill(&wide, 1).await;
+        fill(&narrow, 2).await;
+        for (disk, ends) in [(0, [30 * track.0, 30 * track.0 + 5]), (3, [30 * track.0; 2])] {
+            let read = async |lbn: u64| {
+                disks[disk].read(BlockRange::new(Lbn(lbn), BlockCount(1))).await.unwrap()[0]
+            };
+            assert_eq!((read(ends[0] - 1).await, read(ends[0]).await), (1, 0));
+            assert_eq!(read(ends[1]).await, if disk == 0 { 2 } else { 0 });
+        }
+        let past = BlockRange::new(Lbn(5), disks[0].inquiry().capacity);
+        assert!(
+            Section::of(Arc::clone(&disks[0]), past).unwrap_err().to_string().contains("cheetah")
+        );
     });
 }
 

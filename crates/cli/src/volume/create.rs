@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::BlockCount;
-use moirai::volume::{Description, Format, format, is_blank, lay_out};
+use moirai::volume::{Description, Format, Part, format, is_blank, lay_out};
 
 use super::show;
 use crate::failure::Failure;
@@ -22,9 +22,8 @@ pub(super) fn create(path: &Path, description: &Description, force: bool) -> Res
     if let Some(controller) = &description.controller {
         controller.size(path)?;
     }
-    let made = run::in_time(moirai::are_simulated(description.uris())?, async {
+    let made = run::in_time(moirai::are_simulated(&description.uris())?, async {
         if !description.parts.is_empty() {
-            check_parts(description)?;
             return Ok(description.clone());
         }
         if description.labels {
@@ -40,7 +39,7 @@ pub(super) fn create(path: &Path, description: &Description, force: bool) -> Res
 }
 
 /// Puts more parts behind those of a volume.
-pub(super) fn append(path: &Path, parts: Vec<String>) -> Result<(), Failure> {
+pub(super) fn append(path: &Path, uris: Vec<String>) -> Result<(), Failure> {
     let mut description = Description::read(path)?;
     if description.parts.is_empty() {
         return Err(Failure::Failed(format!(
@@ -48,19 +47,32 @@ pub(super) fn append(path: &Path, parts: Vec<String>) -> Result<(), Failure> {
             path.display()
         )));
     }
-    description.parts.extend(parts);
-    run::in_time(moirai::are_simulated(&description.parts)?, async { check_parts(&description) })?;
+    let all: Vec<String> = description.uris().into_iter().chain(uris.iter().cloned()).collect();
+    refuse_twice(&all)?;
+    moirai::are_simulated(&all)?;
+    description.parts.extend(parts(uris)?);
     output::replace(path, &description.to_toml())?;
     show::show(path, false)
 }
 
-/// An error when a part cannot be opened, or is there twice.
-fn check_parts(description: &Description) -> Result<(), Failure> {
-    for (index, part) in description.parts.iter().enumerate() {
-        if description.parts.iter().take(index).any(|other| other == part) {
-            return Err(Failure::Failed(format!("{part} is a part already")));
+/// The parts that `uris` name, with the blocks that they have now.
+pub(super) fn parts(uris: Vec<String>) -> Result<Vec<Part>, Failure> {
+    refuse_twice(&uris)?;
+    run::in_time(moirai::are_simulated(&uris)?, async {
+        let mut parts = Vec::with_capacity(uris.len());
+        for uri in uris {
+            let blocks = moirai::open_device(&uri).await?.inquiry().capacity.0;
+            parts.push(Part { uri, blocks });
         }
-        moirai::open_device_for_timing(part)?;
+        Ok(parts)
+    })
+}
+
+fn refuse_twice(uris: &[String]) -> Result<(), Failure> {
+    for (index, uri) in uris.iter().enumerate() {
+        if uris.iter().take(index).any(|other| other == uri) {
+            return Err(Failure::Failed(format!("{uri} is a part already")));
+        }
     }
     Ok(())
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use moirai::storage::Device;
-use moirai::units::{ByteCount, Lbn, grouped};
+use moirai::units::{BlockCount, ByteCount, Lbn, grouped};
 use moirai::volume::{
-    Description, DevicesThere, InspectedDisk, Inspection, MemberState, QuadrangleZone, Volume,
-    lay_out,
+    Description, DevicesThere, InspectedDisk, Inspection, MemberState, Part, QuadrangleZone,
+    Volume, lay_out,
 };
 use serde::Serialize;
 
@@ -101,21 +101,19 @@ struct ShownPart {
 }
 
 fn show_parts(path: &Path, description: &Description, json: bool) -> Result<(), Failure> {
-    let shown = run::in_time(moirai::are_simulated(&description.parts)?, async {
-        let mut first = Lbn(0);
-        let mut parts = Vec::with_capacity(description.parts.len());
-        for uri in &description.parts {
-            let capacity = moirai::open_device_for_timing(uri)?.inquiry().capacity;
-            let (device, capacity_bytes) = (uri.clone(), capacity.bytes().0);
-            parts.push(ShownPart { first_lbn: first.0, capacity_bytes, device });
-            first += capacity;
-        }
-        Ok::<_, Failure>(ShownParts {
-            layout: "parts",
-            capacity_bytes: first.since(Lbn(0)).bytes().0,
-            parts,
-        })
-    })?;
+    // One that is its own part cannot be opened.
+    moirai::are_simulated(&description.uris())?;
+    let mut first = Lbn(0);
+    let part = |part: &Part| {
+        let blocks = BlockCount(part.blocks);
+        let (device, capacity_bytes) = (part.uri.clone(), blocks.bytes().0);
+        let shown = ShownPart { first_lbn: first.0, capacity_bytes, device };
+        first += blocks;
+        shown
+    };
+    let parts = description.parts.iter().map(part).collect();
+    let capacity_bytes = first.since(Lbn(0)).bytes().0;
+    let shown = ShownParts { layout: "parts", capacity_bytes, parts };
     if json {
         return print::json(&shown);
     }
@@ -145,8 +143,9 @@ pub(super) fn with_volume<T>(
     let description = Description::read(path)?;
     if let [first, ..] = description.parts.as_slice() {
         return Err(Failure::Failed(format!(
-            "{}: it is made of parts, which have their own layouts: ask one of them, as {first}",
-            path.display()
+            "{}: it is made of parts, which have their own layouts: ask one of them, as {}",
+            path.display(),
+            first.uri
         )));
     }
     run::in_time(moirai::are_simulated(&description.devices)?, async {
