@@ -19,8 +19,8 @@ use crate::{output, print, progress, run};
 /// Replay a trace of block I/O onto a device, or onto one device for each of the trace's
 ///
 /// At the trace's times (open loop), or with a number of requests always under way (`--closed`).
-/// Simulated drives are stepped directly, at some million requests a second; volumes and files go
-/// through the storage interface.
+/// Simulated drives, and volumes of nothing but these, are stepped directly, at up to some million
+/// requests a second; other devices go through the storage interface.
 ///
 /// Formats: disksim, disksim-validate, spc, ssdsim (times in ns), ssdsim-us, msr-csv, blkparse,
 /// fio-iolog. With `auto` the first lines decide; five columns of whole numbers are taken as ssdsim.

@@ -68,7 +68,7 @@ pub(crate) enum Command {
         /// Keep checksums of blocks: what a device changed by itself is found and put right
         #[arg(long)]
         integrity: bool,
-        /// Take devices that hold something; it is lost
+        /// Take devices whose first or last MiB holds something; all that they hold is lost
         #[arg(long)]
         force: bool,
         /// Put an array controller with a cache of this size before the volume, like 64MiB
@@ -151,7 +151,7 @@ pub(crate) enum Command {
         /// The new device's URI
         #[arg(value_name = "URI")]
         device: String,
-        /// Take a device that holds something; it is lost
+        /// Take a device whose first or last MiB holds something; all that it holds is lost
         #[arg(long)]
         force: bool,
     },
@@ -167,7 +167,7 @@ pub(crate) enum Command {
     },
     /// Add disks to a striped volume and spread over them what it holds, or parts to one that is made of such
     ///
-    /// It may be interrupted; without --device it goes on. The volume is larger once all is moved.
+    /// It may be interrupted; without --device it goes on. The volume is larger when it is opened after that.
     Grow {
         /// The volume's TOML file, in which the new devices are named, too
         path: PathBuf,
@@ -180,7 +180,7 @@ pub(crate) enum Command {
         /// Bytes a second to write to each disk at most, like 50MiB
         #[arg(long, value_name = "SIZE")]
         rate: Option<ByteCount>,
-        /// Take devices that hold something; it is lost
+        /// Take devices whose first or last MiB holds something; all that they hold is lost
         #[arg(long)]
         force: bool,
     },

@@ -165,12 +165,18 @@ pub async fn format(
     Ok(())
 }
 
-/// Whether the blocks that [`format`] begins with hold nothing but zeros: what has been used has
-/// something there.
+/// Whether the first and the last MiB of a device hold nothing but zeros: file systems, partition tables,
+/// volumes and databases have something there. What lies between is not looked at.
 pub async fn is_blank(device: &dyn Device) -> Result<bool> {
-    let count = LABELS_BLOCKS.min(device.inquiry().capacity);
-    let first = device.read(BlockRange::new(Lbn(0), count)).await?;
-    Ok(first.iter().all(|byte| *byte == 0))
+    let capacity = device.inquiry().capacity;
+    let count = CLEARED_BLOCKS.min(capacity);
+    for first in [BlockCount(0), capacity - count] {
+        let read = device.read(BlockRange::new(Lbn(first.0), count)).await?;
+        if read.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Blocks that are cleared at once.

@@ -6,7 +6,7 @@
 //! the crash left out is written after it, whichever devices are left. So a write of one stripe is whole
 //! or not there at all.
 //!
-//! Each record goes to as many devices as may still fail, and one more. Writes that come while a record
+//! Each record goes to as many devices as the level can lose, and one more. Writes that come while a record
 //! is being made durable go together in the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

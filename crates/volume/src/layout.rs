@@ -232,15 +232,18 @@ impl Layout {
         self.band_of_stripe(stripe).map_or(BlockCount::ZERO, |band| band.unit)
     }
 
-    /// Whether its stripes are in the same places as those of `other`, which has fewer disks.
+    /// Whether its stripes are in the same places as those of `other`, which has as many disks or fewer.
     pub(crate) fn extends(&self, other: &Layout) -> bool {
+        self.is_divided_as(other) && self.slots.starts_with(&other.slots)
+    }
+
+    /// Whether its units are as long as those of `other`, stripe by stripe.
+    pub(crate) fn is_divided_as(&self, other: &Layout) -> bool {
         let bands = |layout: &Layout| -> Vec<(u64, u64, BlockCount)> {
             let bands = layout.bands.iter();
             bands.map(|band| (band.first_stripe, band.stripes, band.unit)).collect()
         };
-        bands(self) == bands(other)
-            && (self.depth, self.block) == (other.depth, other.block)
-            && self.slots.starts_with(&other.slots)
+        bands(self) == bands(other) && (self.depth, self.block) == (other.depth, other.block)
     }
 
     /// The first `stripes` of it, where all units are equally long; as it is where it has fewer.

@@ -33,30 +33,45 @@ impl Volume {
     ) -> Result<()> {
         let _turn = self.rebuilding().lock().await;
         self.check_grown()?;
+        let mut rebuilt = Ok(());
+        for disk in (0..self.layout().disks()).map(DiskIndex) {
+            // What cannot be worked out for one disk can be for another.
+            let filled = self.fill_disk(disk, bytes_per_s, &mut progress).await;
+            rebuilt = rebuilt.and(filled);
+        }
+        rebuilt
+    }
+
+    async fn fill_disk(
+        &self,
+        disk: DiskIndex,
+        bytes_per_s: Option<NonZeroU64>,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<()> {
         let stripes = self.layout().stripes();
         let recorded = stripes.div_ceil(RECORDS);
-        for disk in (0..self.layout().disks()).map(DiskIndex) {
-            let device = self.members().device(disk);
-            let MemberState::Rebuilding(first) = self.state(disk) else { continue };
-            for stripe in first..stripes {
-                let began = now();
-                let io = Arc::clone(self.stripes());
-                spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?;
-                if self.members().has_failed(disk) || !self.members().is_current(&device) {
-                    break;
-                }
-                if (stripe + 1).is_multiple_of(recorded) {
-                    self.record_filled(&device, stripe + 1).await?;
-                }
-                progress(stripe + 1, stripes);
-                let unit = self.layout().unit(StripeIndex(stripe));
-                pause(began, unit.bytes(), bytes_per_s).await;
+        let device = self.members().device(disk);
+        let MemberState::Rebuilding(first) = self.state(disk) else { return Ok(()) };
+        for stripe in first..stripes {
+            let began = now();
+            let io = Arc::clone(self.stripes());
+            spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?;
+            if self.members().has_failed(disk) || !self.members().is_current(&device) {
+                return Ok(());
             }
-            if matches!(self.state(disk), MemberState::Rebuilding(ready) if ready >= stripes) {
-                self.record_filled(&device, u64::MAX).await?;
+            if (stripe + 1).is_multiple_of(recorded) {
+                self.record_filled(&device, stripe + 1).await?;
             }
+            progress(stripe + 1, stripes);
+            let unit = self.layout().unit(StripeIndex(stripe));
+            pause(began, unit.bytes(), bytes_per_s).await;
         }
-        Ok(())
+        match self.state(disk) {
+            MemberState::Rebuilding(ready) if ready >= stripes => {
+                self.record_filled(&device, u64::MAX).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Puts `device`, which loses what it holds, in the place of a disk that failed, while the volume
@@ -87,8 +102,8 @@ impl Volume {
         bytes_per_s: Option<NonZeroU64>,
         mut told: impl FnMut(DiskIndex, &dyn Device),
     ) -> Result<()> {
-        self.rebuild(bytes_per_s, |_, _| ()).await?;
-        let mut problem = Ok(());
+        // What cannot be filled now is no reason to leave the next disk without a spare.
+        let mut problem = self.rebuild(bytes_per_s, |_, _| ()).await;
         for spare in spares {
             let disk = loop {
                 // Rung from here on, so that no failure is missed.
@@ -103,7 +118,7 @@ impl Volume {
             problem = self.replace(disk, Arc::clone(&spare)).await;
             if problem.is_ok() {
                 told(disk, &*spare);
-                self.rebuild(bytes_per_s, |_, _| ()).await?;
+                problem = self.rebuild(bytes_per_s, |_, _| ()).await;
             }
         }
         problem
@@ -118,9 +133,9 @@ impl Volume {
             if let (Some(keeper), u64::MAX) = (&stripes.keeper, ready) {
                 keeper.settle(&stripes.members, keeper.journal.first_active()).await?;
             }
-            flushing.flush().await
+            Ok(flushing.flush().await)
         });
-        match flushed.await {
+        match flushed.await? {
             Ok(()) => self.members().make_durable(device, ready),
             Err(_) => self.members().fail(device),
         }

@@ -29,7 +29,10 @@ impl Stripes {
         (0..copies)
             .map(|index| Role::Data { position, copy: (preferred + index) % copies })
             .map(|role| self.layout.disk(stripe, role))
-            .find(|disk| !self.is_redundant() || self.members.is_present(*disk, stripe))
+            // Without redundancy a disk may be asked that failed, but not what stands in for one.
+            .find(|disk| {
+                (!self.is_redundant() && self.heals) || self.members.is_present(*disk, stripe)
+            })
     }
 
     /// Sorts a request's pieces to where they are served.

@@ -16,7 +16,7 @@ use crate::keeper::Keeper;
 use crate::members::{Members, Without};
 use crate::parity::{add_to_p, add_to_q, solve_one, solve_two};
 use crate::pieces::{Outcome, Piece, PieceOf, Served};
-use crate::plan::{Access, Extent, Lost, Method, Plan};
+use crate::plan::{Access, Extent, Lost, Method, Plan, Present};
 use crate::{DiskIndex, Layout, Role, StripeIndex};
 
 /// The stripes of a volume, and what they lie on.
@@ -79,10 +79,19 @@ impl Stripes {
         let with_data = pieces.iter().all(|piece| !piece.buffers.is_empty());
         let mut plan = Plan::default();
         let mut unreadable = Vec::new();
+        let mut is_healed = false;
         let parts = loop {
             let present = Without { members: &self.members, unreadable: &unreadable };
-            let planned = plan.write(&self.layout, &present, stripe, &mut extents);
-            planned.map_err(|Lost| self.lost(stripe, &extents))?;
+            if let Err(Lost) = plan.write(&self.layout, &present, stripe, &mut extents) {
+                // What cannot be read may be other blocks of each disk.
+                if is_healed || unreadable.len() < 2 || !with_data {
+                    return Err(self.lost(stripe, &extents));
+                }
+                self.check_locked(stripe, false).await;
+                unreadable.clear();
+                is_healed = true;
+                continue;
+            }
             match self.read(&plan.reads, with_data, timing).await {
                 Read::All(parts) => break parts,
                 Read::Unreadable(disk) => unreadable.push(disk),
@@ -216,7 +225,9 @@ impl Stripes {
         timing: &mut Option<Timing>,
     ) -> Result<Vec<IoBuf>> {
         let PieceOf { stripe, extent, .. } = piece.of;
-        if let Some(disk) = unreadable.filter(|_| !piece.buffers.is_empty()) {
+        // Another device may be there by now, which has nothing yet.
+        let is_there = |disk: &DiskIndex| self.members.is_present(*disk, stripe);
+        if let Some(disk) = unreadable.filter(is_there).filter(|_| !piece.buffers.is_empty()) {
             // Somebody wrote to it meanwhile: its sum was then that of other data.
             let first = self.layout.unit_on(disk, stripe) + extent.offset;
             let again = self.members.device(disk);

@@ -94,6 +94,11 @@ impl Stripes {
     /// copies or parity do not fit the data, these are written anew when `repair` is set.
     pub(crate) async fn check(&self, stripe: StripeIndex, repair: bool) -> Result<Checked> {
         let _lock = self.members.lock(stripe).await;
+        Ok(self.check_locked(stripe, repair).await)
+    }
+
+    /// The same, under the stripe's lock.
+    pub(crate) async fn check_locked(&self, stripe: StripeIndex, repair: bool) -> Checked {
         let mut checked = Checked::default();
         let mut units: Vec<(DiskIndex, Role, IoBuf)> = Vec::new();
         let mut unreadable = Vec::new();
@@ -137,7 +142,7 @@ impl Stripes {
                 self.members.fail(&device);
             }
         }
-        Ok(checked)
+        checked
     }
 
     /// Copies and parities that do not fit the data, and what would. Nothing is known of parities where

@@ -8,9 +8,13 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::block_on_virtual;
-use moirai_storage::{Device, IoBuf};
+use moirai_storage::{
+    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, IoBuf, Request,
+    Result as Served,
+};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
     DiskIndex, Format, LayoutDescription, MemberState, Scrubbed, StripeUnit, add_disks, assemble,
@@ -147,6 +151,82 @@ fn a_disk_that_is_only_away_is_not_given_up_for_one_that_failed() {
     });
 }
 
+/// A disk with a track that a defect has shortened by a block.
+#[derive(Debug)]
+struct Shortened {
+    disk: Arc<dyn Device>,
+    inquiry: Inquiry,
+    track: u64,
+}
+
+impl Shortened {
+    fn over(disk: Arc<dyn Device>, track: u64) -> Arc<dyn Device> {
+        let capacity = disk.inquiry().capacity - BlockCount(1);
+        let inquiry = Inquiry { capacity, ..disk.inquiry().clone() };
+        Arc::new(Shortened { disk, inquiry, track })
+    }
+}
+
+impl Device for Shortened {
+    fn inquiry(&self) -> &Inquiry {
+        &self.inquiry
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Served<Ensemble> {
+        let shortened = self.track * 16;
+        let first = |track: u64| track * 16 - u64::from(track > self.track);
+        let track = match lbn.0 < shortened + 15 {
+            true => lbn.0 / 16,
+            false => (lbn.0 + 1) / 16,
+        };
+        let blocks = BlockRange::between(Lbn(first(track)), Lbn(first(track + 1)));
+        Ok(Ensemble { blocks, switch: BlockCount::ZERO })
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Served<BlockRange> {
+        Ok(self.ensemble(lbn)?.blocks)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Served<EquivalenceClass> {
+        Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        self.disk.submit(batch)
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.disk.flush()
+    }
+}
+
+#[test]
+fn a_disk_with_other_defects_is_not_taken_where_units_are_tracks() {
+    block_on_virtual(2, async {
+        let made = async |tracks: [u64; 3]| {
+            let disks = blank(4);
+            let devices: Devices = disks
+                .iter()
+                .zip(tracks)
+                .map(|(disk, track)| Shortened::over(Arc::clone(disk), track))
+                .collect();
+            let layout = LayoutDescription::Stripe { unit: StripeUnit::Track };
+            let level = "raid5".parse().unwrap();
+            let journal = Some(BlockCount(400));
+            let how = Format { level, layout, journal, integrity: false, is_blank: true };
+            format("v", &devices, how, |_, _| ()).await.unwrap();
+            (of(&devices, &[0, 2]), Arc::clone(&disks[3]))
+        };
+        // As large, and divided in another way.
+        let (left, disk) = made([40, 50, 60]).await;
+        let other = replace("v", &left, DiskIndex(1), Shortened::over(disk, 70)).await;
+        assert!(other.unwrap_err().to_string().contains("other defects"));
+        // The layout is the same without disk 1.
+        let (left, disk) = made([40, 40, 60]).await;
+        replace("v", &left, DiskIndex(1), Shortened::over(disk, 60)).await.unwrap();
+    });
+}
+
 #[test]
 fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
     for (level, disks, first, second) in [
@@ -199,8 +279,14 @@ fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
 /// these nothing is made up.
 #[test]
 fn what_is_left_can_be_read_when_too_many_are_gone() {
+    // Of the four disks of RAID 5 a quarter is parity.
+    what_is_left_can_be_read("raid5", "cannot do without");
+    what_is_left_can_be_read("raid0", "cannot do without");
+}
+
+fn what_is_left_can_be_read(level: &str, problem: &str) {
     block_on_virtual(1, async {
-        let devices = made("raid5", 4).await;
+        let devices = made(level, 4).await;
         let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
         let blocks = volume.inquiry().capacity;
         let device: &dyn Device = &*volume;
@@ -211,7 +297,7 @@ fn what_is_left_can_be_read_when_too_many_are_gone() {
         drop(volume);
         let left = of(&devices, &[1, 2]);
         let refused = assemble("v".into(), left.clone(), true).await.unwrap_err().to_string();
-        assert!(refused.contains("cannot do without"), "{refused}");
+        assert!(refused.contains(problem), "{refused}");
 
         let volume = inspect("v".into(), &left).await.unwrap().volume;
         let device: &dyn Device = &*volume;
@@ -227,7 +313,6 @@ fn what_is_left_can_be_read_when_too_many_are_gone() {
                 }
             }
         }
-        // Two of four disks, of which a quarter is parity.
         assert_eq!(lost * 2, blocks.0);
         let error = device.write(Lbn(0), IoBuf::zeroed(BlockCount(1))).await.unwrap_err();
         assert!(error.to_string().contains("read"), "{error}");
@@ -386,5 +471,17 @@ fn blocks_that_cannot_be_read_in_other_rows_of_a_stripe_are_worked_out() {
         let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
         assert_eq!((scrubbed.restored_units, scrubbed.lost.len()), (3, 0));
         assert_eq!(device.read(stripe).await.unwrap()[..], expected);
+        // A write of the third unit reads the others, or the old content and the parity.
+        let unit = |lbn: u64| volume.locate(Lbn(lbn)).unwrap();
+        let data = [240, 248, 256].map(|lbn| unit(lbn).disk.0);
+        let parity = (0..4).find(|disk| !data.contains(disk)).unwrap();
+        faulty[unit(241).disk.0].make_unreadable(unit(241).dlbn);
+        faulty[parity].make_unreadable(unit(242).dlbn);
+        let mut unit = IoBuf::zeroed(BlockCount(8));
+        unit.fill(77);
+        device.write(Lbn(248), unit).await.unwrap();
+        let read = device.read(stripe).await.unwrap();
+        assert_eq!((&read[..4096], &read[8192..]), (&expected[..4096], &expected[8192..]));
+        assert!(read[4096..8192].iter().all(|byte| *byte == 77));
     });
 }
