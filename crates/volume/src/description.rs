@@ -139,6 +139,18 @@ pub enum LayoutDescription {
     },
 }
 
+impl LayoutDescription {
+    /// The same, with quadrangles of `depth` tracks.
+    pub(crate) fn with_depth(self, depth: u32) -> LayoutDescription {
+        match self {
+            LayoutDescription::Quadrangle { block, zone, .. } => {
+                LayoutDescription::Quadrangle { depth: Some(depth), block, zone }
+            }
+            stripe @ LayoutDescription::Stripe { .. } => stripe,
+        }
+    }
+}
+
 /// The size of a stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeUnit {

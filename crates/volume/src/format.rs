@@ -105,6 +105,9 @@ impl Format {
         }
         let sections = sections(devices, data)?;
         let laid = Laid::over(&sections, self.level, self.layout).map_err(bad)?;
+        // The layout is to be the same without any of the devices.
+        let stripes = laid.shape.layout.stripes_of_full_units();
+        let laid = laid.limited_to(stripes);
         Ok(Formatted { journal, sums, data, laid })
     }
 
@@ -135,7 +138,8 @@ pub async fn format(
         generation: 1,
         disk: DiskIndex(0),
         level: format.level,
-        layout: format.layout,
+        layout: format.layout.with_depth(laid.shape.layout.depth()),
+        stripes: laid.shape.layout.stripes(),
         capacity: laid.shape.layout.capacity(),
         journal,
         data,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use moirai_storage::{Device, Error, Result};
 
+use crate::DiskIndex;
 use crate::format::sections;
 use crate::label::{Copy, Label};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
 use crate::sums::Summed;
 use crate::volume::Laid;
-use crate::{DiskIndex, LayoutDescription, StripeUnit};
 
 /// Openings, and generations of labels, that a volume lives to see.
 const GENERATION_MAX: u64 = 1 << 31;
@@ -200,9 +200,9 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let sections = sections(devices, label.data)?;
     let over = |devices: &[Arc<dyn Device>]| {
-        let mut laid = Laid::over(devices, label.level, label.layout).map_err(bad)?;
-        laid.shape.layout = laid.shape.layout.limited_to(stripes_of(label));
-        Ok(laid)
+        let laid = Laid::over(devices, label.level, label.layout).map_err(bad)?;
+        // Without the smallest device there would be more of them.
+        Ok(laid.limited_to(label.stripes))
     };
     let mut laid = over(&sections)?;
     let Shape { layout, old } = &mut laid.shape;
@@ -229,15 +229,4 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
         )));
     }
     Ok(laid)
-}
-
-/// The stripes of a volume with units of a fixed size, whichever of its devices was the smallest when it
-/// was made; of others the devices tell.
-fn stripes_of(label: &Label) -> u64 {
-    let LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } = label.layout else {
-        return u64::MAX;
-    };
-    let disks = label.growth.map_or(label.members.len(), |growth| growth.from_disks);
-    let blocks = unit.0.saturating_mul(label.level.data_units(disks) as u64);
-    label.capacity.0.checked_div(blocks).unwrap_or(u64::MAX)
 }

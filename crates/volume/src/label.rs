@@ -14,7 +14,7 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 3;
+pub(crate) const LABEL_VERSION: u32 = 4;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
@@ -26,7 +26,8 @@ const SUMS_AT: usize = GROWTH_AT + 16;
 const OPENINGS_AT: usize = SUMS_AT + 16;
 /// Openings that a label remembers.
 const OPENINGS: usize = 8;
-const MEMBERS_AT: usize = OPENINGS_AT + OPENINGS * 16;
+const STRIPES_AT: usize = OPENINGS_AT + OPENINGS * 16;
+const MEMBERS_AT: usize = STRIPES_AT + 8;
 /// Devices of a volume that a label has room for.
 pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / 16;
 
@@ -43,7 +44,10 @@ pub(crate) struct Label {
     /// Which device this is.
     pub(crate) disk: DiskIndex,
     pub(crate) level: Level,
+    /// With the depth that was chosen, when none was asked for.
     pub(crate) layout: LayoutDescription,
+    /// Stripes of the volume, whichever of its devices was the smallest when it was made.
+    pub(crate) stripes: u64,
     /// Blocks of the volume.
     pub(crate) capacity: BlockCount,
     pub(crate) journal: BlockRange,
@@ -130,6 +134,7 @@ impl Label {
             .chain(growth)
             .chain(sums)
             .chain(openings)
+            .chain([self.stripes])
             .chain(members)
         {
             content.extend_from_slice(&number.to_le_bytes());
@@ -190,6 +195,7 @@ impl Label {
             disk: DiskIndex(disk),
             level: Level::numbered(u8::try_from(four(48)?).ok()?)?,
             layout,
+            stripes: eight(STRIPES_AT)?,
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
@@ -316,6 +322,7 @@ mod tests {
             disk: DiskIndex(disks - 1),
             level: Level::Raid6,
             layout,
+            stripes: 678,
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),

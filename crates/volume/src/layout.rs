@@ -246,18 +246,29 @@ impl Layout {
         bands(self) == bands(other) && (self.depth, self.block) == (other.depth, other.block)
     }
 
-    /// The first `stripes` of it, where all units are equally long; as it is where it has fewer.
+    /// The first `stripes` of it; as it is where it has no more.
     pub(crate) fn limited_to(mut self, stripes: u64) -> Layout {
-        if let [band] = self.bands.as_mut_slice()
-            && stripes < band.stripes
-        {
-            band.stripes = stripes;
-            self.stripes = stripes;
-            let slots = self.slots.iter().map(|slots| slots.limited_to(stripes));
-            self.slots = Slots::shared(slots.collect());
-            self.capacity = BlockCount(self.stripe_blocks(StripeIndex(0)).count.0 * stripes);
+        if stripes >= self.stripes {
+            return self;
         }
+        self.bands.retain(|band| band.first_stripe < stripes);
+        if let Some(last) = self.bands.last_mut() {
+            last.stripes = last.stripes.min(stripes - last.first_stripe);
+        }
+        let slots = self.slots.iter().map(|slots| slots.limited_to(stripes));
+        self.slots = Slots::shared(slots.collect());
+        self.stripes = stripes;
+        self.capacity = BlockCount(self.stripe_blocks(StripeIndex(stripes)).first.0);
         self
+    }
+
+    /// How many stripes it has but for a last one with shorter units than those before: some device ends
+    /// there, and without that device they would be longer.
+    pub(crate) fn stripes_of_full_units(&self) -> u64 {
+        match self.bands.as_slice() {
+            [.., before, last] if last.stripes == 1 && last.unit < before.unit => self.stripes - 1,
+            _ => self.stripes,
+        }
     }
 
     /// Blocks of the longest unit.

@@ -79,6 +79,21 @@ impl Laid {
         };
         Ok(Laid { shape: Shape { layout, old: None }, zones, volume_block })
     }
+
+    /// The first `stripes` of it; as it is where it has no more.
+    pub(crate) fn limited_to(mut self, stripes: u64) -> Laid {
+        self.shape.layout = self.shape.layout.limited_to(stripes);
+        let mut left = stripes;
+        for zone in &mut self.zones {
+            let depth = u64::from(zone.dimensions.depth).max(1);
+            let quadrangles = zone.quadrangles.min(left / depth);
+            zone.passed_over += (zone.quadrangles - quadrangles) * depth;
+            zone.quadrangles = quadrangles;
+            left -= quadrangles * depth;
+        }
+        self.zones.retain(|zone| zone.quadrangles > 0);
+        self
+    }
 }
 
 impl Volume {

@@ -17,8 +17,8 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    DiskIndex, Format, LayoutDescription, MemberState, Scrubbed, StripeUnit, add_disks, assemble,
-    format, inspect, replace,
+    DiskIndex, Format, LayoutDescription, MemberState, Scrubbed, StripeUnit, Volume, add_disks,
+    assemble, format, inspect, replace,
 };
 
 type Devices = Vec<Arc<dyn Device>>;
@@ -42,9 +42,13 @@ async fn made(level: &str, disks: usize) -> Devices {
 
 async fn made_of(level: &str, devices: Devices) -> Devices {
     let unit = StripeUnit::Blocks(BlockCount(8));
+    laid_over(level, LayoutDescription::Stripe { unit }, devices).await
+}
+
+async fn laid_over(level: &str, layout: LayoutDescription, devices: Devices) -> Devices {
     let how = Format {
         level: level.parse().unwrap(),
-        layout: LayoutDescription::Stripe { unit },
+        layout,
         journal: Some(BlockCount(400)),
         integrity: false,
         is_blank: true,
@@ -383,6 +387,54 @@ fn a_volume_is_as_large_as_it_was_made_also_without_its_smallest_disk() {
         assert_eq!(capacity(of(&devices, &[0, 1, 3])).await.0 * 2, before.0 * 3);
         assert_eq!(read(of(&devices, &[0, 1, 3])).await, Ok(9));
     });
+}
+
+#[test]
+fn a_volume_does_without_its_smallest_disk_whatever_its_layout() {
+    for (level, gone) in [("raid5", 1), ("raid10", 0), ("raid6", 1), ("raid1", 2)] {
+        for layout in [
+            LayoutDescription::Stripe { unit: StripeUnit::Track },
+            LayoutDescription::Quadrangle { depth: None, block: BlockCount(3), zone: None },
+            LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(1), zone: None },
+        ] {
+            block_on_virtual(8, async {
+                // The smallest ends with half an ensemble.
+                let mut sizes = [2000, 1800, 1900, 2500];
+                sizes[gone] = 1512;
+                let devices = laid_over(level, layout, of_sizes(&sizes)).await;
+                write(devices.clone(), 5).await;
+                let quadrangles = |volume: &Volume| -> Vec<(u32, u64)> {
+                    let zones = volume.quadrangles().iter();
+                    zones.map(|zone| (zone.dimensions.depth, zone.quadrangles)).collect()
+                };
+                let whole = assemble("v".into(), devices.clone(), false).await.unwrap();
+                let (before, zones) = (whole.inquiry().capacity, quadrangles(&whole));
+                drop(whole);
+                let others: Vec<usize> = (0..4).filter(|disk| *disk != gone).collect();
+                let there = of(&devices, &others);
+                let inspected = inspect("v".into(), &there).await.unwrap().volume;
+                assert_eq!(quadrangles(&inspected), zones);
+                let volume = assemble("v".into(), there.clone(), true).await.unwrap();
+                assert_eq!((volume.inquiry().capacity, quadrangles(&volume)), (before, zones));
+                drop(volume);
+                assert_eq!(read(there.clone()).await, Ok(5));
+                let [new]: [Arc<dyn Device>; 1] = of_sizes(&[3000]).try_into().unwrap();
+                replace("v", &there, DiskIndex(gone), Arc::clone(&new)).await.unwrap();
+                let mut all = there;
+                all.push(new);
+                let volume = assemble("v".into(), all.clone(), false).await.unwrap();
+                volume.rebuild(None, |_, _| ()).await.unwrap();
+                assert_eq!(volume.state(DiskIndex(gone)), MemberState::Ready);
+                assert_eq!(volume.inquiry().capacity, before);
+                drop(volume);
+                let lacking = (gone + 1) % 4;
+                let left: Vec<usize> = others.into_iter().filter(|disk| *disk != lacking).collect();
+                let mut left = of(&devices, &left);
+                left.push(all.pop().unwrap());
+                assert_eq!(read(left).await, Ok(5), "{level} {layout:?}");
+            });
+        }
+    }
 }
 
 /// A block that cannot be read while another disk is filled: with checksums that block and what only it

@@ -118,7 +118,10 @@ impl Run {
         let (level, disks) = LEVELS[random.random_range(0..LEVELS.len())];
         let layout = match random.random_range(0..4) {
             0 => LayoutDescription::Stripe { unit: StripeUnit::Track },
-            1 => LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(3), zone: None },
+            1 => {
+                let depth = [None, Some(2)][random.random_range(0..2)];
+                LayoutDescription::Quadrangle { depth, block: BlockCount(3), zone: None }
+            }
             _ => {
                 let unit = BlockCount(random.random_range(1..13));
                 LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) }
@@ -129,8 +132,7 @@ impl Run {
             _ => 16,
         };
         let power = Power::on();
-        let fixed = matches!(layout, LayoutDescription::Stripe { unit: StripeUnit::Blocks(_) });
-        let unequal = if fixed && kind == Kind::Kept { 100 } else { 0 };
+        let unequal = if kind == Kind::Kept { 100 } else { 0 };
         let mut more = || random.random_range(0..=unequal);
         let devices =
             (0..disks).map(|disk| device(format!("disk {disk}"), more(), &power)).collect();
