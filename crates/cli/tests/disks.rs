@@ -405,3 +405,46 @@ fn a_spare_takes_the_place_of_a_failed_disk() {
     let error = refused(folder, &["volume", "rebuild", "v.toml"]);
     assert!(error.contains("disk 2"), "{error}");
 }
+
+#[test]
+fn devices_that_are_divided_otherwise_than_before_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut create = vec!["volume", "create", "v.toml", "--level", "raid5", "--layout", "stripe"];
+    let names =
+        ["a", "b", "c"].map(|name| format!("--device=file:{name}.img?size=64MiB&ensemble=64KiB"));
+    create.extend(names.iter().map(String::as_str));
+    succeed(folder, &create);
+    let open = |ensemble: &str| {
+        let names = ["a", "b", "c"].map(|name| format!("--device=file:{name}.img{ensemble}"));
+        let mut open = vec!["volume", "open", "again.toml"];
+        open.extend(names.iter().map(String::as_str));
+        run(folder, &open)
+    };
+    let (status, _, error) = open("");
+    assert_eq!(status, Some(1));
+    assert!(error.contains("divided otherwise"), "{error}");
+    assert!(!folder.join("again.toml").exists());
+    assert_eq!(open("?ensemble=64KiB").0, Some(0));
+    assert!(open("?ensemble=64KiB").2.contains("open it without --device"));
+}
+
+/// The default layout, over a file that ends just before an ensemble does: without it rows come out as long.
+#[test]
+fn the_smallest_disk_of_a_quadrangle_volume_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut create = vec!["volume", "create", "v.toml", "--level", "raid5"];
+    let sizes = ["65532KiB", "128MiB", "128MiB"];
+    let names: Vec<String> =
+        (0..3).map(|disk| format!("--device=file:d{disk}.img?size={}", sizes[disk])).collect();
+    create.extend(names.iter().map(String::as_str));
+    succeed(folder, &create);
+    succeed(folder, &["volume", "fail", "v.toml", "0"]);
+    std::fs::remove_file(folder.join("d0.img")).unwrap();
+    succeed(folder, &["volume", "show", "v.toml"]);
+    succeed(folder, &["volume", "open", "v.toml"]);
+    succeed(folder, &["volume", "replace", "v.toml", "0", "file:new.img?size=96MiB"]);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 3]);
+}

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use moirai_storage::{Error, Result};
+use moirai_storage::{DeviceUri, Error, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use serde::{Deserialize, Serialize};
 
@@ -242,11 +242,16 @@ impl Description {
         let description: Description =
             toml::from_str(text).map_err(|error| bad(path, error.to_string()))?;
         if !description.parts.is_empty() {
-            let Description { devices, level, labels, stripe, quadrangle, .. } = &description;
+            let Description {
+                devices, level, labels, stripe, quadrangle, spares, integrity, ..
+            } = &description;
             let is_more = !devices.is_empty() || stripe.is_some() || quadrangle.is_some();
-            if is_more || level.is_some() || *labels {
-                let problem = "key `part`: parts have their own devices, levels and layouts";
+            if is_more || level.is_some() || *labels || *integrity || !spares.is_empty() {
+                let problem = "key `part`: parts have their own devices, levels, layouts, spares and checksums";
                 return Err(bad(path, problem));
+            }
+            if let Some(controller) = &description.controller {
+                controller.size(path)?;
             }
             return Ok(description);
         }
@@ -321,7 +326,9 @@ impl Description {
 
 /// Whether what is written to the device that the URI names is there the next time.
 fn outlives(uri: &str) -> bool {
-    uri.starts_with("file:") || (uri.contains("data=") && !uri.contains("data=none"))
+    let data = |mut uri: DeviceUri| uri.take::<String>("data").ok().flatten();
+    let keeps = |data: String| data != "none";
+    uri.starts_with("file:") || uri.parse().ok().and_then(data).is_some_and(keeps)
 }
 
 fn bad(path: &Path, problem: impl Into<String>) -> Error {

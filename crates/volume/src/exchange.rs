@@ -36,13 +36,6 @@ pub async fn replace(
         *place = Arc::clone(&device);
     }
     let laid = laid_over(name, &found.label, &together)?;
-    let stand_in = found.disks().find_map(|disk| found.device(disk));
-    let before = found.devices(stand_in.as_ref().unwrap_or(&device));
-    // Without a disk's defects units are only longer: a layout of the same capacity is the same.
-    if !laid.shape.layout.is_divided_as(&laid_over(name, &found.label, &before)?.shape.layout) {
-        let problem = "has other defects than the disk in whose place it would be";
-        return Err(bad(format!("{called} {problem}")));
-    }
     let moved = found.label.growth.map_or(0, |growth| growth.moved);
     if !laid.shape.is_whole(&found.states(), moved) {
         return Err(bad(format!(

@@ -104,10 +104,7 @@ impl Format {
             data = data.max(device.ensemble(last)?.blocks.end());
         }
         let sections = sections(devices, data)?;
-        let laid = Laid::over(&sections, self.level, self.layout).map_err(bad)?;
-        // The layout is to be the same without any of the devices.
-        let stripes = laid.shape.layout.stripes_of_full_units();
-        let laid = laid.limited_to(stripes);
+        let laid = Laid::kept_on(&sections, self.level, self.layout).map_err(bad)?;
         Ok(Formatted { journal, sums, data, laid })
     }
 
@@ -140,6 +137,7 @@ pub async fn format(
         level: format.level,
         layout: format.layout.with_depth(laid.shape.layout.depth()),
         stripes: laid.shape.layout.stripes(),
+        division: laid.shape.layout.division(),
         capacity: laid.shape.layout.capacity(),
         journal,
         data,

@@ -200,7 +200,7 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let sections = sections(devices, label.data)?;
     let over = |devices: &[Arc<dyn Device>]| {
-        let laid = Laid::over(devices, label.level, label.layout).map_err(bad)?;
+        let laid = Laid::kept_on(devices, label.level, label.layout).map_err(bad)?;
         // Without the smallest device there would be more of them.
         Ok(laid.limited_to(label.stripes))
     };
@@ -227,6 +227,13 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
              defects than the one in whose place it is",
             label.capacity
         )));
+    }
+    if (layout.stripes(), layout.division()) != (label.stripes, label.division) {
+        return Err(bad(
+            "the devices are divided otherwise than when the volume was made: give files the same \
+             `ensemble`, and disks in whose places are others the same defects"
+                .into(),
+        ));
     }
     Ok(laid)
 }

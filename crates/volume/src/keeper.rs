@@ -83,7 +83,11 @@ impl Keeper {
         }
         let laid = laid_over(members.name(), &newest, &devices)?;
         if !laid.shape.layout.extends(&self.shape.layout) {
-            let problem = format!("{} has other defects than the disks", whole.inquiry().name);
+            let problem = format!(
+                "{} has its defects elsewhere than the disk in whose place it would be: replace that while \
+                 the volume is not open",
+                whole.inquiry().name
+            );
             return Err(Error::Description { path: members.name().into(), problem });
         }
         let parts = parts(&newest, Arc::clone(&whole))?;

@@ -27,7 +27,8 @@ const OPENINGS_AT: usize = SUMS_AT + 16;
 /// Openings that a label remembers.
 const OPENINGS: usize = 8;
 const STRIPES_AT: usize = OPENINGS_AT + OPENINGS * 16;
-const MEMBERS_AT: usize = STRIPES_AT + 8;
+const DIVISION_AT: usize = STRIPES_AT + 8;
+const MEMBERS_AT: usize = DIVISION_AT + 8;
 /// Devices of a volume that a label has room for.
 pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / 16;
 
@@ -48,6 +49,8 @@ pub(crate) struct Label {
     pub(crate) layout: LayoutDescription,
     /// Stripes of the volume, whichever of its devices was the smallest when it was made.
     pub(crate) stripes: u64,
+    /// The checksum of how long the units of each stripe are.
+    pub(crate) division: u32,
     /// Blocks of the volume.
     pub(crate) capacity: BlockCount,
     pub(crate) journal: BlockRange,
@@ -134,7 +137,7 @@ impl Label {
             .chain(growth)
             .chain(sums)
             .chain(openings)
-            .chain([self.stripes])
+            .chain([self.stripes, u64::from(self.division)])
             .chain(members)
         {
             content.extend_from_slice(&number.to_le_bytes());
@@ -196,6 +199,7 @@ impl Label {
             level: Level::numbered(u8::try_from(four(48)?).ok()?)?,
             layout,
             stripes: eight(STRIPES_AT)?,
+            division: u32::try_from(eight(DIVISION_AT)?).ok()?,
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
@@ -323,6 +327,7 @@ mod tests {
             level: Level::Raid6,
             layout,
             stripes: 678,
+            division: 0x8765_4321,
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),

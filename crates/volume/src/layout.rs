@@ -246,6 +246,13 @@ impl Layout {
         bands(self) == bands(other) && (self.depth, self.block) == (other.depth, other.block)
     }
 
+    /// A checksum of how long its units are, stripe by stripe.
+    pub(crate) fn division(&self) -> u32 {
+        let numbers = |band: &Band| [band.first_stripe, band.stripes, band.unit.0];
+        let all = self.bands.iter().flat_map(numbers).chain([self.depth, self.block.0]);
+        all.fold(0, |sum, number| crc32c::crc32c_append(sum, &number.to_le_bytes()))
+    }
+
     /// The first `stripes` of it; as it is where it has no more.
     pub(crate) fn limited_to(mut self, stripes: u64) -> Layout {
         if stripes >= self.stripes {
@@ -260,15 +267,6 @@ impl Layout {
         self.stripes = stripes;
         self.capacity = BlockCount(self.stripe_blocks(StripeIndex(stripes)).first.0);
         self
-    }
-
-    /// How many stripes it has but for a last one with shorter units than those before: some device ends
-    /// there, and without that device they would be longer.
-    pub(crate) fn stripes_of_full_units(&self) -> u64 {
-        match self.bands.as_slice() {
-            [.., before, last] if last.stripes == 1 && last.unit < before.unit => self.stripes - 1,
-            _ => self.stripes,
-        }
     }
 
     /// Blocks of the longest unit.

@@ -32,7 +32,14 @@ impl Slots {
     /// The first `count` of them.
     pub(crate) fn limited_to(&self, count: u64) -> Slots {
         let stretches = self.stretches.iter().filter(|stretch| stretch.first_slot < count);
-        Slots { stretches: stretches.copied().collect(), count: self.count.min(count) }
+        let mut stretches: Vec<Stretch> = stretches.copied().collect();
+        // What lay behind is forgotten: equal places are equal slots.
+        if let Some(last) = stretches.last_mut()
+            && count - last.first_slot == 1
+        {
+            last.distance = 0;
+        }
+        Slots { stretches, count: self.count.min(count) }
     }
 
     /// Adds a slot behind the others.
@@ -88,6 +95,9 @@ mod tests {
         assert_eq!(stretches, [(0, 5), (4, 50), (7, 71)]);
         let even = Slots::side_by_side(Lbn(8), BlockCount(4), 100);
         assert_eq!((even.first_block(0), even.first_block(99)), (Lbn(8), Lbn(8 + 99 * 4)));
+        let mut five = Slots::default();
+        [5, 15, 25, 35, 50].into_iter().for_each(|first| five.push(Lbn(first)));
+        assert_eq!(slots.limited_to(5), five);
     }
 
     proptest! {

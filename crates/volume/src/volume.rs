@@ -52,10 +52,30 @@ impl Laid {
         level: Level,
         layout: LayoutDescription,
     ) -> std::result::Result<Laid, String> {
+        Laid::with_tracks(devices, Tracks::of, level, layout)
+    }
+
+    /// The same, so that other devices in their places, and some of them missing, make no difference but for
+    /// how many stripes there are.
+    pub(crate) fn kept_on(
+        devices: &[Arc<dyn Device>],
+        level: Level,
+        layout: LayoutDescription,
+    ) -> std::result::Result<Laid, String> {
+        let tracks = |device: &dyn Device| Ok(Tracks::of(device)?.without_cut_end());
+        Laid::with_tracks(devices, tracks, level, layout)
+    }
+
+    fn with_tracks(
+        devices: &[Arc<dyn Device>],
+        tracks_of: impl Fn(&dyn Device) -> Result<Tracks>,
+        level: Level,
+        layout: LayoutDescription,
+    ) -> std::result::Result<Laid, String> {
         level.check(devices.len())?;
         let tracks: Vec<Tracks> = devices
             .iter()
-            .map(|device| Tracks::of(&**device))
+            .map(|device| tracks_of(&**device))
             .collect::<Result<_>>()
             .map_err(|error| error.to_string())?;
         check_equal(devices, &tracks)?;

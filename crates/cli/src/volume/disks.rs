@@ -30,7 +30,10 @@ pub(super) fn open(path: &Path, devices: &[String], degraded: bool) -> Result<()
 
 /// Describes the volume that `devices` are of, as their labels say.
 fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
-    output::keep_file(path, false)?;
+    if path.exists() {
+        let problem = format!("{} is there already: open it without --device", path.display());
+        return Err(Failure::Usage(problem));
+    }
     let mut description = run::in_time(moirai::are_simulated(devices)?, async {
         let there = DevicesThere::of(path, devices, moirai::devices::open)?;
         let Inspection { volume, layout, integrity, disks, .. } = there.inspect().await?;
@@ -125,25 +128,14 @@ pub(super) fn grow(
 }
 
 pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failure> {
-    let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
-    with_labels(path, async |mut description, there| {
-        let inspection = there.inspect().await?;
-        let stale = |disk| there.stale_uri(DiskIndex(disk), &inspection).map(str::to_owned);
-        let stale: Vec<Option<String>> = (0..inspection.disks.len()).map(stale).collect();
-        drop(inspection);
-        let volume: Arc<Volume> = there.assemble(false).await?;
-        for disk in volume.failed() {
-            let Some(spare) = description.spares.first().cloned() else { break };
-            volume.replace(disk, blank_device(&spare, false).await?).await?;
-            print::line(format!("{spare} takes the place of disk {}", disk.0))?;
-            description.spares.remove(0);
-            let old = stale.get(disk.0).and_then(Option::as_ref);
-            match description.devices.iter_mut().find(|name| old == Some(name)) {
-                Some(old) => *old = lasting_name(&spare)?,
-                None => description.devices.push(lasting_name(&spare)?),
-            }
-            output::replace(path, &description.to_toml())?;
+    for spare in Description::read(path)?.spares {
+        if let Err(problem) = place_spare(path, &spare) {
+            print::line(format!("{spare} cannot be used: {problem}"))?;
         }
+    }
+    let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
+    with_labels(path, async |_, there| {
+        let volume: Arc<Volume> = there.assemble(false).await?;
         let bar = progress::bar("rebuilding", Some(volume.layout().stripes()));
         let rebuilt = volume.rebuild(bytes_per_s, |done, _| bar.set_position(done)).await;
         bar.finish_and_clear();
@@ -160,6 +152,29 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         }
     })?;
     show::show(path, false)
+}
+
+/// Puts a spare in the place of the first disk that failed, if there is one.
+fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
+    let placed = with_labels(path, async |mut description, there| {
+        let inspection = there.inspect().await?;
+        let failed = |disk: &InspectedDisk| disk.state == MemberState::Failed;
+        let Some(disk) = inspection.disks.iter().position(failed).map(DiskIndex) else {
+            return Ok(None);
+        };
+        let old = there.stale_uri(disk, &inspection).map(str::to_owned);
+        drop(inspection);
+        there.replace(disk, blank_device(spare, false).await?).await?;
+        description.spares.retain(|other| other != spare);
+        match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
+            Some(old) => *old = lasting_name(spare)?,
+            None => description.devices.push(lasting_name(spare)?),
+        }
+        Ok(Some((description, disk)))
+    })?;
+    let Some((description, disk)) = placed else { return Ok(()) };
+    output::replace(path, &description.to_toml())?;
+    print::line(format!("{spare} takes the place of disk {}", disk.0))
 }
 
 #[derive(Serialize)]

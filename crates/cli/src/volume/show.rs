@@ -165,7 +165,12 @@ pub(super) fn with_volume<T>(
 fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<(), Failure> {
     let (inquiry, layout) = (volume.inquiry(), volume.layout());
     let devices = volume.devices();
-    let raw = devices.iter().map(|device| device.inquiry().capacity.bytes().0);
+    // For a disk that is gone another stands in.
+    let is_there = |(disk, device): &(usize, &Arc<dyn Device>)| {
+        !devices.iter().take(*disk).any(|other| Arc::ptr_eq(other, device))
+    };
+    let raw = devices.iter().enumerate().filter(is_there);
+    let raw = raw.map(|(_, device)| device.inquiry().capacity.bytes().0);
     let shown = Shown {
         level: layout.level().to_string(),
         layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
