@@ -36,6 +36,7 @@ pub async fn replace(
         *place = Arc::clone(&device);
     }
     let laid = laid_over(name, &found.label, &together)?;
+    found.check_slots(name, &laid.shape.layout)?;
     let moved = found.label.growth.map_or(0, |growth| growth.moved);
     if !laid.shape.is_whole(&found.states(), moved) {
         return Err(bad(format!(
@@ -45,7 +46,8 @@ pub async fn replace(
     }
     let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
     if let Some(member) = label.members.get_mut(disk.0) {
-        *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+        let slots = laid.shape.layout.slots_checksum(disk);
+        *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0), slots };
     }
     begin(&Label { disk, ..label.clone() }, &device).await?;
     found.write(&label).await
@@ -87,12 +89,16 @@ pub async fn add_disks(
         growth: Some(Growth { from_disks: had, moved: 0 }),
         ..found.label.clone()
     };
-    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
+    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready, slots: 0 };
     label.members.extend(added.iter().map(member));
     let mut together: Vec<Arc<dyn Device>> =
         found.disks().filter_map(|disk| found.device(disk)).collect();
     together.extend(added.iter().cloned());
     let laid = laid_over(name, &label, &together)?;
+    found.check_slots(name, &laid.shape.layout)?;
+    for (disk, member) in label.members.iter_mut().enumerate().skip(had) {
+        member.slots = laid.shape.layout.slots_checksum(DiskIndex(disk));
+    }
     let needed = journal_blocks_min(together.len(), laid.shape.layout.unit_max());
     if label.journal.count < needed {
         return Err(bad(format!(

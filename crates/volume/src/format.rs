@@ -104,7 +104,7 @@ impl Format {
             data = data.max(device.ensemble(last)?.blocks.end());
         }
         let sections = sections(devices, data)?;
-        let laid = Laid::kept_on(&sections, self.level, self.layout).map_err(bad)?;
+        let laid = Laid::kept_on(&sections, self.level, self.layout, &[]).map_err(bad)?;
         Ok(Formatted { journal, sums, data, laid })
     }
 
@@ -129,22 +129,28 @@ pub async fn format(
     mut progress: impl FnMut(BlockCount, BlockCount),
 ) -> Result<()> {
     let Formatted { journal, sums, data, laid } = format.over(name, devices)?;
-    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready };
+    let layout = &laid.shape.layout;
+    let member = |disk| {
+        let slots = layout.slots_checksum(DiskIndex(disk));
+        MemberLabel { id: unique(), state: MemberState::Ready, slots }
+    };
+    let bad = |problem: String| Error::Description { path: name.into(), problem };
     let label = Label {
         volume: u128::from(unique()) << 64 | u128::from(unique()),
         generation: 1,
         disk: DiskIndex(0),
         level: format.level,
-        layout: format.layout.with_depth(laid.shape.layout.depth()),
-        stripes: laid.shape.layout.stripes(),
-        division: laid.shape.layout.division(),
-        capacity: laid.shape.layout.capacity(),
+        layout: format.layout.with_depth(layout.depth()),
+        stripes: layout.stripes(),
+        division: layout.division(),
+        zones: laid.known_zones().map_err(bad)?,
+        capacity: layout.capacity(),
         journal,
         data,
         sums,
         growth: None,
         openings: Vec::new(),
-        members: devices.iter().map(member).collect(),
+        members: (0..devices.len()).map(member).collect(),
     };
     // Without labels while they are not what the labels say.
     try_join_all(devices.iter().map(|device| clear(&**device, BlockRange::between(Lbn(0), data))))

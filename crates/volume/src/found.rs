@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use moirai_storage::{Device, Error, Result};
 
-use crate::DiskIndex;
 use crate::format::sections;
-use crate::label::{Copy, Label};
+use crate::label::{Copy, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
 use crate::sums::Summed;
 use crate::volume::Laid;
+use crate::{DiskIndex, Layout};
 
 /// Openings, and generations of labels, that a volume lives to see.
 const GENERATION_MAX: u64 = 1 << 31;
@@ -162,6 +162,17 @@ impl Found {
         self.disks().map(state).collect()
     }
 
+    /// An error when the units of a disk that is there would lie elsewhere than they do.
+    pub(crate) fn check_slots(&self, name: &str, layout: &Layout) -> Result<()> {
+        let is_elsewhere = |(disk, member): (DiskIndex, &MemberLabel)| {
+            self.member(disk).is_some() && layout.slots_checksum(disk) != member.slots
+        };
+        match self.disks().zip(&self.label.members).any(is_elsewhere) {
+            true => Err(divided_otherwise(name)),
+            false => Ok(()),
+        }
+    }
+
     /// The volume's layout and devices, as far as they are there.
     pub(crate) fn together(&self, name: &str) -> Result<(Laid, Members)> {
         let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
@@ -170,6 +181,7 @@ impl Found {
         };
         let devices = self.devices(&any.device);
         let laid = laid_over(name, &self.label, &devices)?;
+        self.check_slots(name, &laid.shape.layout)?;
         let mut members = Vec::with_capacity(devices.len());
         for (whole, state) in devices.into_iter().zip(self.states()) {
             members.push(Member::new(parts(&self.label, whole)?, state));
@@ -200,7 +212,7 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let sections = sections(devices, label.data)?;
     let over = |devices: &[Arc<dyn Device>]| {
-        let laid = Laid::kept_on(devices, label.level, label.layout).map_err(bad)?;
+        let laid = Laid::kept_on(devices, label.level, label.layout, &label.zones).map_err(bad)?;
         // Without the smallest device there would be more of them.
         Ok(laid.limited_to(label.stripes))
     };
@@ -229,11 +241,13 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
         )));
     }
     if (layout.stripes(), layout.division()) != (label.stripes, label.division) {
-        return Err(bad(
-            "the devices are divided otherwise than when the volume was made: give files the same \
-             `ensemble`, and disks in whose places are others the same defects"
-                .into(),
-        ));
+        return Err(divided_otherwise(name));
     }
     Ok(laid)
+}
+
+fn divided_otherwise(name: &str) -> Error {
+    let problem = "the devices are divided otherwise than when the volume was made: give files the same \
+                   `ensemble`, and disks in whose places are others the same defects";
+    Error::Description { path: name.into(), problem: problem.into() }
 }

@@ -102,7 +102,8 @@ impl Keeper {
         labels.newest.generation += 1;
         let mut label = Label { disk, ..labels.newest.clone() };
         if let Some(member) = label.members.get_mut(disk.0) {
-            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0) };
+            let slots = laid.shape.layout.slots_checksum(disk);
+            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0), slots };
         }
         label.write_both(&whole).await?;
         labels.newest = label;

@@ -28,9 +28,13 @@ const OPENINGS_AT: usize = SUMS_AT + 16;
 const OPENINGS: usize = 8;
 const STRIPES_AT: usize = OPENINGS_AT + OPENINGS * 16;
 const DIVISION_AT: usize = STRIPES_AT + 8;
-const MEMBERS_AT: usize = DIVISION_AT + 8;
+const ZONES_AT: usize = DIVISION_AT + 8;
+/// Zones that a label has room for.
+pub(crate) const ZONES_MAX: usize = 64;
+const MEMBERS_AT: usize = ZONES_AT + ZONES_MAX * 16;
+const MEMBER_BYTES: usize = 24;
 /// Devices of a volume that a label has room for.
-pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / 16;
+pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / MEMBER_BYTES;
 
 /// The states of devices as numbers; one that is rebuilt has the number of its stripes that are right.
 const READY: u64 = u64::MAX;
@@ -51,6 +55,8 @@ pub(crate) struct Label {
     pub(crate) stripes: u64,
     /// The checksum of how long the units of each stripe are.
     pub(crate) division: u32,
+    /// The quadrangles of each zone, as they were when all devices were there.
+    pub(crate) zones: Vec<KnownZone>,
     /// Blocks of the volume.
     pub(crate) capacity: BlockCount,
     pub(crate) journal: BlockRange,
@@ -84,12 +90,24 @@ pub(crate) struct Opening {
     pub(crate) id: u64,
 }
 
+/// What quadrangles a zone has: the disks that are there need not show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownZone {
+    /// Which zone, counted from the rim.
+    pub(crate) zone: u32,
+    /// Blocks that a track has at least to be used.
+    pub(crate) row: u32,
+    pub(crate) quadrangles: u64,
+}
+
 /// What a label says of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberLabel {
     /// What no other device that was ever in this place has.
     pub(crate) id: u64,
     pub(crate) state: MemberState,
+    /// The checksum of where its units lie.
+    pub(crate) slots: u32,
 }
 
 /// Which of a device's two copies counts: the next label is written over the other.
@@ -130,7 +148,14 @@ impl Label {
         for (place, opening) in openings.chunks_exact_mut(2).zip(&self.openings) {
             place.copy_from_slice(&[opening.generation, opening.id]);
         }
-        let members = self.members.iter().flat_map(|member| [member.id, number_of(&member.state)]);
+        let mut zones = [0; ZONES_MAX * 2];
+        for (place, known) in zones.chunks_exact_mut(2).zip(&self.zones) {
+            let tagged = u64::from(known.zone) << 32 | u64::from(known.row);
+            place.copy_from_slice(&[tagged, known.quadrangles]);
+        }
+        let numbers_of =
+            |member: &MemberLabel| [member.id, number_of(&member.state), u64::from(member.slots)];
+        let members = self.members.iter().flat_map(numbers_of);
         for number in numbers
             .into_iter()
             .chain(places)
@@ -138,6 +163,7 @@ impl Label {
             .chain(sums)
             .chain(openings)
             .chain([self.stripes, u64::from(self.division)])
+            .chain(zones)
             .chain(members)
         {
             content.extend_from_slice(&number.to_le_bytes());
@@ -189,8 +215,14 @@ impl Label {
             Some(Opening { generation: eight(at)?, id: eight(at + 8)? })
         };
         let member = |index: usize| {
-            let at = MEMBERS_AT + index * 16;
-            Some(MemberLabel { id: eight(at)?, state: state_of(eight(at + 8)?) })
+            let at = MEMBERS_AT + index * MEMBER_BYTES;
+            let slots = u32::try_from(eight(at + 16)?).ok()?;
+            Some(MemberLabel { id: eight(at)?, state: state_of(eight(at + 8)?), slots })
+        };
+        let zone = |index: usize| {
+            let (tagged, quadrangles) =
+                (eight(ZONES_AT + index * 16)?, eight(ZONES_AT + index * 16 + 8)?);
+            Some(KnownZone { zone: (tagged >> 32) as u32, row: tagged as u32, quadrangles })
         };
         Some(Label {
             volume,
@@ -200,6 +232,7 @@ impl Label {
             layout,
             stripes: eight(STRIPES_AT)?,
             division: u32::try_from(eight(DIVISION_AT)?).ok()?,
+            zones: (0..ZONES_MAX).filter_map(zone).filter(|zone| zone.quadrangles > 0).collect(),
             capacity: BlockCount(eight(80)?),
             journal: BlockRange::new(Lbn(eight(88)?), BlockCount(eight(96)?)),
             data: Lbn(eight(104)?),
@@ -328,6 +361,7 @@ mod tests {
             layout,
             stripes: 678,
             division: 0x8765_4321,
+            zones: vec![KnownZone { zone: 3, row: 99, quadrangles: 77 }; disks % 3],
             capacity: BlockCount(12345),
             journal: BlockRange::new(Lbn(16), BlockCount(999)),
             data: Lbn(2048),
@@ -341,7 +375,7 @@ mod tests {
                         1 => MemberState::Failed,
                         _ => MemberState::Ready,
                     };
-                    MemberLabel { id: disk * 1000, state }
+                    MemberLabel { id: disk * 1000, state, slots: disk as u32 }
                 })
                 .collect(),
         }

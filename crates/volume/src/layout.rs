@@ -246,6 +246,11 @@ impl Layout {
         bands(self) == bands(other) && (self.depth, self.block) == (other.depth, other.block)
     }
 
+    /// A checksum of where the units of `disk` lie.
+    pub(crate) fn slots_checksum(&self, disk: DiskIndex) -> u32 {
+        self.slots.get(disk.0).map_or(0, |slots| slots.checksum())
+    }
+
     /// A checksum of how long its units are, stripe by stripe.
     pub(crate) fn division(&self) -> u32 {
         let numbers = |band: &Band| [band.first_stripe, band.stripes, band.unit.0];

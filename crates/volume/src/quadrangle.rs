@@ -22,6 +22,7 @@
 
 use moirai_units::{BlockCount, Lbn};
 
+use crate::label::KnownZone;
 use crate::slots::Slots;
 use crate::tracks::Tracks;
 use crate::zones::{Zone, zones_of};
@@ -103,17 +104,19 @@ const UNUSED_PERCENT_MAX: u64 = 5;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<'a> {
     pub(crate) depth: Option<u32>,
     pub(crate) block: BlockCount,
     pub(crate) zone: Option<usize>,
+    /// The quadrangles that there were when the volume was made; empty while it is.
+    pub(crate) known: &'a [KnownZone],
 }
 
 /// Quadrangles over disks with `tracks`. The message of the error says which dimensions are possible.
 pub(crate) fn quadrangles(
     level: Level,
     tracks: &[Tracks],
-    Wanted { depth, block, zone: wanted_zone }: Wanted,
+    Wanted { depth, block, zone: wanted_zone, known }: Wanted<'_>,
 ) -> Result<(Layout, Vec<QuadrangleZone>), String> {
     let mut zones = CommonZone::of(tracks, block);
     if let Some(zone) = wanted_zone {
@@ -121,6 +124,14 @@ pub(crate) fn quadrangles(
         zones.retain(|one| one.index == zone);
         if zones.is_empty() {
             return Err(format!("key `zone`: there is no zone {zone}, the devices have {there}"));
+        }
+    }
+    if !known.is_empty() {
+        let known_of =
+            |zone: &CommonZone<'_>| known.iter().find(|one| one.zone as usize == zone.index);
+        zones.retain(|zone| known_of(zone).is_some());
+        for zone in &mut zones {
+            zone.row = known_of(zone).map_or(zone.row, |one| BlockCount(u64::from(one.row)));
         }
     }
     let longest = zones.iter().map(|zone| zone.track().0).min().unwrap_or(0);
@@ -141,10 +152,12 @@ pub(crate) fn quadrangles(
         if quadrangles == 0 {
             continue;
         }
+        let before = known.iter().find(|one| one.zone as usize == zone.index);
         // Turns that go once round the disks, so that every class is whole.
-        let quadrangles = match quadrangles / tracks.len() as u64 {
-            0 => quadrangles,
-            rounds => rounds * tracks.len() as u64,
+        let quadrangles = match (before, quadrangles / tracks.len() as u64) {
+            (Some(before), _) => quadrangles.min(before.quadrangles),
+            (None, 0) => quadrangles,
+            (None, rounds) => rounds * tracks.len() as u64,
         };
         let stripes = quadrangles * u64::from(depth);
         for (slots, disk) in slots.iter_mut().zip(&filled) {
@@ -316,11 +329,14 @@ mod tests {
         tracks(&vec![track; count], switch)
     }
 
-    fn wanted(depth: Option<u32>, block: u64) -> Wanted {
-        Wanted { depth, block: BlockCount(block), zone: None }
+    fn wanted(depth: Option<u32>, block: u64) -> Wanted<'static> {
+        Wanted { depth, block: BlockCount(block), zone: None, known: &[] }
     }
 
-    fn laid(tracks: &[Tracks], wanted: Wanted) -> Result<(Layout, Vec<QuadrangleZone>), String> {
+    fn laid(
+        tracks: &[Tracks],
+        wanted: Wanted<'_>,
+    ) -> Result<(Layout, Vec<QuadrangleZone>), String> {
         quadrangles(Level::Raid0, tracks, wanted)
     }
 

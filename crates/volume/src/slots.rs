@@ -26,7 +26,8 @@ struct Stretch {
 impl Slots {
     /// `count` slots side by side, from `first` on.
     pub(crate) fn side_by_side(first: Lbn, unit: BlockCount, count: u64) -> Slots {
-        Slots { stretches: vec![Stretch { first_slot: 0, first, distance: unit.0 }], count }
+        let distance = if count > 1 { unit.0 } else { 0 };
+        Slots { stretches: vec![Stretch { first_slot: 0, first, distance }], count }
     }
 
     /// The first `count` of them.
@@ -40,6 +41,13 @@ impl Slots {
             last.distance = 0;
         }
         Slots { stretches, count: self.count.min(count) }
+    }
+
+    /// A checksum of where they lie.
+    pub(crate) fn checksum(&self) -> u32 {
+        let numbers = |one: &Stretch| [one.first_slot, one.first.0, one.distance];
+        let all = self.stretches.iter().flat_map(numbers).chain([self.count]);
+        all.fold(0, |sum, number| crc32c::crc32c_append(sum, &number.to_le_bytes()))
     }
 
     /// Adds a slot behind the others.

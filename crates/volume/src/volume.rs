@@ -12,6 +12,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::growth::Growing;
 use crate::keeper::Keeper;
+use crate::label::{KnownZone, ZONES_MAX};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::quadrangle::{Wanted, quadrangles};
 use crate::shape::Shape;
@@ -52,18 +53,19 @@ impl Laid {
         level: Level,
         layout: LayoutDescription,
     ) -> std::result::Result<Laid, String> {
-        Laid::with_tracks(devices, Tracks::of, level, layout)
+        Laid::with_tracks(devices, Tracks::of, level, layout, &[])
     }
 
     /// The same, so that other devices in their places, and some of them missing, make no difference but for
-    /// how many stripes there are.
+    /// how many stripes there are: quadrangles are those that are `known`, when there are any.
     pub(crate) fn kept_on(
         devices: &[Arc<dyn Device>],
         level: Level,
         layout: LayoutDescription,
+        known: &[KnownZone],
     ) -> std::result::Result<Laid, String> {
         let tracks = |device: &dyn Device| Ok(Tracks::of(device)?.without_cut_end());
-        Laid::with_tracks(devices, tracks, level, layout)
+        Laid::with_tracks(devices, tracks, level, layout, known)
     }
 
     fn with_tracks(
@@ -71,6 +73,7 @@ impl Laid {
         tracks_of: impl Fn(&dyn Device) -> Result<Tracks>,
         level: Level,
         layout: LayoutDescription,
+        known: &[KnownZone],
     ) -> std::result::Result<Laid, String> {
         level.check(devices.len())?;
         let tracks: Vec<Tracks> = devices
@@ -91,7 +94,7 @@ impl Laid {
                 (stripe::by_track(level, &tracks), of_devices)
             }
             LayoutDescription::Quadrangle { depth, block, zone } => {
-                let wanted = Wanted { depth, block, zone };
+                let wanted = Wanted { depth, block, zone, known };
                 let (layout, found) = quadrangles(level, &tracks, wanted)?;
                 zones = found;
                 (layout, block)
@@ -103,16 +106,23 @@ impl Laid {
     /// The first `stripes` of it; as it is where it has no more.
     pub(crate) fn limited_to(mut self, stripes: u64) -> Laid {
         self.shape.layout = self.shape.layout.limited_to(stripes);
-        let mut left = stripes;
-        for zone in &mut self.zones {
-            let depth = u64::from(zone.dimensions.depth).max(1);
-            let quadrangles = zone.quadrangles.min(left / depth);
-            zone.passed_over += (zone.quadrangles - quadrangles) * depth;
-            zone.quadrangles = quadrangles;
-            left -= quadrangles * depth;
-        }
-        self.zones.retain(|zone| zone.quadrangles > 0);
         self
+    }
+
+    /// What a label says of its zones; an error when there is no room for that.
+    pub(crate) fn known_zones(&self) -> std::result::Result<Vec<KnownZone>, String> {
+        if self.zones.len() > ZONES_MAX {
+            let zones = self.zones.len();
+            return Err(format!(
+                "{zones} zones: labels have room for {ZONES_MAX}; take one, `zone`"
+            ));
+        }
+        let known = |zone: &QuadrangleZone| KnownZone {
+            zone: zone.zone as u32,
+            row: zone.dimensions.track.0 as u32,
+            quadrangles: zone.quadrangles,
+        };
+        Ok(self.zones.iter().map(known).collect())
     }
 }
 

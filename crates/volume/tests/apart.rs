@@ -42,14 +42,19 @@ async fn made(level: &str, disks: usize) -> Devices {
 
 async fn made_of(level: &str, devices: Devices) -> Devices {
     let unit = StripeUnit::Blocks(BlockCount(8));
-    laid_over(level, LayoutDescription::Stripe { unit }, devices).await
+    laid_over(level, LayoutDescription::Stripe { unit }, 400, devices).await
 }
 
-async fn laid_over(level: &str, layout: LayoutDescription, devices: Devices) -> Devices {
+async fn laid_over(
+    level: &str,
+    layout: LayoutDescription,
+    journal: u64,
+    devices: Devices,
+) -> Devices {
     let how = Format {
         level: level.parse().unwrap(),
         layout,
-        journal: Some(BlockCount(400)),
+        journal: Some(BlockCount(journal)),
         integrity: false,
         is_blank: true,
     };
@@ -231,6 +236,97 @@ fn a_disk_with_other_defects_is_not_taken_where_units_are_tracks() {
     });
 }
 
+/// A disk that says it has tracks of `track` blocks, every eighth `by` shorter.
+#[derive(Debug)]
+struct Divided {
+    disk: Arc<dyn Device>,
+    track: u64,
+    by: u64,
+}
+
+impl Divided {
+    fn over(disk: &Arc<dyn Device>, track: u64, by: u64) -> Arc<dyn Device> {
+        Arc::new(Divided { disk: Arc::clone(disk), track, by })
+    }
+}
+
+impl Device for Divided {
+    fn inquiry(&self) -> &Inquiry {
+        self.disk.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Served<Ensemble> {
+        let eight = 8 * self.track - self.by;
+        let (before, within) = (lbn.0 / eight * eight, lbn.0 % eight);
+        let first = before + within / self.track * self.track;
+        let end = (first + self.track).min(before + eight).min(self.inquiry().capacity.0);
+        let blocks = BlockRange::between(Lbn(first), Lbn(end));
+        Ok(Ensemble { blocks, switch: BlockCount::ZERO })
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Served<BlockRange> {
+        Ok(self.ensemble(lbn)?.blocks)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Served<EquivalenceClass> {
+        Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        self.disk.submit(batch)
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.disk.flush()
+    }
+}
+
+/// The rows of quadrangles are those that all disks together made best, and remain so without some: here A
+/// alone would take longer rows, and B and C alone shorter ones.
+#[test]
+fn rows_of_quadrangles_stay_when_disks_go() {
+    for block in [1, 16] {
+        block_on_virtual(9, async {
+            let disks = of_sizes(&[80_000, 96_000, 96_000]);
+            let devices: Devices = vec![
+                Divided::over(&disks[0], 100, 0),
+                Divided::over(&disks[1], 100, 4),
+                Divided::over(&disks[2], 100, 4),
+            ];
+            let block = BlockCount(block);
+            let layout = LayoutDescription::Quadrangle { depth: None, block, zone: None };
+            let devices = laid_over("raid5", layout, 2000, devices).await;
+            let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+            let blocks = BlockRange::new(Lbn(0), BlockCount(60_000));
+            let mut content = IoBuf::zeroed(blocks.count);
+            content.chunks_mut(512).enumerate().for_each(|(lbn, block)| {
+                block[..8].copy_from_slice(&(lbn as u64 + 1).to_le_bytes());
+            });
+            let expected = content.to_vec();
+            let device: &dyn Device = &*volume;
+            device.write(Lbn(0), content).await.unwrap();
+            device.flush().await.unwrap();
+            drop(volume);
+            for gone in 0..3 {
+                let left: Vec<usize> = (0..3).filter(|disk| *disk != gone).collect();
+                let there = of(&devices, &left);
+                let volume = inspect("v".into(), &there).await.unwrap().volume;
+                let device: &dyn Device = &*volume;
+                assert!(device.read(blocks).await.unwrap()[..] == expected, "without {gone}");
+            }
+            // Devices that are divided otherwise, though as many rows are as long.
+            let other: Devices = vec![
+                Divided::over(&disks[0], 104, 0),
+                Divided::over(&disks[1], 104, 4),
+                Divided::over(&disks[2], 104, 4),
+            ];
+            let error = inspect("v".into(), &other).await.err().unwrap().to_string();
+            let says = ["divided otherwise", "the devices give"];
+            assert!(says.iter().any(|says| error.contains(says)), "{error}");
+        });
+    }
+}
+
 #[test]
 fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
     for (level, disks, first, second) in [
@@ -407,7 +503,7 @@ fn a_volume_does_without_its_smallest_disk_whatever_its_layout() {
             LayoutDescription::Quadrangle { depth: Some(2), block: BlockCount(1), zone: None },
         ] {
             block_on_virtual(8, async {
-                let devices = laid_over(level, layout, of_sizes(&sizes)).await;
+                let devices = laid_over(level, layout, 400, of_sizes(&sizes)).await;
                 write(devices.clone(), 5).await;
                 let quadrangles = |volume: &Volume| -> Vec<(u32, u64)> {
                     let zones = volume.quadrangles().iter();

@@ -129,9 +129,7 @@ pub(super) fn grow(
 
 pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failure> {
     for spare in Description::read(path)?.spares {
-        if let Err(problem) = place_spare(path, &spare) {
-            print::line(format!("{spare} cannot be used: {problem}"))?;
-        }
+        place_spare(path, &spare)?;
     }
     let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
     with_labels(path, async |_, there| {
@@ -154,7 +152,7 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
     show::show(path, false)
 }
 
-/// Puts a spare in the place of the first disk that failed, if there is one.
+/// Puts a spare in the place of the first disk that failed, if there is one; says so when it cannot be used.
 fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
     let placed = with_labels(path, async |mut description, there| {
         let inspection = there.inspect().await?;
@@ -164,7 +162,14 @@ fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
         };
         let old = there.stale_uri(disk, &inspection).map(str::to_owned);
         drop(inspection);
-        there.replace(disk, blank_device(spare, false).await?).await?;
+        let placed = match blank_device(spare, false).await {
+            Ok(device) => there.replace(disk, device).await.map_err(Failure::from),
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = placed {
+            print::line(format!("{spare} cannot be used: {problem}"))?;
+            return Ok(None);
+        }
         description.spares.retain(|other| other != spare);
         match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
             Some(old) => *old = lasting_name(spare)?,

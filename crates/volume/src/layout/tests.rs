@@ -77,7 +77,8 @@ fn laid(level: Level, disks: &[Tracks], shape: Shape) -> (Level, Layout) {
         }
         Shape::Track => stripe::by_track(level, disks),
         Shape::Quadrangles(depth, block) => {
-            let wanted = Wanted { depth: Some(depth), block: BlockCount(block), zone: None };
+            let wanted =
+                Wanted { depth: Some(depth), block: BlockCount(block), zone: None, known: &[] };
             match quadrangles(level, disks, wanted) {
                 Ok((layout, _)) => layout,
                 Err(_) => stripe::by_track(level, disks),
