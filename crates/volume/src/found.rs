@@ -8,7 +8,7 @@ use crate::format::sections;
 use crate::label::{Copy, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
-use crate::sums::Summed;
+use crate::sums::{Summed, blocks_covered};
 use crate::volume::Laid;
 use crate::{DiskIndex, Layout};
 
@@ -239,6 +239,13 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
              defects than the one in whose place it is",
             label.capacity
         )));
+    }
+    if !label.sums.is_empty() && layout.end() > blocks_covered(label.sums.count) {
+        return Err(bad(
+            "a device would hold blocks behind those that have checksums: it is divided otherwise than \
+             the others, or larger in an outer zone"
+                .into(),
+        ));
     }
     if (layout.stripes(), layout.division()) != (label.stripes, label.division) {
         return Err(divided_otherwise(name));

@@ -84,8 +84,8 @@ impl Keeper {
         let laid = laid_over(members.name(), &newest, &devices)?;
         if !laid.shape.layout.extends(&self.shape.layout) {
             let problem = format!(
-                "{} has its defects elsewhere than the disk in whose place it would be: replace that while \
-                 the volume is not open",
+                "{} has its defects elsewhere than the disk in whose place it would be, or that was not \
+                 there when the volume was opened: replace it while the volume is not open",
                 whole.inquiry().name
             );
             return Err(Error::Description { path: members.name().into(), problem });

@@ -14,7 +14,7 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 4;
+pub(crate) const LABEL_VERSION: u32 = 5;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);

@@ -246,6 +246,13 @@ impl Layout {
         bands(self) == bands(other) && (self.depth, self.block) == (other.depth, other.block)
     }
 
+    /// How much of a disk it takes at most, from where it begins to the end of the last unit.
+    pub(crate) fn end(&self) -> BlockCount {
+        let last = StripeIndex(self.stripes.saturating_sub(1));
+        let end = |disk| (self.unit_on(DiskIndex(disk), last) + self.unit(last)).since(Lbn(0));
+        (0..self.disks).map(end).max().unwrap_or_default()
+    }
+
     /// A checksum of where the units of `disk` lie.
     pub(crate) fn slots_checksum(&self, disk: DiskIndex) -> u32 {
         self.slots.get(disk.0).map_or(0, |slots| slots.checksum())

@@ -33,6 +33,11 @@ pub(crate) fn sums_blocks(data: BlockCount) -> BlockCount {
     BlockCount(data.0.div_ceil(PAGE_SUMS as u64) * PAGE_BLOCKS.0)
 }
 
+/// How many blocks have sums in so many blocks of these.
+pub(crate) fn blocks_covered(sums: BlockCount) -> BlockCount {
+    BlockCount(sums.0 / PAGE_BLOCKS.0 * PAGE_SUMS as u64)
+}
+
 /// A part of a device whose blocks have sums.
 pub(crate) struct Summed {
     /// The part that holds the blocks.
