@@ -10,8 +10,8 @@ use crate::{fuzz, process, real_clients, tidy};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also run the tests marked `#[ignore]`, which are long, 100,000 seeds of the simulation of
-    /// failing volumes, and each fuzz target for a minute
+    /// Also run the tests marked `#[ignore]`, which are long, 100,000 seeds of the simulations of
+    /// failing volumes and of the update engine, and each fuzz target for a minute
     #[arg(long)]
     full: bool,
 
@@ -74,6 +74,15 @@ fn steps(options: &Options) -> Vec<Step> {
             "moirai-volume",
             "--test",
             "survival",
+        ]));
+        steps.push(Step::Cargo(&[
+            "test",
+            "--release",
+            "-p",
+            "moirai-update",
+            "-p",
+            "moirai-btree",
+            "--tests",
         ]));
         let is_wanted = |step: &fuzz::Step| *step != fuzz::Step::Clippy || !options.skip_clippy;
         steps.extend(fuzz::Step::all().filter(is_wanted).map(Step::Fuzz));
@@ -148,6 +157,7 @@ mod tests {
                 "cargo fmt --manifest-path fuzz/Cargo.toml --check",
                 "cargo test --workspace -- --include-ignored",
                 "cargo test --release -p moirai-volume --test survival",
+                "cargo test --release -p moirai-update -p moirai-btree --tests",
                 "build of the fuzz targets",
                 "cargo xtask fuzz profile",
                 "cargo xtask fuzz disk",

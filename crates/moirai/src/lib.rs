@@ -25,11 +25,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use moirai_btree as btree;
 pub use moirai_devices as devices;
 pub use moirai_runtime as runtime;
 pub use moirai_storage as storage;
 pub use moirai_store as store;
 pub use moirai_units as units;
+pub use moirai_update as update;
 pub use moirai_volume as volume;
 
 use moirai_devices::{ArrayController, WritePolicy};

@@ -1,0 +1,361 @@
+//! Leaves: records in the order of their keys. See `docs/formats/btree-leaf.md`.
+//!
+//! ```text
+//! count | offset of each record | free | ... record 1 | record 0 |     record: key bytes, value bytes, key, value
+//! ```
+
+use moirai_update::{BlockFormat, Kinds, Modification, NotOfFormat, Pieces, Value};
+
+/// Bytes before the offsets.
+pub(crate) const LEAF_HEADER_BYTES: usize = 4;
+/// Bytes of a record beside its key and value: its offset, and the length of both.
+pub(crate) const RECORD_OVERHEAD_BYTES: usize = 6;
+/// Bytes of a leaf at most: offsets have 16 bits.
+pub(crate) const LEAF_BYTES_MAX: usize = 1 << 16;
+
+/// How full leaves are once one was divided, in percent (6.1 of the paper: where it splits).
+const FILL_PERCENT: usize = 70;
+
+/// Keys and values as leaves of a B+-tree hold them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaves;
+
+/// A leaf that was checked as far as its records are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Leaf<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Leaf<'a>> {
+        let count = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+        bytes.get(LEAF_HEADER_BYTES..)?.get(..count.checked_mul(2)?)?;
+        Some(Leaf { bytes, count })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn number(&self, at: usize) -> Option<usize> {
+        let bytes = self.bytes.get(at..at.checked_add(2)?)?;
+        Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
+    }
+
+    /// Key and value of a record.
+    pub(crate) fn record(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
+        let at = self.number(LEAF_HEADER_BYTES + 2 * index)?;
+        let (key, value) = (self.number(at)?, self.number(at + 2)?);
+        self.bytes.get(at + 4..)?.get(..key + value)?.split_at_checked(key)
+    }
+
+    /// The record with `key`, or where it would be.
+    fn search(&self, key: &[u8]) -> Option<Result<usize, usize>> {
+        let (mut first, mut end) = (0, self.count);
+        while first < end {
+            let middle = first.midpoint(end);
+            match self.record(middle)?.0.cmp(key) {
+                std::cmp::Ordering::Less => first = middle + 1,
+                std::cmp::Ordering::Equal => return Some(Ok(middle)),
+                std::cmp::Ordering::Greater => end = middle,
+            }
+        }
+        Some(Err(first))
+    }
+}
+
+/// A record of a leaf that is being made.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    key: &'a [u8],
+    value: Content<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    Old(&'a [u8]),
+    /// Where it lies among what was worked out.
+    New(usize, usize),
+}
+
+/// The records of a leaf with modifications applied.
+struct Merged<'a> {
+    records: Vec<Record<'a>>,
+    /// Values that were worked out.
+    new: Vec<u8>,
+}
+
+impl<'a> Merged<'a> {
+    fn value(&self, record: &Record<'a>) -> &[u8] {
+        match record.value {
+            Content::Old(value) => value,
+            Content::New(first, end) => self.new.get(first..end).unwrap_or_default(),
+        }
+    }
+
+    fn bytes(&self, record: &Record<'a>) -> usize {
+        RECORD_OVERHEAD_BYTES + record.key.len() + self.value(record).len()
+    }
+
+    fn of(
+        leaf: Option<Leaf<'a>>,
+        modifications: &[Modification<'a>],
+        kinds: &Kinds,
+        block_bytes: usize,
+    ) -> Result<Merged<'a>, NotOfFormat> {
+        let count = leaf.map_or(0, |leaf| leaf.len());
+        let mut merged =
+            Merged { records: Vec::with_capacity(count + modifications.len()), new: Vec::new() };
+        let mut next = 0;
+        let mut value = Value::default();
+        let old = |index: usize| leaf.and_then(|leaf| leaf.record(index)).ok_or(NotOfFormat);
+        for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+            let (Some(first), Some(last)) = (of_key.first(), of_key.last()) else { continue };
+            let mut found = None;
+            while next < count {
+                let (key, value) = old(next)?;
+                if key > first.key {
+                    break;
+                }
+                next += 1;
+                if key == first.key {
+                    found = Some(value);
+                    break;
+                }
+                merged.records.push(Record { key, value: Content::Old(value) });
+            }
+            if last.kind == moirai_update::PUT {
+                let value = Content::Old(last.bytes);
+                merged.records.push(Record { key: first.key, value });
+                continue;
+            }
+            value.set(found);
+            for one in of_key {
+                kinds.apply(one.kind, &mut value, one.bytes);
+                Leaves.settle(&mut value, block_bytes);
+            }
+            if let Some(value) = value.get() {
+                let from = merged.new.len();
+                merged.new.extend_from_slice(value);
+                let value = Content::New(from, merged.new.len());
+                merged.records.push(Record { key: first.key, value });
+            }
+        }
+        for index in next..count {
+            let (key, value) = old(index)?;
+            merged.records.push(Record { key, value: Content::Old(value) });
+        }
+        Ok(merged)
+    }
+
+    /// Writes `records` into a leaf that has room for them.
+    fn write(&self, records: &[Record<'a>], leaf: &mut [u8]) {
+        let mut end = leaf.len();
+        let mut put = |at: usize, bytes: &[u8]| {
+            if let Some(place) = leaf.get_mut(at..at + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        };
+        put(0, &(records.len() as u32).to_le_bytes());
+        for (index, record) in records.iter().enumerate() {
+            let value = self.value(record);
+            end -= 4 + record.key.len() + value.len();
+            put(LEAF_HEADER_BYTES + 2 * index, &(end as u16).to_le_bytes());
+            put(end, &(record.key.len() as u16).to_le_bytes());
+            put(end + 2, &(value.len() as u16).to_le_bytes());
+            put(end + 4, record.key);
+            put(end + 4 + record.key.len(), value);
+        }
+    }
+}
+
+impl BlockFormat for Leaves {
+    fn apply(
+        &self,
+        low: &[u8],
+        block: Option<&[u8]>,
+        modifications: &[Modification<'_>],
+        kinds: &Kinds,
+        pieces: &mut Pieces,
+    ) -> Result<(), NotOfFormat> {
+        let block_bytes = pieces.block_bytes();
+        let leaf = match block {
+            Some(block) => Some(Leaf::of(block).ok_or(NotOfFormat)?),
+            None => None,
+        };
+        if let (Some(block), []) = (block, modifications) {
+            pieces.push(low).copy_from_slice(block);
+            return Ok(());
+        }
+        let merged = Merged::of(leaf, modifications, kinds, block_bytes)?;
+        let all: usize = merged.records.iter().map(|record| merged.bytes(record)).sum();
+        let room = block_bytes - LEAF_HEADER_BYTES;
+        // Keys that come in their order never come back: what they leave may be full.
+        let last = leaf.and_then(|leaf| leaf.record(leaf.len().checked_sub(1)?));
+        let is_appended =
+            modifications.first().is_some_and(|first| last.is_none_or(|(key, _)| key < first.key));
+        let goal = match (all <= room, is_appended) {
+            (true, _) | (_, true) => room,
+            (false, false) => {
+                let count = all.div_ceil(room * FILL_PERCENT / 100);
+                all.div_ceil(count)
+            }
+        };
+        let mut rest = &merged.records[..];
+        while !rest.is_empty() {
+            let (mut bytes, mut count) = (0, 0);
+            for record in rest {
+                let more = merged.bytes(record);
+                if bytes + more > room || bytes >= goal {
+                    break;
+                }
+                bytes += more;
+                count += 1;
+            }
+            let (now, later) = rest.split_at(count.max(1));
+            // The first takes all keys that come before it, too.
+            let is_first = rest.len() == merged.records.len();
+            let first = now.first().map_or(low, |first| first.key);
+            let low = if is_first { low.min(first) } else { first };
+            merged.write(now, pieces.push(low));
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn find<'a>(
+        &self,
+        _: &[u8],
+        block: &'a [u8],
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, NotOfFormat> {
+        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
+        match leaf.search(key).ok_or(NotOfFormat)? {
+            Ok(index) => Ok(Some(leaf.record(index).ok_or(NotOfFormat)?.1)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn last_key<'a>(&self, low: &'a [u8], block: &'a [u8]) -> Result<&'a [u8], NotOfFormat> {
+        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
+        match leaf.len().checked_sub(1) {
+            Some(last) => leaf.record(last).map(|(key, _)| key).ok_or(NotOfFormat),
+            None => Ok(low),
+        }
+    }
+
+    fn growth_bytes(&self, modification: &Modification<'_>, _: usize) -> usize {
+        RECORD_OVERHEAD_BYTES + modification.key.len() + modification.bytes.len()
+    }
+
+    fn name(&self) -> &'static str {
+        "leaves"
+    }
+
+    fn settle(&self, value: &mut Value, block_bytes: usize) {
+        let (_, longest) = self.longest(block_bytes);
+        value.bytes.truncate(longest);
+    }
+
+    fn longest(&self, block_bytes: usize) -> (usize, usize) {
+        let quarter = (block_bytes - LEAF_HEADER_BYTES) / 4 - RECORD_OVERHEAD_BYTES;
+        (quarter, quarter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use moirai_update::{DELETE, PUT};
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 512;
+
+    fn records(pieces: &Pieces) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let leaves = pieces.iter().map(|(_, block)| Leaf::of(block).unwrap());
+        let all = leaves.flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.record(at).unwrap()));
+        all.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn leaves_hold_what_was_put(
+            batches in prop::collection::vec(
+                prop::collection::vec((prop::collection::vec(0_u8..4, 0..40), prop::option::of(prop::collection::vec(any::<u8>(), 0..120))), 1..30),
+                1..8,
+            )
+        ) {
+            let mut model = BTreeMap::new();
+            let mut blocks: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for mut batch in batches {
+                batch.sort_by(|one, other| one.0.cmp(&other.0));
+                let modifications: Vec<Modification<'_>> = batch
+                    .iter()
+                    .map(|(key, value)| Modification {
+                        key,
+                        kind: if value.is_some() { PUT } else { DELETE },
+                        bytes: value.as_deref().unwrap_or_default(),
+                    })
+                    .collect();
+                for (key, value) in batch.clone() {
+                    match value {
+                        Some(value) => model.insert(key, value),
+                        None => model.remove(&key),
+                    };
+                }
+                let mut pieces = Pieces::new(BLOCK);
+                let mut rest = &modifications[..];
+                for (index, (low, block)) in blocks.iter().enumerate() {
+                    let end = match blocks.get(index + 1) {
+                        Some((next, _)) => rest.partition_point(|one| one.key < &next[..]),
+                        None => rest.len(),
+                    };
+                    let (now, later) = rest.split_at(end);
+                    Leaves.apply(low, Some(block), now, &Kinds::new(), &mut pieces).unwrap();
+                    rest = later;
+                }
+                if blocks.is_empty() {
+                    Leaves.apply(b"", None, rest, &Kinds::new(), &mut pieces).unwrap();
+                }
+                let expected: Vec<_> = model.clone().into_iter().collect();
+                prop_assert_eq!(records(&pieces), expected);
+                let lows: Vec<&[u8]> = pieces.iter().map(|(low, _)| low).collect();
+                prop_assert!(lows.windows(2).all(|pair| pair[0] < pair[1]));
+                blocks = pieces.iter().map(|(low, block)| (low.to_vec(), block.to_vec())).collect();
+                for (key, value) in &model {
+                    let at = blocks.partition_point(|(low, _)| low <= key).saturating_sub(1);
+                    let (low, block) = &blocks[at];
+                    prop_assert_eq!(Leaves.find(low, block, key), Ok(Some(&value[..])));
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_no_leaf_is_refused_or_read_without_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..600), count in 0_u32..300
+        ) {
+            if let Some(place) = bytes.get_mut(..4) {
+                place.copy_from_slice(&count.to_le_bytes());
+            }
+            let _ = Leaves.find(b"", &bytes, b"key");
+            let put = Modification { key: b"key", kind: PUT, bytes: b"value" };
+            if bytes.len() == BLOCK {
+                let _ = Leaves.apply(b"", Some(&bytes), &[put], &Kinds::new(), &mut Pieces::new(BLOCK));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_in_their_order_fill_leaves() {
+        let keys: Vec<[u8; 8]> = (0..200_u64).map(u64::to_be_bytes).collect();
+        let put = |key| Modification { key, kind: PUT, bytes: &[7; 16] };
+        let all: Vec<Modification<'_>> = keys.iter().map(|key| put(&key[..])).collect();
+        let mut pieces = Pieces::new(BLOCK);
+        Leaves.apply(b"", None, &all, &Kinds::new(), &mut pieces).unwrap();
+        // 16 records of 30 bytes and the header.
+        assert_eq!(pieces.len(), 200_usize.div_ceil(16));
+    }
+}

@@ -1,0 +1,234 @@
+//! Trees against a model: random batches, scans in both directions, power cuts.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use moirai_btree::{AddU64, Batch, Direction, KeyRange, Store, Tree, with_leaves};
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{Random, block_on_virtual, random};
+use moirai_units::{BlockCount, ByteCount};
+use moirai_update::{Format, KindNumber, Kinds, Options};
+use rand::Rng;
+
+const COUNT: KindNumber = KindNumber(16);
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Bench {
+    power: Arc<Power>,
+    data: Arc<FaultyDevice>,
+    log: Arc<FaultyDevice>,
+    options: Options,
+}
+
+impl Bench {
+    async fn new(random: &mut Random) -> Bench {
+        let power = Power::on();
+        let device = |name: &str, blocks| {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+        };
+        let (data, log) = (device("data", 60_000), device("log", 2000));
+        let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);
+        let format = Format {
+            partition_blocks: random.random_range(1..12),
+            staging_percent: [0, 100, 300][random.random_range(0..3)],
+            ..with_leaves(leaf)
+        };
+        Store::format(&*data, &*log, format).await.unwrap();
+        let memory = ByteCount(random.random_range(4..60) << 10);
+        Bench { power, data, log, options: Options { memory, ..Options::default() } }
+    }
+
+    async fn open(&self) -> moirai_btree::Result<Store> {
+        let mut kinds = Kinds::new();
+        kinds.register(COUNT, Arc::new(AddU64)).unwrap();
+        let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
+        Store::open(data, log, kinds, self.options).await
+    }
+
+    fn restart(&self) {
+        self.power.bring_back();
+        self.data.restart();
+        self.log.restart();
+    }
+}
+
+fn any_key(random: &mut Random) -> Vec<u8> {
+    let length = if random.random_bool(0.05) { 60 } else { random.random_range(0..5) };
+    (0..length).map(|_| random.random_range(b'a'..b'f')).collect()
+}
+
+fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
+    let key = any_key(random);
+    match random.random_range(0..10) {
+        0..2 => {
+            batch.delete(tree, &key);
+            model.remove(&key);
+        }
+        2..5 => {
+            let value = vec![random.random(); random.random_range(0..100)];
+            batch.put(tree, &key, &value);
+            model.insert(key, value);
+        }
+        _ => {
+            let operand: u64 = random.random_range(1..1000);
+            batch.merge(tree, COUNT, &key, &operand.to_le_bytes());
+            let mut old = [0; 8];
+            let had = model.get(&key).filter(|value| value.len() >= 8);
+            old.copy_from_slice(had.map_or(&[0; 8], |value| &value[..8]));
+            let sum = u64::from_le_bytes(old).wrapping_add(operand);
+            model.insert(key, sum.to_le_bytes().to_vec());
+        }
+    }
+}
+
+async fn scanned(
+    store: &Store,
+    tree: &Tree,
+    range: KeyRange,
+    direction: Direction,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut scan = store.scan(tree, range, direction);
+    let mut all = Vec::new();
+    while let Some((key, value)) = scan.next().await.unwrap() {
+        all.push((key.to_vec(), value.to_vec()));
+    }
+    all
+}
+
+async fn compare(store: &Store, tree: &Tree, model: &Records, random: &mut Random) {
+    let all: Vec<_> = model.clone().into_iter().collect();
+    assert_eq!(scanned(store, tree, KeyRange::all(), Direction::Forward).await, all);
+    let mut back = scanned(store, tree, KeyRange::all(), Direction::Backward).await;
+    back.reverse();
+    assert_eq!(back, all);
+    for _ in 0..10 {
+        let key = any_key(random);
+        assert_eq!(store.get(tree, &key).await.unwrap(), model.get(&key).cloned());
+        let (from, to) = (any_key(random), any_key(random));
+        let any_bound = |random: &mut Random, key: Vec<u8>| match random.random_range(0..3) {
+            0 => Bound::Included(key),
+            1 => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        };
+        let range = KeyRange { from: any_bound(random, from), to: any_bound(random, to) };
+        let holds = |key: &Vec<u8>| {
+            let from = match &range.from {
+                Bound::Included(from) => key >= from,
+                Bound::Excluded(from) => key > from,
+                Bound::Unbounded => true,
+            };
+            from && match &range.to {
+                Bound::Included(to) => key <= to,
+                Bound::Excluded(to) => key < to,
+                Bound::Unbounded => true,
+            }
+        };
+        let expected: Vec<_> = all.iter().filter(|(key, _)| holds(key)).cloned().collect();
+        let found = scanned(store, tree, range.clone(), Direction::Forward).await;
+        assert_eq!(found, expected, "{range:?}");
+        let mut found = scanned(store, tree, range.clone(), Direction::Backward).await;
+        found.reverse();
+        assert_eq!(found, expected, "{range:?}");
+    }
+}
+
+async fn run() {
+    let mut random = random("trees");
+    let bench = Bench::new(&mut random).await;
+    let mut store = bench.open().await.unwrap();
+    let mut models = [Records::new(), Records::new()];
+    for _ in 0..random.random_range(1..4) {
+        let trees = [store.tree("one").await.unwrap(), store.tree("other").await.unwrap()];
+        if random.random_bool(0.6) {
+            bench.power.fail_after(random.random_range(0..80));
+        }
+        let mut before = models.clone();
+        for _ in 0..random.random_range(1..50) {
+            before.clone_from(&models);
+            let mut batch = Batch::new();
+            for _ in 0..random.random_range(1..60) {
+                let which = random.random_range(0..2);
+                any_change(&mut random, &trees[which], &mut batch, &mut models[which]);
+            }
+            if store.commit(&batch).await.is_err() {
+                break;
+            }
+            before.clone_from(&models);
+            match random.random_range(0..10) {
+                0 if store.checkpoint().await.is_err() => break,
+                1 if !bench.power.is_off() => {
+                    bench.power.bring_back();
+                    compare(&store, &trees[0], &models[0], &mut random).await;
+                }
+                _ => {}
+            }
+        }
+        drop(store);
+        bench.restart();
+        store = bench.open().await.unwrap();
+        assert_eq!(store.trees().await.unwrap(), ["one", "other"]);
+        let trees = [store.tree("one").await.unwrap(), store.tree("other").await.unwrap()];
+        // The last batch is there or not, in both trees.
+        let all = scanned(&store, &trees[0], KeyRange::all(), Direction::Forward).await;
+        let other = scanned(&store, &trees[1], KeyRange::all(), Direction::Forward).await;
+        let is = |models: &[Records; 2]| {
+            all.iter().cloned().eq(models[0].clone()) && other.iter().cloned().eq(models[1].clone())
+        };
+        if !is(&models) {
+            assert!(is(&before), "what is there is neither with the last batch nor without it");
+            models = before;
+        }
+        for (tree, model) in trees.iter().zip(&models) {
+            compare(&store, tree, model, &mut random).await;
+        }
+    }
+}
+
+fn number_of(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Says how to run a seed again when it fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let run = "MOIRAI_RUNS=1 cargo test --release -p moirai-btree --test trees";
+            eprintln!("again: MOIRAI_SEED={} {run}", self.0);
+        }
+    }
+}
+
+#[test]
+fn trees_hold_what_was_committed_through_power_cuts() {
+    let first = number_of("MOIRAI_SEED", 0);
+    let runs = if cfg!(debug_assertions) { 100 } else { 5000 };
+    for seed in first..first + number_of("MOIRAI_RUNS", runs) {
+        let _replay = Replay(seed);
+        block_on_virtual(seed, run());
+    }
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    block_on_virtual(1, async {
+        let mut random = random("long");
+        let bench = Bench::new(&mut random).await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        let error = store.put(&tree, &[1; 5000], b"").await.unwrap_err().to_string();
+        assert!(error.contains("a key of 5000 bytes"), "{error}");
+        assert!(store.tree("").await.is_err());
+        store.put(&tree, b"k", b"v").await.unwrap();
+        assert_eq!(store.get(&tree, b"k").await.unwrap(), Some(b"v".to_vec()));
+    });
+}

@@ -1,0 +1,183 @@
+//! What blocks of a space hold: how modifications change them, and how a value is found.
+
+use crate::{KindNumber, Kinds, Value};
+
+/// A modification of the value under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modification<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its kind.
+    pub kind: KindNumber,
+    /// What the kind makes of it.
+    pub bytes: &'a [u8],
+}
+
+/// A block that is not what its format writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOfFormat;
+
+/// How the blocks of a space hold keys and values. A block holds the values from its lowest key up to the
+/// lowest key of the next.
+pub trait BlockFormat: Send + Sync {
+    /// Gives `pieces` the blocks that take the place of `block`, which is `None` when there is none yet, and
+    /// whose lowest key is `low`. The `modifications` are in the order of their keys, and those of one key in
+    /// the order in which they are to be applied. No pieces are an empty block.
+    fn apply(
+        &self,
+        low: &[u8],
+        block: Option<&[u8]>,
+        modifications: &[Modification<'_>],
+        kinds: &Kinds,
+        pieces: &mut Pieces,
+    ) -> Result<(), NotOfFormat>;
+
+    /// The value under `key` in a block whose lowest key is `low`.
+    fn find<'a>(
+        &self,
+        low: &[u8],
+        block: &'a [u8],
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, NotOfFormat>;
+
+    /// Bytes by which a modification may make blocks longer, at most.
+    fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
+
+    /// What the format is called, in 16 bytes at most: devices say which they were formatted with.
+    fn name(&self) -> &'static str;
+
+    /// Makes a value what a block can hold, before any modification and after each.
+    fn settle(&self, value: &mut Value, block_bytes: usize);
+
+    /// The last key that a block has a value of.
+    fn last_key<'a>(&self, low: &'a [u8], block: &'a [u8]) -> Result<&'a [u8], NotOfFormat>;
+
+    /// The longest key, and the longest value, that blocks of `block_bytes` can hold.
+    fn longest(&self, block_bytes: usize) -> (usize, usize);
+}
+
+/// Blocks that take the place of others, in the order of their keys.
+#[derive(Debug)]
+pub struct Pieces {
+    block_bytes: usize,
+    pub(crate) lows: Vec<Box<[u8]>>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Pieces {
+    /// None yet, of blocks of `block_bytes`.
+    #[must_use]
+    pub fn new(block_bytes: usize) -> Pieces {
+        Pieces { block_bytes, lows: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// Adds a block with lowest key `low`, and gives it to be filled; it is full of zeros.
+    pub fn push(&mut self, low: &[u8]) -> &mut [u8] {
+        self.lows.push(low.into());
+        let first = self.bytes.len();
+        self.bytes.resize(first + self.block_bytes, 0);
+        self.bytes.get_mut(first..).unwrap_or_default()
+    }
+
+    /// Takes the first `count` out.
+    pub(crate) fn take(&mut self, count: usize) -> Pieces {
+        let bytes = (count * self.block_bytes).min(self.bytes.len());
+        let rest = self.bytes.split_off(bytes);
+        let lows = self.lows.split_off(count.min(self.lows.len()));
+        Pieces {
+            block_bytes: self.block_bytes,
+            lows: std::mem::replace(&mut self.lows, lows),
+            bytes: std::mem::replace(&mut self.bytes, rest),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lows.is_empty()
+    }
+
+    /// Each with its lowest key.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lows.iter().map(AsRef::as_ref).zip(self.bytes.chunks_exact(self.block_bytes.max(1)))
+    }
+}
+
+/// Blocks that are each the value under one key: the address space of the paper's `modify`. A block that was
+/// never modified holds zeros, and takes no room.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeBlocks;
+
+impl BlockFormat for WholeBlocks {
+    fn apply(
+        &self,
+        low: &[u8],
+        mut block: Option<&[u8]>,
+        modifications: &[Modification<'_>],
+        kinds: &Kinds,
+        pieces: &mut Pieces,
+    ) -> Result<(), NotOfFormat> {
+        let mut value = Value::default();
+        for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+            let Some(Modification { key, .. }) = of_key.first() else { continue };
+            if *key > low
+                && let Some(block) = block.take()
+            {
+                pieces.push(low).copy_from_slice(block);
+            }
+            value.set(if *key == low { block.take() } else { None });
+            self.settle(&mut value, pieces.block_bytes());
+            for one in of_key {
+                kinds.apply(one.kind, &mut value, one.bytes);
+                self.settle(&mut value, pieces.block_bytes());
+            }
+            pieces.push(key).copy_from_slice(&value.bytes);
+        }
+        if let Some(block) = block {
+            pieces.push(low).copy_from_slice(block);
+        }
+        Ok(())
+    }
+
+    fn find<'a>(
+        &self,
+        low: &[u8],
+        block: &'a [u8],
+        key: &[u8],
+    ) -> Result<Option<&'a [u8]>, NotOfFormat> {
+        Ok((low == key).then_some(block))
+    }
+
+    fn last_key<'a>(&self, low: &'a [u8], _: &'a [u8]) -> Result<&'a [u8], NotOfFormat> {
+        Ok(low)
+    }
+
+    fn growth_bytes(&self, _: &Modification<'_>, block_bytes: usize) -> usize {
+        block_bytes
+    }
+
+    fn name(&self) -> &'static str {
+        "whole"
+    }
+
+    fn settle(&self, value: &mut Value, block_bytes: usize) {
+        value.bytes.resize(block_bytes, 0);
+        value.is_there = true;
+    }
+
+    fn longest(&self, block_bytes: usize) -> (usize, usize) {
+        (8, block_bytes)
+    }
+}

@@ -1,0 +1,124 @@
+//! Extents: equal stretches of the data device, each with room for the blocks of a partition and what is
+//! staged for them.
+//!
+//! Nothing is written over: a sweep writes a partition to another extent. An extent is free again when the
+//! last who may read it lets go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use moirai_units::{BlockCount, BlockRange, Lbn};
+use parking_lot::Mutex;
+
+/// How the data device is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Division {
+    /// Where the first extent begins.
+    pub(crate) first: Lbn,
+    pub(crate) extents: u32,
+    /// Device blocks of one of the engine's blocks.
+    pub(crate) block: BlockCount,
+    pub(crate) partition_blocks: u32,
+    pub(crate) staging: BlockCount,
+}
+
+impl Division {
+    pub(crate) fn extent(&self) -> BlockCount {
+        BlockCount(self.block.0 * u64::from(self.partition_blocks) + self.staging.0)
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.block.bytes().0 as usize
+    }
+
+    pub(crate) fn staging_bytes(&self) -> usize {
+        self.staging.bytes().0 as usize
+    }
+
+    pub(crate) fn extent_bytes(&self) -> usize {
+        self.extent().bytes().0 as usize
+    }
+
+    pub(crate) fn first_of(&self, extent: u32) -> Lbn {
+        self.first + BlockCount(self.extent().0 * u64::from(extent))
+    }
+
+    /// The first `count` blocks of an extent.
+    pub(crate) fn blocks(&self, extent: u32, count: usize) -> BlockRange {
+        BlockRange::new(self.first_of(extent), BlockCount(self.block.0 * count as u64))
+    }
+
+    pub(crate) fn block_at(&self, extent: u32, block: usize) -> BlockRange {
+        let before = BlockCount(self.block.0 * block as u64);
+        BlockRange::new(self.first_of(extent) + before, self.block)
+    }
+
+    /// `count` device blocks of the staging area, behind the first `from`.
+    pub(crate) fn staging_at(
+        &self,
+        extent: u32,
+        from: BlockCount,
+        count: BlockCount,
+    ) -> BlockRange {
+        let area = BlockCount(self.block.0 * u64::from(self.partition_blocks));
+        BlockRange::new(self.first_of(extent) + area + from, count)
+    }
+}
+
+/// The extents that are free.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    free: Mutex<Free>,
+    pub(crate) count: u32,
+}
+
+#[derive(Debug)]
+struct Free {
+    extents: BTreeSet<u32>,
+    /// Where to look first, so that what is written together lies together.
+    next: u32,
+}
+
+/// An extent in use, and free once dropped.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    pub(crate) index: u32,
+    all: Arc<Extents>,
+}
+
+impl Extents {
+    /// `count` extents, all free.
+    pub(crate) fn new(count: u32) -> Arc<Extents> {
+        let free = Mutex::new(Free { extents: (0..count).collect(), next: 0 });
+        Arc::new(Extents { free, count })
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.lock().extents.len()
+    }
+
+    /// A free extent; `None` when there is none but for `reserve`.
+    pub(crate) fn take(self: &Arc<Extents>, reserve: usize) -> Option<Extent> {
+        let mut free = self.free.lock();
+        if free.extents.len() <= reserve {
+            return None;
+        }
+        let ahead = free.extents.range(free.next..).next().copied();
+        let index = ahead.or_else(|| free.extents.first().copied())?;
+        free.extents.remove(&index);
+        free.next = index + 1;
+        Some(Extent { index, all: Arc::clone(self) })
+    }
+
+    /// The extent `index`, when it is free.
+    pub(crate) fn take_this(self: &Arc<Extents>, index: u32) -> Option<Extent> {
+        let taken = self.free.lock().extents.remove(&index);
+        taken.then(|| Extent { index, all: Arc::clone(self) })
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.all.free.lock().extents.insert(self.index);
+    }
+}

@@ -1,0 +1,75 @@
+//! What an engine did, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) modifications: Count,
+    pub(crate) staged_bytes: Count,
+    pub(crate) placed_bytes: Count,
+    pub(crate) swept_bytes: Count,
+    pub(crate) snapshot_bytes: Count,
+    pub(crate) placed: Count,
+    pub(crate) reads: Count,
+    pub(crate) staged_reads: Count,
+    pub(crate) waits: Count,
+}
+
+/// What an engine did since it was opened, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Modifications taken in.
+    pub modifications: u64,
+    /// Modifications in memory.
+    pub queued: u64,
+    /// Bytes of memory that they take.
+    pub queued_bytes: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Bytes written to staging areas.
+    pub staged_bytes: u64,
+    /// Bytes of blocks written by sweeps.
+    pub placed_bytes: u64,
+    /// Bytes read by sweeps.
+    pub swept_bytes: u64,
+    /// Bytes of snapshots written.
+    pub snapshot_bytes: u64,
+    /// How often a partition was swept into blocks.
+    pub placed: u64,
+    /// Requests to the data device for reading values.
+    pub reads: u64,
+    /// How many of these were of staging areas.
+    pub staged_reads: u64,
+    /// Groups that waited for memory or for room in the log.
+    pub waits: u64,
+    /// Partitions.
+    pub partitions: u64,
+    /// Blocks in them.
+    pub blocks: u64,
+    /// Bytes of memory for finding blocks.
+    pub directory_bytes: u64,
+    /// Extents of the data device, and how many are free.
+    pub extents: u64,
+    /// See `extents`.
+    pub extents_free: u64,
+    /// Segments of the log, and how many are in use.
+    pub log_segments: u64,
+    /// See `log_segments`.
+    pub log_segments_used: u64,
+    /// Bytes of the log that were read when it was opened.
+    pub replayed_bytes: u64,
+}

@@ -1,0 +1,123 @@
+//! Frames of the log: what is written at once. See `docs/formats/update-log.md`.
+
+use moirai_storage::IoBuf;
+use moirai_units::{BLOCK_BYTES, BlockCount};
+
+use crate::Seq;
+use crate::codec::Taker;
+
+/// What a frame begins with.
+pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
+/// The version of the format of the log.
+pub(crate) const LOG_VERSION: u32 = 1;
+/// Bytes of a frame before its content.
+pub(crate) const FRAME_HEADER_BYTES: usize = 64;
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Which log it is of.
+    pub(crate) log: u64,
+    /// One more with each frame.
+    pub(crate) number: u64,
+    /// The first group that begins in it, or else the next that begins at all.
+    pub(crate) first: Seq,
+    /// The last frame that was durable when this one was written.
+    pub(crate) durable: u64,
+    /// The checksum of the frame before: one that was left over from another run does not follow.
+    pub(crate) previous: u32,
+    /// Bytes of its content.
+    pub(crate) bytes: u32,
+    /// How many of these, at the front, are of a group that began before.
+    pub(crate) continued: u32,
+    /// How often the engine was opened.
+    pub(crate) opening: u32,
+}
+
+impl Frame {
+    /// Device blocks of a frame with `bytes` of content.
+    pub(crate) fn blocks(bytes: usize) -> BlockCount {
+        BlockCount(((FRAME_HEADER_BYTES + bytes) as u64).div_ceil(BLOCK_BYTES))
+    }
+
+    /// The frame with its content, and its checksum.
+    pub(crate) fn encode(&self, content: &[u8]) -> (IoBuf, u32) {
+        let mut buffer = IoBuf::zeroed(Frame::blocks(content.len()));
+        let mut head = Vec::with_capacity(FRAME_HEADER_BYTES);
+        head.extend_from_slice(LOG_MAGIC);
+        head.extend_from_slice(&LOG_VERSION.to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        for number in [self.log, self.number, self.first.0, self.durable] {
+            head.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.previous, self.bytes, self.continued, self.opening] {
+            head.extend_from_slice(&number.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(head.get(16..).unwrap_or_default());
+        let checksum = crc32c::crc32c_append(checksum, content);
+        if let Some(place) = head.get_mut(12..16) {
+            place.copy_from_slice(&checksum.to_le_bytes());
+        }
+        let mut rest = &mut buffer[..];
+        for part in [&head[..], content] {
+            let Some((place, behind)) = rest.split_at_mut_checked(part.len()) else { break };
+            place.copy_from_slice(part);
+            rest = behind;
+        }
+        (buffer, checksum)
+    }
+
+    /// The frame at the front of `bytes`, its content and its checksum; `None` when there is none that is
+    /// whole.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Frame, &[u8], u32)> {
+        let mut taker = Taker(bytes);
+        if taker.fixed(8)? != LOG_MAGIC || taker.le32()? != LOG_VERSION {
+            return None;
+        }
+        let checksum = taker.le32()?;
+        let head = taker.0.get(..FRAME_HEADER_BYTES - 16)?;
+        let frame = Frame {
+            log: taker.le64()?,
+            number: taker.le64()?,
+            first: Seq(taker.le64()?),
+            durable: taker.le64()?,
+            previous: taker.le32()?,
+            bytes: taker.le32()?,
+            continued: taker.le32()?,
+            opening: taker.le32()?,
+        };
+        let content = taker.fixed(frame.bytes as usize)?;
+        let is_whole = frame.continued <= frame.bytes
+            && crc32c::crc32c_append(crc32c::crc32c(head), content) == checksum;
+        is_whole.then_some((frame, content, checksum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_round_trip_and_damage_is_noticed() {
+        let content: Vec<u8> = (0..1000).map(|byte| byte as u8).collect();
+        let frame = Frame {
+            log: 7,
+            number: 8,
+            first: Seq(9),
+            durable: 6,
+            previous: 5,
+            bytes: 1000,
+            continued: 4,
+            opening: 3,
+        };
+        let (mut buffer, checksum) = frame.encode(&content);
+        assert_eq!(buffer.blocks(), BlockCount(3));
+        assert_eq!(Frame::decode(&buffer), Some((frame, &content[..], checksum)));
+        for at in [0, 9, 13, 17, 40, 60, 64, 1063] {
+            buffer[at] ^= 1;
+            assert_eq!(Frame::decode(&buffer), None, "byte {at}");
+            buffer[at] ^= 1;
+        }
+        assert_eq!(Frame::decode(&buffer[..1063]), None);
+    }
+}

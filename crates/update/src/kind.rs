@@ -1,0 +1,126 @@
+//! Kinds of modifications: what a modification does to the value under a key.
+
+use std::sync::Arc;
+
+use crate::{Error, Result};
+
+/// The number of a kind. It is in logs, and so it is always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KindNumber(pub u8);
+
+/// Puts a value in the place of whatever was there.
+pub const PUT: KindNumber = KindNumber(1);
+/// Leaves no value.
+pub const DELETE: KindNumber = KindNumber(2);
+/// The lowest number of kinds that programs register.
+pub const KINDS_OF_PROGRAMS: KindNumber = KindNumber(16);
+
+/// What is under a key, while modifications are applied to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Value {
+    /// Whether there is a value.
+    pub is_there: bool,
+    /// The value; of no meaning when there is none.
+    pub bytes: Vec<u8>,
+}
+
+impl Value {
+    /// Takes another value, or none, over.
+    pub fn set(&mut self, value: Option<&[u8]>) {
+        self.is_there = value.is_some();
+        self.bytes.clear();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+    }
+
+    /// The value; `None` when there is none.
+    #[must_use]
+    pub fn get(&self) -> Option<&[u8]> {
+        self.is_there.then_some(&self.bytes)
+    }
+}
+
+/// A kind of modifications that programs register, like a counter. Applying one must depend on nothing but
+/// the value and the modification: it is done again after a crash, and whenever a value is read.
+pub trait Kind: Send + Sync {
+    /// Changes `value` as `modification` says.
+    fn apply(&self, value: &mut Value, modification: &[u8]);
+
+    /// Puts into `both` one modification that does what `older` and `newer` do one after the other, and
+    /// tells whether it could.
+    fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
+        let _ = (older, newer, both);
+        false
+    }
+}
+
+/// The kinds that an engine knows.
+#[derive(Clone, Default)]
+pub struct Kinds {
+    registered: Vec<Option<Arc<dyn Kind>>>,
+}
+
+impl Kinds {
+    /// [`PUT`] and [`DELETE`] alone.
+    #[must_use]
+    pub fn new() -> Kinds {
+        Kinds::default()
+    }
+
+    /// Registers a kind. An error when its number is below [`KINDS_OF_PROGRAMS`] or has a kind.
+    pub fn register(&mut self, number: KindNumber, kind: Arc<dyn Kind>) -> Result<()> {
+        let index = usize::from(number.0);
+        if number < KINDS_OF_PROGRAMS || self.registered.get(index).is_some_and(Option::is_some) {
+            return Err(Error::KindTaken { number });
+        }
+        if self.registered.len() <= index {
+            self.registered.resize(index + 1, None);
+        }
+        if let Some(place) = self.registered.get_mut(index) {
+            *place = Some(kind);
+        }
+        Ok(())
+    }
+
+    fn registered(&self, number: KindNumber) -> Option<&dyn Kind> {
+        self.registered.get(usize::from(number.0))?.as_deref()
+    }
+
+    pub(crate) fn knows(&self, number: KindNumber) -> bool {
+        number == PUT || number == DELETE || self.registered(number).is_some()
+    }
+
+    /// Changes `value`. Unknown kinds do nothing: none is taken in, and no log that holds one is opened.
+    pub fn apply(&self, number: KindNumber, value: &mut Value, modification: &[u8]) {
+        match number {
+            PUT => value.set(Some(modification)),
+            DELETE => value.set(None),
+            number => {
+                if let Some(kind) = self.registered(number) {
+                    kind.apply(value, modification);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing that came before a modification of this kind matters.
+    pub(crate) fn replaces(number: KindNumber) -> bool {
+        number == PUT || number == DELETE
+    }
+
+    pub(crate) fn combine(
+        &self,
+        number: KindNumber,
+        older: &[u8],
+        newer: &[u8],
+        both: &mut Vec<u8>,
+    ) -> bool {
+        self.registered(number).is_some_and(|kind| kind.combine(older, newer, both))
+    }
+}
+
+impl std::fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let numbers = self.registered.iter().enumerate().filter(|(_, kind)| kind.is_some());
+        f.debug_list().entries(numbers.map(|(number, _)| number)).finish()
+    }
+}

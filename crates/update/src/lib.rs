@@ -1,0 +1,43 @@
+//! The update engine: log now, commit in sweeps.
+//!
+//! After BOSC (see `docs/` and the paper's sections 3 and 4): a modification is written to a log and put into a
+//! queue in memory, and is acknowledged. Blocks are not read for it. Sweeps go over the blocks in their order,
+//! read those with something pending many at a time, apply it, and write them.
+//!
+//! What differs: blocks are addressed by the keys that they hold, so that a block may become several without
+//! anything that is pending knowing; queues are kept for partitions, which are neighbouring blocks; what leaves
+//! memory goes first to a staging area beside a partition's blocks, and so one sweep applies many memoryfuls;
+//! and nothing is written over, so that a torn write harms nothing.
+
+mod blocks;
+mod codec;
+mod engine;
+mod entry;
+mod error;
+mod extents;
+mod figures;
+mod frame;
+mod kind;
+mod log;
+mod partition;
+mod queue;
+mod read;
+mod replay;
+mod state;
+mod superblock;
+mod sweep;
+
+pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
+pub use engine::{Durability, Engine, Format, Group, Options};
+pub use error::{Error, Result};
+pub use figures::Figures;
+pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Value};
+pub use read::{At, View};
+
+/// A space of keys, from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpaceId(pub u32);
+
+/// The number of a group: one more with each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seq(pub(crate) u64);

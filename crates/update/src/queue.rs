@@ -1,0 +1,119 @@
+//! Pending modifications of a partition, in memory, in the order in which they came.
+
+use crate::codec::{Taker, put_bytes};
+use crate::{KindNumber, Modification};
+
+/// Bytes of memory that a queue takes at a time.
+const PIECE_BYTES: usize = 1024;
+
+/// Modifications one behind the other: a byte for the kind, and key and modification behind their lengths.
+/// With short ones that is three bytes each, and what the last piece leaves free.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    pieces: Vec<Vec<u8>>,
+    bytes: usize,
+    count: usize,
+}
+
+impl Queue {
+    /// Bytes of the modifications.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // A piece's place in the list, and what the allocator needs.
+        self.pieces.iter().map(|piece| piece.capacity() + 40).sum()
+    }
+
+    /// Adds a modification as [`encode`] writes it; gives by how many bytes the memory grew.
+    pub(crate) fn push(&mut self, encoded: &[u8]) -> usize {
+        self.bytes += encoded.len();
+        self.count += 1;
+        if let Some(last) = self.pieces.last_mut()
+            && last.capacity() - last.len() >= encoded.len()
+        {
+            last.extend_from_slice(encoded);
+            return 0;
+        }
+        let mut piece = Vec::with_capacity(PIECE_BYTES.max(encoded.len()));
+        piece.extend_from_slice(encoded);
+        let memory = piece.capacity() + 40;
+        self.pieces.push(piece);
+        memory
+    }
+
+    /// Puts `later` behind.
+    pub(crate) fn append(&mut self, mut later: Queue) {
+        self.pieces.append(&mut later.pieces);
+        self.bytes += later.bytes;
+        self.count += later.count;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {
+        self.pieces.iter().flat_map(|piece| decode(piece))
+    }
+
+    /// With them as they are encoded.
+    pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
+        self.pieces.iter().flat_map(|piece| decode_encoded(piece))
+    }
+}
+
+/// Appends a modification as queues and chunks have it.
+pub(crate) fn encode(out: &mut Vec<u8>, modification: Modification<'_>) {
+    out.push(modification.kind.0);
+    put_bytes(out, modification.key);
+    put_bytes(out, modification.bytes);
+}
+
+/// The modifications that [`encode`] wrote; ends where something else is.
+pub(crate) fn decode(bytes: &[u8]) -> impl Iterator<Item = Modification<'_>> {
+    decode_encoded(bytes).map(|(modification, _)| modification)
+}
+
+fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
+    let mut taker = Taker(bytes);
+    std::iter::from_fn(move || {
+        let before = taker.0;
+        let kind = KindNumber(taker.byte()?);
+        let modification = Modification { key: taker.bytes()?, kind, bytes: taker.bytes()? };
+        let encoded = before.get(..before.len() - taker.0.len())?;
+        Some((modification, encoded))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modifications_come_out_in_their_order_and_cost_few_bytes() {
+        let mut queue = Queue::default();
+        let mut encoded = Vec::new();
+        let mut memory = 0;
+        for number in 0..1000_u64 {
+            encoded.clear();
+            let (key, bytes) = (number.to_be_bytes(), [number as u8; 8]);
+            encode(&mut encoded, Modification { key: &key, kind: KindNumber(16), bytes: &bytes });
+            memory += queue.push(&encoded);
+        }
+        assert_eq!((queue.count(), queue.memory_bytes()), (1000, memory));
+        for (number, modification) in queue.iter().enumerate() {
+            assert_eq!(modification.key, (number as u64).to_be_bytes());
+            assert_eq!(modification.bytes, [number as u8; 8]);
+        }
+        assert_eq!(queue.iter().count(), 1000);
+        let overhead = (memory - 1000 * 16) / 1000;
+        assert!(overhead <= 8, "{overhead} bytes each");
+    }
+}

@@ -1,0 +1,264 @@
+//! Superblock and snapshot: where everything lies, and the state at some moment. See
+//! `docs/formats/update-data.md`.
+
+use std::sync::Arc;
+
+use moirai_storage::{Device, IoBuf};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+
+use crate::codec::{Taker, put_bytes, put_number};
+use crate::extents::{Division, Extent, Extents};
+use crate::log::{Ring, Start};
+use crate::partition::{BlockTable, Chunk, Partition, PartitionId};
+use crate::state::State;
+use crate::{Error, Result, Seq};
+
+/// What the data device begins with.
+pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
+/// The version of the format of the data device.
+pub(crate) const DATA_VERSION: u32 = 1;
+
+const COPY_BLOCKS: BlockCount = BlockCount(8);
+/// Blocks of both copies: extents begin behind them.
+pub(crate) const SUPERBLOCKS: BlockCount = BlockCount(2 * COPY_BLOCKS.0);
+/// Bytes of the name of a block format.
+pub(crate) const NAME_BYTES: usize = 16;
+/// Extents of a snapshot that a superblock has room for.
+const SNAPSHOT_EXTENTS_MAX: usize = 900;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    /// One more with each change.
+    pub(crate) generation: u64,
+    /// What no other engine has, and its log says, too.
+    pub(crate) id: u64,
+    pub(crate) format: [u8; NAME_BYTES],
+    pub(crate) division: Division,
+    pub(crate) ring: Ring,
+    pub(crate) snapshot: Snapshot,
+}
+
+/// Where a snapshot lies, and from where the log is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Groups before this one are in it.
+    pub(crate) next: Seq,
+    /// A frame that was durable when it was taken.
+    pub(crate) frame: u64,
+    pub(crate) start: Start,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+    pub(crate) extents: Vec<u32>,
+}
+
+impl Superblock {
+    fn encode(&self) -> IoBuf {
+        let mut out = Vec::new();
+        let Superblock { generation, id, format, division, ring, snapshot } = self;
+        out.extend_from_slice(format);
+        let numbers = [
+            *generation,
+            *id,
+            division.first.0,
+            u64::from(division.extents),
+            division.block.0,
+            u64::from(division.partition_blocks),
+            division.staging.0,
+            ring.segment.0,
+            u64::from(ring.segments),
+            snapshot.next.0,
+            snapshot.frame,
+            u64::from(snapshot.start.segment),
+            snapshot.start.number,
+            u64::from(snapshot.start.previous),
+            snapshot.start.first.0,
+            snapshot.bytes,
+            u64::from(snapshot.checksum),
+            snapshot.extents.len() as u64,
+        ];
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        snapshot.extents.iter().for_each(|extent| out.extend_from_slice(&extent.to_le_bytes()));
+        let mut whole = Vec::from(*DATA_MAGIC);
+        whole.extend_from_slice(&DATA_VERSION.to_le_bytes());
+        let mut buffer = IoBuf::zeroed(COPY_BLOCKS);
+        if let Some(place) = buffer.get_mut(16..16 + out.len()) {
+            place.copy_from_slice(&out);
+        }
+        let checksum = crc32c::crc32c(buffer.get(16..).unwrap_or_default());
+        whole.extend_from_slice(&checksum.to_le_bytes());
+        if let Some(place) = buffer.get_mut(..16) {
+            place.copy_from_slice(&whole);
+        }
+        buffer
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Superblock> {
+        let mut taker = Taker(bytes);
+        let is_ours = taker.fixed(8)? == DATA_MAGIC && taker.le32()? == DATA_VERSION;
+        if !is_ours || taker.le32()? != crc32c::crc32c(taker.0) {
+            return None;
+        }
+        let format = taker.fixed(NAME_BYTES)?.try_into().ok()?;
+        let mut number = || taker.le64();
+        let (generation, id) = (number()?, number()?);
+        let division = Division {
+            first: Lbn(number()?),
+            extents: u32::try_from(number()?).ok()?,
+            block: BlockCount(number()?),
+            partition_blocks: u32::try_from(number()?).ok()?,
+            staging: BlockCount(number()?),
+        };
+        let segment = BlockCount(number()?);
+        let ring = Ring { segment, segments: u32::try_from(number()?).ok()? };
+        let (next, frame) = (Seq(number()?), number()?);
+        let start = Start {
+            segment: u32::try_from(number()?).ok()?,
+            number: number()?,
+            previous: u32::try_from(number()?).ok()?,
+            first: Seq(number()?),
+        };
+        let (bytes, checksum, count) = (number()?, u32::try_from(number()?).ok()?, number()?);
+        if count > SNAPSHOT_EXTENTS_MAX as u64 {
+            return None;
+        }
+        let extents = (0..count).map(|_| taker.le32()).collect::<Option<_>>()?;
+        let snapshot = Snapshot { next, frame, start, bytes, checksum, extents };
+        Some(Superblock { generation, id, format, division, ring, snapshot })
+    }
+
+    /// The newest superblock of `device`.
+    pub(crate) async fn read(device: &dyn Device) -> Result<Superblock> {
+        let name = || device.inquiry().name.clone();
+        let mut newest: Option<Superblock> = None;
+        let mut unreadable = None;
+        let mut other = None;
+        for copy in 0..2 {
+            let blocks = BlockRange::new(Lbn(copy * COPY_BLOCKS.0), COPY_BLOCKS);
+            if blocks.end().0 > device.inquiry().capacity.0 {
+                return Err(Error::NotFormatted { device: name() });
+            }
+            match device.read(blocks).await {
+                Ok(buffer) => {
+                    let found = Superblock::decode(&buffer);
+                    if found.is_none() && buffer.starts_with(DATA_MAGIC) {
+                        let version = buffer.get(8..12).and_then(|bytes| bytes.try_into().ok());
+                        other = version.map(u32::from_le_bytes).or(other);
+                    }
+                    if let Some(found) = found
+                        && newest.as_ref().is_none_or(|old| old.generation < found.generation)
+                    {
+                        newest = Some(found);
+                    }
+                }
+                Err(error) => unreadable = Some(error),
+            }
+        }
+        match (newest, other.filter(|version| *version != DATA_VERSION), unreadable) {
+            (Some(newest), _, _) => Ok(newest),
+            (None, Some(version), _) => {
+                Err(Error::Version { device: name(), version, known: DATA_VERSION })
+            }
+            (None, None, Some(error)) => Err(error.into()),
+            (None, None, None) => Err(Error::NotFormatted { device: name() }),
+        }
+    }
+
+    /// Writes it over the older copy, durably.
+    pub(crate) async fn write(&self, device: &dyn Device) -> Result<()> {
+        let copy = self.generation % 2;
+        device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
+        Ok(device.flush().await?)
+    }
+}
+
+/// The state, as bytes.
+pub(crate) fn encode_state(state: &State) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_number(&mut out, state.partitions.len() as u64);
+    for partition in &state.partitions {
+        put_number(&mut out, u64::from(partition.space.0));
+        put_bytes(&mut out, &partition.low);
+        put_number(&mut out, partition.frontier.0);
+        let extent = partition.extent.as_ref().map_or(0, |extent| u64::from(extent.index) + 1);
+        put_number(&mut out, extent);
+        partition.blocks.encode(&mut out);
+        put_number(&mut out, partition.staged.len() as u64);
+        partition.staged.iter().for_each(|chunk| chunk.encode(&mut out));
+    }
+    out
+}
+
+/// The state that `bytes` are of; `None` when they are of none.
+fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> Option<State> {
+    let mut state = State::new(Arc::clone(extents));
+    state.next = next;
+    if bytes.is_empty() {
+        return Some(state);
+    }
+    let mut taker = Taker(bytes);
+    for id in 0..taker.number32()? {
+        let space = taker.space()?;
+        let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
+        if let Some(extent) = taker.number32()?.checked_sub(1) {
+            partition.extent = Some(Arc::new(extents.take_this(extent)?));
+        }
+        partition.blocks = Arc::new(BlockTable::take(&mut taker)?);
+        for _ in 0..taker.number()? {
+            partition.staged.push(Chunk::take(&mut taker)?);
+        }
+        state.spaces.entry(space).or_default();
+        state.add(PartitionId(id), partition)?;
+    }
+    taker.is_empty().then_some(state)
+}
+
+/// Writes `bytes` into extents that are free.
+pub(crate) async fn write_snapshot(
+    device: &dyn Device,
+    division: &Division,
+    extents: &Arc<Extents>,
+    bytes: &[u8],
+) -> Result<Vec<Extent>> {
+    let mut taken = Vec::new();
+    let mut writes = Vec::new();
+    for part in bytes.chunks(division.extent_bytes().max(1)) {
+        let extent = extents.take(0).filter(|_| taken.len() < SNAPSHOT_EXTENTS_MAX);
+        let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
+        let extent = extent.ok_or_else(full)?;
+        writes.push((division.first_of(extent.index), IoBuf::holding(part)));
+        taken.push(extent);
+    }
+    device.batch_write(writes).await?;
+    Ok(taken)
+}
+
+/// Reads the snapshot; with the extents that it lies in.
+pub(crate) async fn read_snapshot(
+    device: &dyn Device,
+    superblock: &Superblock,
+    extents: &Arc<Extents>,
+) -> Result<(State, Vec<Extent>)> {
+    let Superblock { division, snapshot, .. } = superblock;
+    let damaged = |extent: u32| Error::Damaged {
+        device: device.inquiry().name.clone(),
+        what: "the snapshot of its partitions",
+        blocks: BlockRange::new(division.first_of(extent), division.extent()),
+    };
+    let mut bytes = Vec::new();
+    let mut taken = Vec::new();
+    for index in &snapshot.extents {
+        let left = snapshot.bytes.saturating_sub(bytes.len() as u64);
+        let part = BlockCount::holding(moirai_units::ByteCount(left)).min(division.extent());
+        taken.push(extents.take_this(*index).ok_or_else(|| damaged(*index))?);
+        bytes.extend_from_slice(
+            &device.read(BlockRange::new(division.first_of(*index), part)).await?,
+        );
+    }
+    let first = snapshot.extents.first().copied().unwrap_or(0);
+    let bytes = bytes.get(..snapshot.bytes as usize).ok_or_else(|| damaged(first))?;
+    if crc32c::crc32c(bytes) != snapshot.checksum {
+        return Err(damaged(first));
+    }
+    let state = decode_state(bytes, extents, snapshot.next).ok_or_else(|| damaged(first))?;
+    Ok((state, taken))
+}

@@ -1,0 +1,427 @@
+//! Sweeps: what is pending leaves memory, partition after partition in the order of their keys.
+//!
+//! A partition's pending modifications are sealed, and go to the staging area of its extent as long as there is
+//! room. Else its blocks are read, everything staged and pending is applied, and they are written to another
+//! extent. Both count once the log says so, after a flush of the data.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use moirai_storage::IoBuf;
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
+
+use crate::codec::prefix_of;
+use crate::engine::Shared;
+use crate::entry::{Entry, Placed};
+use crate::extents::Extent;
+use crate::partition::{BlockTable, Chunk, PartitionId, Sealed};
+use crate::queue::{decode, encode};
+use crate::state::State;
+use crate::{Error, Kinds, Modification, Pieces, Result, Seq, SpaceId};
+
+/// Partitions that are swept before the data are flushed.
+const BATCH_PARTITIONS: usize = 64;
+/// Partitions under way at a time: one is read, one is worked on, one is written.
+const PIPELINE: usize = 3;
+/// Extents at least that partitions do not take: snapshots need some, and make others free.
+pub(crate) const EXTENTS_RESERVE: usize = 2;
+
+/// Why a sweep goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Memory is short: those with most to do.
+    Memory { bytes_min: usize },
+    /// All that has something of a group before this one.
+    Older(Seq),
+}
+
+/// A partition that was sealed.
+struct Job {
+    id: PartitionId,
+    low: Box<[u8]>,
+    sealed: Sealed,
+    blocks: Arc<BlockTable>,
+    /// Held until what comes in its place is durable.
+    extent: Option<Arc<Extent>>,
+    staged: Vec<Chunk>,
+}
+
+/// What became of a job.
+enum Done {
+    Staged(Chunk),
+    Placed(Vec<Piece>),
+}
+
+/// Blocks that were written to an extent of their own.
+struct Piece {
+    low: Box<[u8]>,
+    /// `None` when there are none.
+    extent: Option<Extent>,
+    blocks: Arc<BlockTable>,
+}
+
+impl Shared {
+    /// Sweeps until the engine is closed, or something fails.
+    pub(crate) async fn sweep_forever(&self) {
+        let mut waiting = VecDeque::new();
+        loop {
+            let woken = self.sweep_wake.notified();
+            match self.sweep_some(&mut waiting).await {
+                Ok(true) => self.room.notify_waiters(),
+                Ok(false) if self.is_closing() => return,
+                Ok(false) => woken.await,
+                Err(error) => {
+                    self.stop(&format!("a sweep failed: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is to be done now; `None` when nothing is.
+    fn need(&self, state: &State) -> Option<Need> {
+        let older = self.snapshots.older();
+        if state.oldest_is_before(older) {
+            return Some(Need::Older(older));
+        }
+        if let Some(older) = self.log.to_leave()
+            && state.oldest_is_before(older)
+        {
+            return Some(Need::Older(older));
+        }
+        if state.queued_bytes > self.memory_bytes / 2 {
+            let all: usize = state.partitions.iter().map(|one| one.active.bytes()).sum();
+            let average = all / state.partitions.len().max(1);
+            return Some(Need::Memory { bytes_min: average / 2 });
+        }
+        None
+    }
+
+    /// Sweeps some partitions, those that are `waiting` first; tells whether there was something to do.
+    async fn sweep_some(&self, waiting: &mut VecDeque<Job>) -> Result<bool> {
+        if waiting.is_empty() {
+            match self.seal_some() {
+                Some(jobs) => waiting.extend(jobs),
+                None => return self.free_log().await,
+            }
+        }
+        // As many as there is room for; the others wait until these have left theirs.
+        let room = (self.extents.free().saturating_sub(self.reserve()) / 4).max(1);
+        let jobs: Vec<Job> = waiting.drain(..room.min(waiting.len())).collect();
+        let done: Vec<(Job, Done)> = futures::stream::iter(jobs)
+            .map(|job| async { self.carry_out(&job).await.map(|done| (job, done)) })
+            .buffered(PIPELINE)
+            .try_collect()
+            .await?;
+        self.data.flush().await?;
+        // Extents that were left are free once this is durable.
+        let mut left = Vec::new();
+        let seq = {
+            let mut state = self.state.lock();
+            let mut group = Vec::new();
+            let mut next = state.partitions.len() as u32;
+            for (job, done) in done {
+                left.extend(job.extent);
+                match done {
+                    Done::Staged(chunk) => {
+                        Entry::Staged { partition: job.id, chunk }.encode(&mut group);
+                    }
+                    Done::Placed(pieces) => {
+                        let mut into = Vec::with_capacity(pieces.len());
+                        for (index, Piece { low, extent, blocks }) in pieces.into_iter().enumerate()
+                        {
+                            let partition = if index == 0 { job.id } else { PartitionId(next) };
+                            next += u32::from(index > 0);
+                            let number = extent.as_ref().map(|extent| extent.index);
+                            into.push(Placed { partition, low, extent: number, blocks });
+                            state.arriving.extend(extent.map(|extent| (extent.index, extent)));
+                        }
+                        Entry::Placed { partition: job.id, into }.encode(&mut group);
+                    }
+                }
+            }
+            if !self.log.has_room_for_own(group.len()) {
+                let problem =
+                    format!("a log with room for {} bytes is needed: it is too small", group.len());
+                return Err(Error::Options { problem });
+            }
+            self.append(&mut state, &group)?
+        };
+        self.log.flush_before(Seq(seq.0 + 1)).await.map_err(|why| self.stopped_by(&why))?;
+        drop(left);
+        self.free_log().await?;
+        Ok(true)
+    }
+
+    /// Takes a snapshot when somebody wants one and all that was to be in it is swept, or when that frees
+    /// segments of a log that is half full.
+    async fn free_log(&self) -> Result<bool> {
+        let (wanted, frees) = {
+            let state = self.state.lock();
+            let wanted = self.snapshots.wanted(|older| !state.oldest_is_before(older));
+            (wanted, self.log.to_leave().is_some() && self.log.would_free(state.oldest()))
+        };
+        if wanted.is_none() && !frees {
+            return Ok(false);
+        }
+        self.take_snapshot().await?;
+        if let Some(wanted) = wanted {
+            self.snapshots.done(wanted);
+        }
+        Ok(true)
+    }
+
+    /// Seals the next partitions that are to be swept; `None` when there are none.
+    fn seal_some(&self) -> Option<Vec<Job>> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let is_free = |id: &PartitionId| {
+            let partition = state.partition(*id);
+            partition.is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
+        };
+        // First those with so much that reading takes long.
+        let mut ids: Vec<PartitionId> = state.hot.iter().copied().filter(is_free).collect();
+        state.hot.clear();
+        if ids.is_empty() {
+            let need = self.need(state)?;
+            let mut cursor = self.cursor.lock();
+            ids = choose(state, need, &cursor, (self.memory_bytes / 8, self.log.own_bytes_max()));
+            if let Some(last) = ids.last().and_then(|id| state.partition(*id)) {
+                *cursor = (last.space, last.low.clone());
+            }
+        }
+        if ids.is_empty() {
+            return None;
+        }
+        let mut group = Vec::new();
+        for id in &ids {
+            Entry::Seal { partition: *id }.encode(&mut group);
+        }
+        self.append(state, &group).ok()?;
+        let job = |id: PartitionId| {
+            let partition = state.partition(id)?;
+            Some(Job {
+                id,
+                low: partition.low.clone(),
+                sealed: partition.sealed.clone()?,
+                blocks: Arc::clone(&partition.blocks),
+                extent: partition.extent.clone(),
+                staged: partition.staged.clone(),
+            })
+        };
+        Some(ids.into_iter().filter_map(job).collect())
+    }
+
+    async fn carry_out(&self, job: &Job) -> Result<Done> {
+        let division = &self.division;
+        if let Some(extent) = job.extent.as_ref().filter(|_| division.staging > BlockCount::ZERO) {
+            let used = staged_blocks(&job.staged);
+            // What does not fit as it is may when it is combined; a quarter is worth the try.
+            let worth = used.bytes().0 as usize + job.sealed.queue.bytes() / 4;
+            if worth <= division.staging_bytes() {
+                let (chunk, blocks) = compact(&job.sealed, &job.blocks, &self.kinds);
+                let length = BlockCount::holding(ByteCount(chunk.len() as u64));
+                if used + length <= division.staging {
+                    let place = division.staging_at(extent.index, used, length);
+                    self.data.write(place.first, IoBuf::holding(&chunk)).await?;
+                    self.counts.staged_bytes.add(length.bytes().0);
+                    let checksum = crc32c::crc32c(&chunk);
+                    return Ok(Done::Staged(Chunk { bytes: chunk.len() as u32, checksum, blocks }));
+                }
+            }
+        }
+        self.place(job).await.map(Done::Placed)
+    }
+
+    /// Writes the blocks of a partition, with all that was staged and sealed, to extents of their own: to one as
+    /// long as they fit, and else to as many as leave each a quarter free.
+    async fn place(&self, job: &Job) -> Result<Vec<Piece>> {
+        let (content, chunks) = match &job.extent {
+            Some(extent) => self.read_whole(extent, &job.blocks, &job.staged).await?,
+            None => (IoBuf::zeroed(BlockCount::ZERO), Vec::new()),
+        };
+        let staged = chunks.iter().flat_map(|chunk| decode(chunk));
+        let sorted = sorted(staged.chain(job.sealed.queue.iter()));
+        let mut rest: &[Modification<'_>] = &sorted;
+        let block_bytes = self.division.block_bytes();
+        let mut pieces = Pieces::new(block_bytes);
+        let mut placed = Vec::new();
+        for index in 0..job.blocks.len().max(1) {
+            let next = (index + 1 < job.blocks.len()).then(|| job.blocks.low(index + 1));
+            let of_block = match next {
+                Some(next) => rest.partition_point(|one| one.key < next),
+                None => rest.len(),
+            };
+            let (mut now, later) = rest.split_at(of_block);
+            rest = later;
+            let mut block = content.chunks_exact(block_bytes).nth(index);
+            let mut low = if block.is_some() { job.blocks.low(index) } else { &job.low };
+            // Many modifications make many blocks: these are written as they come.
+            while block.is_some() || !now.is_empty() {
+                let damaged = || self.damaged_block(job.extent.as_deref(), index);
+                // All up to the block's last key goes into it; what comes behind makes blocks of its own.
+                let of_old = match block {
+                    Some(block) => {
+                        let last = self.format.last_key(low, block).map_err(|_| damaged())?;
+                        now.partition_point(|one| one.key <= last)
+                    }
+                    None => 0,
+                };
+                let (some, others) = now.split_at(of_old.max(self.at_once(now)));
+                let applied = self.format.apply(low, block.take(), some, &self.kinds, &mut pieces);
+                applied.map_err(|_| damaged())?;
+                now = others;
+                low = now.first().map_or(low, |first| first.key);
+                self.place_full(job, &mut pieces, &mut placed).await?;
+            }
+        }
+        let room = self.division.partition_blocks as usize;
+        if pieces.len() > room {
+            let half = pieces.len() / 2;
+            let first = pieces.take(half);
+            self.place_one(job, &first, &mut placed).await?;
+        }
+        if !pieces.is_empty() || placed.is_empty() {
+            self.place_one(job, &pieces, &mut placed).await?;
+        }
+        self.counts.placed.add(1);
+        Ok(placed)
+    }
+
+    /// How many of these modifications are applied at once: those of a key together.
+    fn at_once(&self, modifications: &[Modification<'_>]) -> usize {
+        let block_bytes = self.division.block_bytes();
+        let most = self.division.extent_bytes();
+        let mut bytes = 0;
+        for (index, pair) in modifications.windows(2).enumerate() {
+            let [one, next] = pair else { break };
+            bytes += self.format.growth_bytes(one, block_bytes);
+            if bytes > most && one.key != next.key {
+                return index + 1;
+            }
+        }
+        modifications.len()
+    }
+
+    /// Writes blocks once there are enough for several partitions.
+    async fn place_full(
+        &self,
+        job: &Job,
+        pieces: &mut Pieces,
+        placed: &mut Vec<Piece>,
+    ) -> Result<()> {
+        let room = self.division.partition_blocks as usize;
+        while pieces.len() > 2 * room {
+            let part = pieces.take((room * 3 / 4).max(1));
+            self.place_one(job, &part, placed).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes blocks to an extent.
+    async fn place_one(&self, job: &Job, pieces: &Pieces, placed: &mut Vec<Piece>) -> Result<()> {
+        let first = pieces.lows.first().map_or(&job.low, |low| low);
+        let low = if placed.is_empty() { job.low.clone() } else { first.clone() };
+        let table = pieces.iter().map(|(low, block)| (low, crc32c::crc32c(block)));
+        let blocks = Arc::new(BlockTable::new(table));
+        if pieces.is_empty() {
+            placed.push(Piece { low, extent: None, blocks });
+            return Ok(());
+        }
+        let full = || Error::Full {
+            device: self.data.inquiry().name.clone(),
+            extents: self.extents.count,
+        };
+        let extent = self.extents.take(self.reserve()).ok_or_else(full)?;
+        self.counts.placed_bytes.add(pieces.bytes.len() as u64);
+        self.data
+            .write(self.division.first_of(extent.index), IoBuf::holding(&pieces.bytes))
+            .await?;
+        placed.push(Piece { low, extent: Some(extent), blocks });
+        Ok(())
+    }
+}
+
+/// The partitions to sweep: those that need it, from behind the cursor on and round.
+fn choose(
+    state: &State,
+    need: Need,
+    cursor: &(SpaceId, Box<[u8]>),
+    (bytes_max, entry_bytes_max): (usize, usize),
+) -> Vec<PartitionId> {
+    let needs = |id: &PartitionId| {
+        let Some(partition) = state.partition(*id) else { return false };
+        match need {
+            _ if partition.sealed.is_some() || partition.active.is_empty() => false,
+            Need::Memory { bytes_min } => partition.active.bytes() >= bytes_min,
+            Need::Older(seq) => partition.since < seq,
+        }
+    };
+    let is_behind = |id: &PartitionId| {
+        let partition = state.partition(*id);
+        partition.is_some_and(|one| (one.space, &one.low) > (cursor.0, &cursor.1))
+    };
+    let all = || state.spaces.values().flat_map(|directory| directory.iter());
+    let around = all().filter(is_behind).chain(all().filter(|id| !is_behind(id)));
+    let mut chosen = Vec::new();
+    // What is pending, and about what the entries take that say where it went.
+    let (mut bytes, mut entry_bytes) = (0, 0);
+    for id in around.filter(needs) {
+        let Some(partition) = state.partition(id) else { continue };
+        bytes += partition.active.bytes();
+        entry_bytes += partition.blocks.memory_bytes() + partition.active.bytes() / 4;
+        let is_enough =
+            chosen.len() >= BATCH_PARTITIONS || bytes > bytes_max || entry_bytes > entry_bytes_max;
+        if is_enough && !chosen.is_empty() {
+            break;
+        }
+        chosen.push(id);
+    }
+    chosen
+}
+
+/// Device blocks that chunks take.
+pub(crate) fn staged_blocks(chunks: &[Chunk]) -> BlockCount {
+    chunks.iter().map(|chunk| BlockCount(u64::from(chunk.bytes).div_ceil(BLOCK_BYTES))).sum()
+}
+
+/// Modifications in the order of their keys; those of one key stay in theirs.
+fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
+    let mut keyed: Vec<(u64, Modification<'a>)> =
+        all.map(|modification| (prefix_of(modification.key), modification)).collect();
+    keyed.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.key.cmp(b.key)));
+    keyed.into_iter().map(|(_, modification)| modification).collect()
+}
+
+/// What was sealed as a chunk, as short as the kinds allow, and a bit for each block that it changes.
+fn compact(sealed: &Sealed, blocks: &BlockTable, kinds: &Kinds) -> (Vec<u8>, u64) {
+    let sorted = sorted(sealed.queue.iter());
+    let mut chunk = Vec::with_capacity(sealed.queue.bytes());
+    let mut changed = 0_u64;
+    for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
+        let Some(first) = of_key.first() else { continue };
+        changed |= 1 << blocks.holding(first.key).min(63);
+        // Nothing before the last that replaces matters.
+        let from = of_key.iter().rposition(|one| Kinds::replaces(one.kind)).unwrap_or(0);
+        let mut rest = of_key.get(from..).unwrap_or_default().iter();
+        let Some(mut last) = rest.next().copied() else { continue };
+        let mut combined: Vec<u8> = Vec::new();
+        let mut both = Vec::new();
+        let mut is_combined = false;
+        for next in rest {
+            let older = if is_combined { &combined[..] } else { last.bytes };
+            both.clear();
+            if next.kind == last.kind && kinds.combine(last.kind, older, next.bytes, &mut both) {
+                std::mem::swap(&mut combined, &mut both);
+                is_combined = true;
+                continue;
+            }
+            encode(&mut chunk, Modification { bytes: older, ..last });
+            (last, is_combined) = (*next, false);
+        }
+        let bytes = if is_combined { &combined[..] } else { last.bytes };
+        encode(&mut chunk, Modification { bytes, ..last });
+    }
+    (chunk, changed)
+}

@@ -1,0 +1,419 @@
+//! Random work on devices that lose power, die and are damaged: what was acknowledged is there, once, in its
+//! order, and groups are whole.
+//!
+//! A build for tests runs some hundred seeds, an optimised one 100,000, as `cargo xtask test --full` does.
+//! `MOIRAI_RUNS` says another number, and `MOIRAI_SEED` with which to begin. A failure prints what runs it
+//! again.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{Random, block_on_virtual, random, sleep, spawn};
+use moirai_storage::Device;
+use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
+use moirai_update::{
+    DELETE, Durability, Engine, Error, Format, Group, Kind, KindNumber, Kinds, Modification,
+    Options, PUT, SpaceId, Value, WholeBlocks,
+};
+use rand::Rng;
+
+const SPACE: SpaceId = SpaceId(1);
+const ADD: KindNumber = KindNumber(20);
+const APPEND: KindNumber = KindNumber(21);
+const BLOCK: usize = 512;
+
+/// Adds to the number that a block begins with; two are one.
+struct Add;
+
+impl Kind for Add {
+    fn apply(&self, value: &mut Value, modification: &[u8]) {
+        let sum = number(&value.bytes).wrapping_add(number(modification));
+        value.bytes[..8].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
+        both.extend_from_slice(&number(older).wrapping_add(number(newer)).to_le_bytes());
+        true
+    }
+}
+
+/// Puts the tags of modifications behind each other, the last of them first: order shows.
+struct Append;
+
+impl Kind for Append {
+    fn apply(&self, value: &mut Value, modification: &[u8]) {
+        value.bytes.copy_within(8..BLOCK - 4, 12);
+        value.bytes[8..12].copy_from_slice(&modification[..4]);
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+fn kinds() -> Kinds {
+    let mut kinds = Kinds::new();
+    kinds.register(ADD, Arc::new(Add)).unwrap();
+    kinds.register(APPEND, Arc::new(Append)).unwrap();
+    kinds
+}
+
+/// Blocks as they should be.
+type Model = BTreeMap<u64, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+struct Change {
+    block: u64,
+    kind: KindNumber,
+    bytes: Vec<u8>,
+}
+
+fn apply(model: &mut Model, group: &[Change]) {
+    for change in group {
+        let mut value = Value { is_there: true, bytes: vec![0; BLOCK] };
+        if let Some(block) = model.get(&change.block) {
+            value.bytes.clone_from(block);
+        }
+        kinds().apply(change.kind, &mut value, &change.bytes);
+        value.bytes.resize(BLOCK, 0);
+        model.insert(change.block, value.bytes);
+    }
+}
+
+fn any_group(random: &mut Random, blocks: u64) -> Vec<Change> {
+    let count = if random.random_bool(0.1) { 60 } else { random.random_range(1..6) };
+    let change = |random: &mut Random| {
+        let block = random.random_range(0..blocks);
+        let (kind, bytes) = match random.random_range(0..20) {
+            0 => (PUT, vec![random.random(); random.random_range(1..=BLOCK)]),
+            1 => (DELETE, Vec::new()),
+            2..10 => (ADD, random.random_range(1..1000_u64).to_le_bytes().to_vec()),
+            _ => (APPEND, random.random::<u32>().to_le_bytes().to_vec()),
+        };
+        Change { block, kind, bytes }
+    };
+    (0..count).map(|_| change(random)).collect()
+}
+
+fn group_of(changes: &[Change]) -> Group {
+    let mut group = Group::new();
+    for Change { block, kind, bytes } in changes {
+        group.modify(SPACE, Modification { key: &block.to_be_bytes(), kind: *kind, bytes });
+    }
+    group
+}
+
+struct Bench {
+    power: Arc<Power>,
+    data: Arc<FaultyDevice>,
+    log: Arc<FaultyDevice>,
+    options: Options,
+    blocks: u64,
+}
+
+impl Bench {
+    async fn new(random: &mut Random) -> Bench {
+        let power = Power::on();
+        let device = |name: &str, blocks| {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+        };
+        let log = device("log", random.random_range(130..600));
+        let data = device("data", random.random_range(1200..6000));
+        let format = Format {
+            block_bytes: ByteCount(BLOCK as u64),
+            partition_blocks: random.random_range(1..12),
+            staging_percent: [0, 50, 100, 300][random.random_range(0..4)],
+            segment_bytes: Some(ByteCount(512 * random.random_range(8..30))),
+        };
+        Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
+        let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];
+        let memory = ByteCount(random.random_range(4..30) << 10);
+        let options = Options { memory, durability };
+        Bench { power, data, log, options, blocks: random.random_range(1..200) }
+    }
+
+    async fn open(&self) -> moirai_update::Result<Engine> {
+        let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
+        let engine = Engine::open(data, log, kinds(), Arc::new(WholeBlocks), self.options).await?;
+        engine.create_space(SPACE).await?;
+        Ok(engine)
+    }
+
+    /// Opens it, though the power may fail meanwhile, again and again.
+    async fn open_at_last(&self, random: &mut Random) -> Engine {
+        loop {
+            if random.random_bool(0.3) {
+                self.power.fail_after(random.random_range(0..20));
+            }
+            match self.open().await {
+                Ok(engine) if !self.power.is_off() => {
+                    self.power.bring_back();
+                    return engine;
+                }
+                Err(error) if !self.power.is_off() => panic!("cannot be opened: {error}"),
+                _ => self.restart(),
+            }
+        }
+    }
+
+    fn restart(&self) {
+        self.power.bring_back();
+        self.data.restart();
+        self.log.restart();
+    }
+
+    async fn content(&self, engine: &Engine) -> Model {
+        let mut model = Model::new();
+        for block in 0..self.blocks {
+            let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap();
+            let read = read.unwrap();
+            assert_eq!(read.len(), BLOCK);
+            if read.iter().any(|byte| *byte != 0) {
+                model.insert(block, read);
+            }
+        }
+        model
+    }
+}
+
+fn without_zeros(model: &Model) -> Model {
+    let is_set = |block: &Vec<u8>| block.iter().any(|byte| *byte != 0);
+    model
+        .iter()
+        .filter(|(_, block)| is_set(block))
+        .map(|(at, block)| (*at, block.clone()))
+        .collect()
+}
+
+/// The number of groups that make `content`, in their order; the most, where some change nothing.
+fn groups_in(content: &Model, base: &Model, groups: &[Vec<Change>]) -> Option<usize> {
+    let mut model = base.clone();
+    let mut found = (without_zeros(&model) == *content).then_some(0);
+    for (index, group) in groups.iter().enumerate() {
+        apply(&mut model, group);
+        if without_zeros(&model) == *content {
+            found = Some(index + 1);
+        }
+    }
+    found
+}
+
+async fn survive() {
+    let mut random = random("crashes");
+    let bench = Bench::new(&mut random).await;
+    // What all groups so far make, in the order in which they were first polled.
+    let mut base = Model::new();
+    let mut engine = Some(Arc::new(bench.open_at_last(&mut random).await));
+    for _ in 0..random.random_range(1..5) {
+        let running = engine.take().unwrap();
+        if random.random_bool(0.8) {
+            bench.power.fail_after(random.random_range(0..60));
+        }
+        let mut groups: Vec<Vec<Change>> = Vec::new();
+        let mut tasks = Vec::new();
+        let mut durable = 0;
+        for _ in 0..random.random_range(1..40) {
+            // Some at a time: their order is that in which they were spawned.
+            for _ in 0..random.random_range(1..5) {
+                let changes = any_group(&mut random, bench.blocks);
+                let (engine, group) = (Arc::clone(&running), group_of(&changes));
+                groups.push(changes);
+                tasks.push(spawn(async move { engine.commit(&group).await }));
+            }
+            let mut failed = false;
+            if random.random_bool(0.15) {
+                let engine = Arc::clone(&running);
+                tasks.push(spawn(async move { engine.checkpoint().await }));
+            }
+            for task in tasks.drain(..) {
+                failed |= task.await.is_err();
+            }
+            if failed || bench.power.is_off() {
+                break;
+            }
+            if bench.options.durability == Durability::Flushed {
+                durable = groups.len();
+            }
+            match random.random_range(0..12) {
+                0 if running.checkpoint().await.is_ok() => durable = groups.len(),
+                1 if running.barrier().await.is_ok() => durable = groups.len(),
+                2 => {
+                    let block = random.random_range(0..bench.blocks);
+                    let mut model = base.clone();
+                    groups.iter().for_each(|group| apply(&mut model, group));
+                    if let Ok(read) = running.get(SPACE, &block.to_be_bytes()).await {
+                        let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
+                        assert_eq!(read, Some(expected), "block {block} while it runs");
+                    }
+                }
+                3 => sleep(Nanos(random.random_range(0..20_000_000))).await,
+                _ => {}
+            }
+            if bench.power.is_off() {
+                break;
+            }
+        }
+        // The process ends, or the power does.
+        drop(running);
+        let is_kill = !bench.power.is_off() && random.random_bool(0.3);
+        sleep(Nanos(10_000_000)).await;
+        if is_kill && bench.options.durability == Durability::Written && !bench.power.is_off() {
+            // What was written outlives the process.
+            bench.power.bring_back();
+        } else {
+            bench.restart();
+        }
+        let opened = bench.open_at_last(&mut random).await;
+        let content = bench.content(&opened).await;
+        let there = groups_in(&content, &base, &groups);
+        let there = there.unwrap_or_else(|| panic!("what is there is no run of the groups"));
+        assert!(there >= durable, "{there} groups are there, and {durable} were acknowledged");
+        groups.iter().take(there).for_each(|group| apply(&mut base, group));
+        engine = Some(Arc::new(opened));
+    }
+}
+
+fn number_of(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Says how to run a seed again when it fails.
+struct Replay(u64, &'static str);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "again: MOIRAI_SEED={} MOIRAI_RUNS=1 cargo test --release -p moirai-update --test crashes {}",
+                self.0, self.1
+            );
+        }
+    }
+}
+
+fn each_seed(name: &'static str, runs: u64, run: impl AsyncFn()) {
+    let first = number_of("MOIRAI_SEED", 0);
+    let runs = if cfg!(debug_assertions) { runs } else { 100_000 };
+    for seed in first..first + number_of("MOIRAI_RUNS", runs) {
+        let _replay = Replay(seed, name);
+        block_on_virtual(seed, run());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives() {
+    each_seed("what_was_acknowledged_survives", 300, survive);
+}
+
+/// A block of the log or of the data changes, or cannot be read: every read is right or an error, and a log
+/// that lost something durable is not opened.
+async fn notice_damage() {
+    let mut random = random("damage");
+    let mut bench = Bench::new(&mut random).await;
+    bench.options.durability = Durability::Flushed;
+    let engine = bench.open().await.unwrap();
+    let mut model = Model::new();
+    for _ in 0..random.random_range(1..120) {
+        let changes = any_group(&mut random, bench.blocks);
+        engine.commit(&group_of(&changes)).await.unwrap();
+        apply(&mut model, &changes);
+    }
+    if random.random_bool(0.3) {
+        engine.checkpoint().await.unwrap();
+    }
+    drop(engine);
+    sleep(Nanos(10_000_000)).await;
+    let device = if random.random_bool(0.5) { &bench.log } else { &bench.data };
+    let blocks = device.inquiry().capacity.0;
+    for _ in 0..random.random_range(1..40) {
+        let lbn = Lbn(random.random_range(0..blocks));
+        match random.random_bool(0.5) {
+            true => device.corrupt(lbn),
+            false => device.make_unreadable(lbn),
+        }
+    }
+    let Ok(engine) = bench.open().await else { return };
+    let mut wrong = 0;
+    for block in 0..bench.blocks {
+        let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
+        match engine.get(SPACE, &block.to_be_bytes()).await {
+            Ok(read) => wrong += u64::from(read != Some(expected)),
+            Err(Error::Damaged { .. } | Error::Device(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // The last frame of a log cannot be told from one that was never whole.
+    if wrong > 0 {
+        assert!(Arc::ptr_eq(device, &bench.log), "{wrong} blocks are wrong, and no error says so");
+    }
+}
+
+#[test]
+fn damage_is_noticed() {
+    each_seed("damage_is_noticed", 200, notice_damage);
+}
+
+#[test]
+fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
+    block_on_virtual(1, async {
+        let mut random = random("kinds");
+        let bench = Bench::new(&mut random).await;
+        let engine = bench.open().await.unwrap();
+        let one = Change { block: 3, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
+        engine.commit(&group_of(std::slice::from_ref(&one))).await.unwrap();
+        drop(engine);
+        let (data, log) = (Arc::clone(&bench.data) as Arc<dyn Device>, Arc::clone(&bench.log) as _);
+        let opened =
+            Engine::open(data, log, Kinds::new(), Arc::new(WholeBlocks), bench.options).await;
+        assert!(matches!(opened, Err(Error::UnknownKind { number: ADD })));
+        let engine = bench.open().await.unwrap();
+        let read = engine.get(SPACE, &3_u64.to_be_bytes()).await.unwrap().unwrap();
+        assert_eq!(number(&read), 7);
+        let unknown = Change { kind: KindNumber(99), ..one };
+        let refused = engine.commit(&group_of(&[unknown])).await;
+        assert!(matches!(refused, Err(Error::UnknownKind { .. })));
+    });
+}
+
+/// A dead log: no new work, reads go on, and the error says why. A full data device likewise.
+#[test]
+fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
+    block_on_virtual(2, async {
+        let mut random = random("dead");
+        let mut bench = Bench::new(&mut random).await;
+        bench.options.durability = Durability::Flushed;
+        let engine = bench.open().await.unwrap();
+        let one = |block: u64| Change { block, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
+        engine.commit(&group_of(&[one(3)])).await.unwrap();
+        bench.log.die();
+        let refused = engine.commit(&group_of(&[one(4)])).await.unwrap_err().to_string();
+        assert!(refused.contains("log failed") && refused.contains("dead"), "{refused}");
+        assert!(engine.commit(&group_of(&[one(5)])).await.is_err());
+        let read = engine.get(SPACE, &3_u64.to_be_bytes()).await.unwrap().unwrap();
+        assert_eq!(number(&read), 7);
+        drop(engine);
+        bench.log.revive();
+        let engine = bench.open().await.unwrap();
+        // More blocks than the device has room for.
+        let mut full = None;
+        for block in 0..20_000 {
+            if let Err(error) = engine.commit(&group_of(&[one(block)])).await {
+                full = Some((block, error.to_string()));
+                break;
+            }
+        }
+        let (taken, why) = full.unwrap();
+        assert!(why.contains("is full"), "{why}");
+        for block in (0..taken).filter(|block| *block != 3) {
+            let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap().unwrap();
+            assert_eq!(number(&read), if block == 4 || block == 5 { number(&read) } else { 7 });
+        }
+    });
+}
