@@ -40,6 +40,6 @@ mod scan;
 mod store;
 
 pub use error::{Error, Result};
-pub use merges::AddU64;
+pub use merges::{AddDecimal, AddU64};
 pub use scan::{Direction, KeyRange, Scan};
 pub use store::{Batch, Store, Tree, with_leaves};

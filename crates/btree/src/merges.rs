@@ -21,3 +21,26 @@ impl Kind for AddU64 {
         true
     }
 }
+
+/// Adds: value and operand are numbers as text, like `-12`; no value, and what is no number, is zero. Sums of
+/// more than 128 bits go round.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AddDecimal;
+
+fn decimal(bytes: &[u8]) -> i128 {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+impl Kind for AddDecimal {
+    fn apply(&self, value: &mut Value, modification: &[u8]) {
+        let sum = decimal(value.get().unwrap_or_default()).wrapping_add(decimal(modification));
+        value.set(Some(sum.to_string().as_bytes()));
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
+        let sum = decimal(older).wrapping_add(decimal(newer));
+        both.extend_from_slice(sum.to_string().as_bytes());
+        true
+    }
+}

@@ -6,6 +6,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Device(#[from] moirai::storage::Error),
     #[error(transparent)]
+    Trees(#[from] moirai::btree::Error),
+    #[error(transparent)]
     Store(#[from] moirai::store::Error),
     #[error(transparent)]
     Sql(#[from] moirai_sql::Error),

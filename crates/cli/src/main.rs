@@ -3,6 +3,7 @@
 mod demo;
 mod device;
 mod failure;
+mod kv;
 mod lab;
 mod output;
 mod print;
@@ -51,6 +52,7 @@ enum Command {
     /// Tables: load, list, show, scan, drop
     #[command(subcommand)]
     Table(table::Command),
+    Kv(kv::Arguments),
     /// Ask a store in SQL, one statement or at a prompt
     Sql(sql::Arguments),
     /// Experiments in virtual time, beside the published figures
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Volume(command) => volume::run(command),
         Command::Table(command) => table::run(command),
+        Command::Kv(arguments) => kv::run(&arguments),
         Command::Sql(arguments) => sql::run(arguments),
         Command::Lab(command) => lab::run(command),
         Command::Demo(arguments) => demo::run(&arguments),

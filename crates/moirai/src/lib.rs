@@ -22,6 +22,8 @@
 //! # .unwrap()
 //! ```
 
+mod trees;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ pub use moirai_store as store;
 pub use moirai_units as units;
 pub use moirai_update as update;
 pub use moirai_volume as volume;
+pub use trees::{NewTrees, TreesPlace, open_trees};
 
 use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri};

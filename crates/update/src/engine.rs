@@ -258,6 +258,12 @@ impl Engine {
         superblock.write(data).await
     }
 
+    /// How long the log of the engine on `data` is.
+    pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
+        let Ring { segment, segments } = Superblock::read(data).await?.ring;
+        Ok(BlockCount(segment.0 * u64::from(segments)))
+    }
+
     /// Opens the engine that was formatted on `data` and `log`, and takes up what a crash left pending. The
     /// `kinds` must have all that the log holds; `blocks` is what it was formatted with.
     pub async fn open(

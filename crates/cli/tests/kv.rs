@@ -1,0 +1,143 @@
+//! `moirai kv`: what is put is there, also after the process was killed.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{moirai, run, succeed};
+
+const STORE: &str = "--store=file:kv.img?size=64MiB";
+
+fn kv(folder: &Path, arguments: &[&str]) -> String {
+    let all: Vec<&str> = ["kv", STORE].iter().chain(arguments).copied().collect();
+    succeed(folder, &all)
+}
+
+#[test]
+fn records_are_put_changed_and_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (status, _, error) = run(folder, &["kv", STORE, "get", "a"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("holds no data"), "{error}");
+    kv(folder, &["put", "fruit", "apple"]);
+    kv(folder, &["put", "fruit2", "pear"]);
+    kv(folder, &["merge", "count", "5"]);
+    kv(folder, &["merge", "count", "-2"]);
+    assert_eq!(kv(folder, &["get", "fruit"]), "apple\n");
+    assert_eq!(kv(folder, &["get", "count"]), "3\n");
+    kv(folder, &["delete", "fruit2"]);
+    assert_eq!(kv(folder, &["scan"]), "count\t3\nfruit\tapple\n");
+    assert_eq!(kv(folder, &["scan", "--reverse", "--to", "d"]), "count\t3\n");
+    let (status, _, error) = run(folder, &["kv", STORE, "get", "fruit2"]);
+    assert_eq!((status, error.contains("nothing under `fruit2`")), (Some(1), true));
+    let (_, _, error) = run(folder, &["kv", STORE, "--tree", "other", "scan"]);
+    assert!(error.contains("there are: default"), "{error}");
+
+    let lines: String = (0..20_000).map(|key| format!("key {key:05}\tvalue {key}\n")).collect();
+    std::fs::write(folder.join("lines.tsv"), lines).unwrap();
+    kv(folder, &["--tree", "lines", "load", "lines.tsv"]);
+    assert_eq!(kv(folder, &["--tree", "lines", "get", "key 12345"]), "value 12345\n");
+    let scanned = kv(folder, &["--tree", "lines", "scan", "--prefix", "key 123", "--limit", "0"]);
+    assert_eq!(scanned.lines().count(), 100);
+    let stats = kv(folder, &["stats", "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!(stats["trees"], serde_json::json!(["default", "lines"]));
+    assert!(stats["leaves"].as_u64().unwrap() > 50);
+
+    std::fs::write(folder.join("bad.tsv"), "a\t1\nb\n").unwrap();
+    let (_, _, error) = run(folder, &["kv", STORE, "load", "bad.tsv"]);
+    assert!(error.contains("line 2 has no tab"), "{error}");
+    // A device that holds something else is left as it is.
+    std::fs::write(folder.join("other.img"), vec![7; 1 << 22]).unwrap();
+    let (_, _, error) = run(folder, &["kv", "--store=file:other.img", "put", "a", "b"]);
+    assert!(error.contains("holds no data of the update engine"), "{error}");
+}
+
+#[test]
+fn a_store_lies_on_simulated_disks_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = "--store=sim:seagate-cheetah-36es?data=kv.img";
+    let log = "--log=sim:seagate-cheetah-36es?data=log.img";
+    succeed(folder.path(), &["kv", store, log, "put", "a", "b"]);
+    assert_eq!(succeed(folder.path(), &["kv", store, log, "get", "a"]), "b\n");
+}
+
+/// Kills a process that loads, `times` times, and looks whether all is there that it said was durable.
+fn kill_and_look(times: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let store = "--store=file:kv.img?size=256MiB";
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    let mut acknowledged = 0;
+    for round in 0..times {
+        let load = ["kv", store, "--memory", "1MiB", "load", "-", "--group", "50", "--acknowledge"];
+        let mut child =
+            moirai(folder, &load).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let lines: Vec<(String, u64)> = (0..40_000_u64)
+            .map(|line| {
+                let mixed = (round * 40_000 + line).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (format!("key {:04}", mixed >> 50), round << 32 | line)
+            })
+            .collect();
+        let text: String = lines.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
+        // It takes them until it is killed.
+        let feeding = std::thread::spawn(move || drop(input.write_all(text.as_bytes()))); // tidy: allow(a test feeds a process)
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let until = 1 + round % 7 * 30;
+        let mut durable = 0;
+        for line in output.by_ref() {
+            durable = line.unwrap().parse().unwrap_or(durable);
+            if durable / 50 >= until {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        for line in output {
+            durable = line.unwrap().parse().unwrap_or(durable);
+        }
+        child.wait().unwrap();
+        feeding.join().unwrap();
+        acknowledged += durable;
+        for (key, value) in &lines[..durable as usize] {
+            expected.insert(key.clone(), *value);
+        }
+        let scanned = succeed(folder, &["kv", store, "scan", "--limit", "0"]);
+        let found: BTreeMap<&str, u64> = scanned
+            .lines()
+            .map(|line| line.split_once('\t').unwrap())
+            .map(|(key, value)| (key, value.parse().unwrap()))
+            .collect();
+        for (key, value) in &expected {
+            let there = found.get(key.as_str());
+            assert!(
+                there.is_some_and(|there| there >= value),
+                "round {round}: {key} {there:?} {value}"
+            );
+        }
+        // What was not acknowledged and is there counts from now on.
+        expected = found.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    }
+    assert!(acknowledged > 0);
+}
+
+#[test]
+fn what_was_acknowledged_outlives_the_process() {
+    kill_and_look(10);
+}
+
+#[test]
+#[ignore = "a minute; `cargo xtask test --full` runs it"]
+fn what_was_acknowledged_outlives_a_hundred_processes() {
+    kill_and_look(100);
+}

@@ -1,0 +1,96 @@
+//! Stores of trees by URI: their log on a device of its own, or at the end of theirs.
+
+use std::sync::Arc;
+
+use moirai_btree::{Error, Result, Store, with_leaves};
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
+use moirai_update::{Engine, Kinds, Options};
+use moirai_volume::{Section, is_blank};
+
+use crate::open_device;
+
+/// Where a store of trees is.
+#[derive(Clone, Copy, Debug)]
+pub struct TreesPlace<'a> {
+    /// The device or volume of its leaves, as URI.
+    pub data: &'a str,
+    /// That of its log; the end of the other when not given.
+    pub log: Option<&'a str>,
+}
+
+/// How a store of trees is made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTrees {
+    /// Bytes of a leaf.
+    pub leaf: ByteCount,
+    /// Bytes of a log at the end of the device; an eighth of that when not given, 1 GiB at most.
+    pub log: Option<ByteCount>,
+}
+
+/// A log is of whole segments, sixteen or more of up to 4 MiB.
+const LOG_STEPS: [u64; 2] = [4 << 20, 16 * 512];
+/// A log at the end of a device is so long at the most, unless told otherwise.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+
+/// Opens the store of trees at `place`; one is made there with `new` when the device holds nothing. Inside a
+/// runtime only.
+pub async fn open_trees(
+    place: TreesPlace<'_>,
+    new: Option<NewTrees>,
+    kinds: Kinds,
+    options: Options,
+) -> Result<Store> {
+    let device = open_device(place.data).await.map_err(of_device)?;
+    let own_log = match place.log {
+        Some(log) => Some(open_device(log).await.map_err(of_device)?),
+        None => None,
+    };
+    let had = Engine::log_blocks(&*device).await;
+    let log_blocks = match (had, new) {
+        (Ok(blocks), _) => blocks,
+        (Err(moirai_update::Error::NotFormatted { .. }), Some(new))
+            if is_blank(&*device).await.map_err(of_device)? =>
+        {
+            let blocks = match &own_log {
+                Some(_) => BlockCount::ZERO,
+                None => log_blocks_of(&*device, new.log),
+            };
+            let (data, log) = divided(&device, own_log.as_ref(), blocks)?;
+            Store::format(&*data, &*log, with_leaves(new.leaf)).await?;
+            blocks
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    let (data, log) = divided(&device, own_log.as_ref(), log_blocks)?;
+    Store::open(data, log, kinds, options).await
+}
+
+fn of_device(error: moirai_storage::Error) -> Error {
+    moirai_update::Error::from(error).into()
+}
+
+/// How long a log at the end of `device` is.
+fn log_blocks_of(device: &dyn Device, wanted: Option<ByteCount>) -> BlockCount {
+    let eighth = device.inquiry().capacity.bytes().0 / 8;
+    let bytes = wanted.map_or(eighth.min(LOG_BYTES_MAX), |wanted| wanted.0);
+    let step = LOG_STEPS.into_iter().find(|step| bytes >= 16 * step).unwrap_or(LOG_STEPS[1]);
+    BlockCount::holding(ByteCount(bytes / step * step))
+}
+
+/// The device of the leaves and that of the log.
+fn divided(
+    device: &Arc<dyn Device>,
+    own_log: Option<&Arc<dyn Device>>,
+    log: BlockCount,
+) -> Result<(Arc<dyn Device>, Arc<dyn Device>)> {
+    if let Some(own_log) = own_log {
+        return Ok((Arc::clone(device), Arc::clone(own_log)));
+    }
+    let end = Lbn(device.inquiry().capacity.0);
+    let first = Lbn(end.0.saturating_sub(log.0));
+    let part = |from, to| {
+        Section::of(Arc::clone(device), BlockRange::between(from, to)).map_err(of_device)
+    };
+    Ok((part(Lbn(0), first)?, part(first, end)?))
+}
