@@ -232,3 +232,60 @@ fn what_is_too_long_is_refused() {
         assert_eq!(store.get(&tree, b"k").await.unwrap(), Some(b"v".to_vec()));
     });
 }
+
+/// Keys from the last to the first, and small random changes, with a log that is short for them: partitions
+/// fill up while they are swept, and what sweeps have to say finds no room.
+#[test]
+fn a_short_log_and_keys_that_come_backwards_are_borne() {
+    for (seed, staging_percent) in [(1, 0), (2, 100)] {
+        block_on_virtual(seed, async {
+            let power = Power::on();
+            let device = |name: &str, blocks| {
+                FaultyDevice::new(
+                    name.into(),
+                    BlockCount(blocks),
+                    BlockCount(16),
+                    Arc::clone(&power),
+                )
+            };
+            let (data, log) = (device("data", 120_000), device("log", 512));
+            let format = Format { staging_percent, ..with_leaves(ByteCount(512)) };
+            Store::format(&*data, &*log, format).await.unwrap();
+            let options = Options { memory: ByteCount(64 << 10), ..Options::default() };
+            let bench = Bench { power, data, log, options };
+            let store = bench.open().await.unwrap();
+            let tree = store.tree("t").await.unwrap();
+            let mut batch = Batch::new();
+            let key = |number: u64| format!("a key of some length {number:080}").into_bytes();
+            let mut expected = Records::new();
+            for number in (0..12_000_u64).rev() {
+                batch.put(&tree, &key(number), &number.to_le_bytes());
+                expected.insert(key(number), number.to_le_bytes().to_vec());
+                if batch.len() == 20 {
+                    store.commit(&batch).await.unwrap();
+                    batch.clear();
+                }
+            }
+            let mut random = random("short");
+            for _ in 0..4000 {
+                let number = random.random_range(0..12_000);
+                store.put(&tree, &key(number), b"changed").await.unwrap();
+                expected.insert(key(number), b"changed".to_vec());
+            }
+            assert!(store.figures().partitions > 50);
+            drop(store);
+            // Opening again and again does not fill the log.
+            for _ in 0..200 {
+                drop(bench.open().await.unwrap());
+            }
+            let store = bench.open().await.unwrap();
+            let all: Vec<_> = expected.into_iter().collect();
+            assert_eq!(
+                scanned(&store, &tree, KeyRange::all(), Direction::Forward).await.len(),
+                all.len()
+            );
+            assert!(scanned(&store, &tree, KeyRange::all(), Direction::Forward).await == all);
+            store.close().await.unwrap();
+        });
+    }
+}

@@ -248,6 +248,7 @@ async fn load(
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let Some(tab) = text.iter().position(|byte| *byte == b'\t') else {
+            store.commit(&batch).await?;
             return Err(Failure::Failed(format!(
                 "{}: line {records} has no tab between key and value; the lines before it are loaded",
                 file.display()

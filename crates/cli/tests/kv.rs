@@ -57,10 +57,15 @@ fn records_are_put_changed_and_found() {
     std::fs::write(folder.join("bad.tsv"), "a\t1\nb\n").unwrap();
     let (_, _, error) = run(folder, &["kv", STORE, "load", "bad.tsv"]);
     assert!(error.contains("line 2 has no tab"), "{error}");
+    assert_eq!(kv(folder, &["get", "a"]), "1\n");
     // A device that holds something else is left as it is.
     std::fs::write(folder.join("other.img"), vec![7; 1 << 22]).unwrap();
     let (_, _, error) = run(folder, &["kv", "--store=file:other.img", "put", "a", "b"]);
     assert!(error.contains("holds no data of the update engine"), "{error}");
+    let other = ["kv", "--store=file:new.img?size=8MiB", "--log=file:other.img", "put", "a", "b"];
+    let (_, _, error) = run(folder, &other);
+    assert!(error.contains("holds something"), "{error}");
+    assert_eq!(std::fs::read(folder.join("other.img")).unwrap(), vec![7; 1 << 22]);
 }
 
 #[test]

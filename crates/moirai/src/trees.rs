@@ -52,6 +52,15 @@ pub async fn open_trees(
         (Err(moirai_update::Error::NotFormatted { .. }), Some(new))
             if is_blank(&*device).await.map_err(of_device)? =>
         {
+            if let Some(log) = &own_log
+                && !is_blank(&**log).await.map_err(of_device)?
+            {
+                let problem = format!(
+                    "{} holds something: name a log's device that holds nothing",
+                    log.inquiry().name
+                );
+                return Err(moirai_update::Error::Options { problem }.into());
+            }
             let blocks = match &own_log {
                 Some(_) => BlockCount::ZERO,
                 None => log_blocks_of(&*device, new.log),

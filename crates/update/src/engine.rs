@@ -306,10 +306,10 @@ impl Engine {
         log.flush().await?;
         let extents = Extents::new(division.extents);
         let (mut state, held) = read_snapshot(&*data, &superblock, &extents).await?;
+        state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*log, &superblock, &mut state, &kinds).await?;
         let replayed = replayed.ok_or_else(other_log)?;
         let next = state.next;
-        state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let room = Arc::new(Notify::new());
         let opened = Opened {
             device: log,
@@ -356,7 +356,12 @@ impl Engine {
             let _ended = SayEnded(&sweeping, "the task that sweeps ended");
             sweeping.sweep_forever().await;
         });
-        Ok(Engine { shared, writer, sweeper: Some(sweeper) })
+        let engine = Engine { shared, writer, sweeper: Some(sweeper) };
+        // Openings take room, too: they make some before there is none.
+        if !engine.shared.log.has_room(0) {
+            engine.checkpoint().await?;
+        }
+        Ok(engine)
     }
 
     /// The spaces that there are.
@@ -369,15 +374,15 @@ impl Engine {
     pub async fn create_space(&self, space: SpaceId) -> Result<()> {
         let seq = {
             let mut state = self.shared.state.lock();
-            if !self.shared.log.has_room_for_own(0) {
-                let problem = "the log is full: make the space later".into();
-                return Err(Error::Options { problem });
-            }
             if state.spaces.contains_key(&space) {
                 return Ok(());
             }
             if space.0 == 0 {
                 return Err(Error::NoSpace { space });
+            }
+            if !self.shared.log.has_room(0) {
+                let problem = "the log is full: make the space once it was swept".into();
+                return Err(Error::Options { problem });
             }
             let partition = PartitionId(state.partitions.len() as u32);
             let mut group = Vec::new();
@@ -557,16 +562,31 @@ impl Shared {
         }
     }
 
-    /// Numbers a group, gives it to the log and does what it says.
+    /// Numbers a group, does what it says and gives it to the log.
     pub(crate) fn append(&self, state: &mut State, group: &[u8]) -> Result<Seq> {
         let seq = state.next;
+        // What does not fit must not be in the log.
+        self.apply(state, seq, group)?;
         self.log.append(seq, group);
+        Ok(seq)
+    }
+
+    /// Does what entries of the engine's own say, for which the log has no room. They count with the next
+    /// snapshot, which is taken at once.
+    pub(crate) fn apply_unlogged(&self, state: &mut State, group: &[u8]) -> Result<()> {
+        let next = state.next;
+        self.apply(state, next, group)?;
+        // A number is that of a group in the log.
+        state.next = next;
+        Ok(())
+    }
+
+    fn apply(&self, state: &mut State, seq: Seq, group: &[u8]) -> Result<()> {
         state.apply(seq, group, &self.kinds, Seq(0)).map_err(|misfit| {
             let why = format!("an entry of its own does not fit: {misfit:?}");
             self.stop(&why);
             self.stopped_by(&why)
-        })?;
-        Ok(seq)
+        })
     }
 
     fn check(&self, group: &Group) -> Result<()> {

@@ -217,10 +217,12 @@ impl Log {
     /// Whether there are segments free, but for `reserve`, or room in the last one, for what is to be written.
     fn fits(&self, bytes: usize, reserve: u64) -> bool {
         let coming = self.pending.lock().unplaced_bytes + bytes as u64 + GROUP_OVERHEAD_BYTES;
+        // First, since a segment that is begun meanwhile counts as used then.
+        let left = self.left_bytes.load(Ordering::Relaxed);
         let kept = self.segments_used() as u64 + reserve;
         let free = u64::from(self.ring.segments).saturating_sub(kept) * self.ring.segment.bytes().0;
         let is_kept = kept <= u64::from(self.ring.segments);
-        is_kept && coming <= free + self.left_bytes.load(Ordering::Relaxed)
+        is_kept && coming <= free + left
     }
 
     /// Puts a group behind the others. Called in the order of the numbers.

@@ -221,8 +221,17 @@ pub(crate) async fn write_snapshot(
 ) -> Result<Vec<Extent>> {
     let mut taken = Vec::new();
     let mut writes = Vec::new();
+    let most = division.extent_bytes().saturating_mul(SNAPSHOT_EXTENTS_MAX);
+    if bytes.len() > most {
+        let problem = format!(
+            "{}: the directory takes {} bytes, and there is room for {most}: make a store with larger blocks",
+            device.inquiry().name,
+            bytes.len()
+        );
+        return Err(Error::Options { problem });
+    }
     for part in bytes.chunks(division.extent_bytes().max(1)) {
-        let extent = extents.take(0).filter(|_| taken.len() < SNAPSHOT_EXTENTS_MAX);
+        let extent = extents.take(0);
         let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
         let extent = extent.ok_or_else(full)?;
         writes.push((division.first_of(extent.index), IoBuf::holding(part)));

@@ -45,6 +45,8 @@ struct Job {
     /// Held until what comes in its place is durable.
     extent: Option<Arc<Extent>>,
     staged: Vec<Chunk>,
+    /// Whether the log says that it was sealed.
+    is_logged: bool,
 }
 
 /// What became of a job.
@@ -107,8 +109,18 @@ impl Shared {
             }
         }
         // As many as there is room for; the others wait until these have left theirs.
-        let room = (self.extents.free().saturating_sub(self.reserve()) / 4).max(1);
-        let jobs: Vec<Job> = waiting.drain(..room.min(waiting.len())).collect();
+        let mut room = self.extents.free().saturating_sub(self.reserve());
+        let mut jobs = Vec::new();
+        while let Some(job) = waiting.pop_front() {
+            let extents = 2 + 2 * job.sealed.queue.bytes() / self.division.extent_bytes().max(1);
+            if !jobs.is_empty() && extents > room {
+                waiting.push_front(job);
+                break;
+            }
+            room = room.saturating_sub(extents);
+            jobs.push(job);
+        }
+        let is_logged = jobs.iter().all(|job| job.is_logged);
         let done: Vec<(Job, Done)> = futures::stream::iter(jobs)
             .map(|job| async { self.carry_out(&job).await.map(|done| (job, done)) })
             .buffered(PIPELINE)
@@ -141,14 +153,21 @@ impl Shared {
                     }
                 }
             }
-            if !self.log.has_room_for_own(group.len()) {
-                let problem =
-                    format!("a log with room for {} bytes is needed: it is too small", group.len());
-                return Err(Error::Options { problem });
+            match is_logged && self.log.has_room_for_own(group.len()) {
+                true => Some(self.append(&mut state, &group)?),
+                false => {
+                    self.apply_unlogged(&mut state, &group)?;
+                    None
+                }
             }
-            self.append(&mut state, &group)?
         };
-        self.log.flush_before(Seq(seq.0 + 1)).await.map_err(|why| self.stopped_by(&why))?;
+        match seq {
+            Some(seq) => {
+                self.log.flush_before(Seq(seq.0 + 1)).await.map_err(|why| self.stopped_by(&why))?;
+            }
+            // The snapshot says where all is, and frees the log.
+            None => self.take_snapshot().await?,
+        }
         drop(left);
         self.free_log().await?;
         Ok(true)
@@ -183,6 +202,9 @@ impl Shared {
         // First those with so much that reading takes long.
         let mut ids: Vec<PartitionId> = state.hot.iter().copied().filter(is_free).collect();
         state.hot.clear();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.truncate(BATCH_PARTITIONS);
         if ids.is_empty() {
             let need = self.need(state)?;
             let mut cursor = self.cursor.lock();
@@ -198,7 +220,12 @@ impl Shared {
         for id in &ids {
             Entry::Seal { partition: *id }.encode(&mut group);
         }
-        self.append(state, &group).ok()?;
+        // Where the log has no room for what is to come either, none of it is there.
+        let is_logged = self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
+        match is_logged {
+            true => self.append(state, &group).map(drop).ok()?,
+            false => self.apply_unlogged(state, &group).ok()?,
+        }
         let job = |id: PartitionId| {
             let partition = state.partition(id)?;
             Some(Job {
@@ -208,6 +235,7 @@ impl Shared {
                 blocks: Arc::clone(&partition.blocks),
                 extent: partition.extent.clone(),
                 staged: partition.staged.clone(),
+                is_logged,
             })
         };
         Some(ids.into_iter().filter_map(job).collect())
@@ -255,6 +283,22 @@ impl Shared {
             };
             let (mut now, later) = rest.split_at(of_block);
             rest = later;
+            if index == 0 {
+                // What comes before the first block needs none.
+                let before = match job.blocks.len() {
+                    0 => 0,
+                    _ => now.partition_point(|one| one.key < job.blocks.low(0)),
+                };
+                let (mut first, others) = now.split_at(before);
+                now = others;
+                while let Some(one) = first.first() {
+                    let (some, others) = first.split_at(self.at_once(first));
+                    let applied = self.format.apply(one.key, None, some, &self.kinds, &mut pieces);
+                    applied.map_err(|_| self.damaged_block(job.extent.as_deref(), index))?;
+                    first = others;
+                    self.place_full(job, &mut pieces, &mut placed).await?;
+                }
+            }
             let mut block = content.chunks_exact(block_bytes).nth(index);
             let mut low = if block.is_some() { job.blocks.low(index) } else { &job.low };
             // Many modifications make many blocks: these are written as they come.
