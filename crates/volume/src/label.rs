@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use moirai_runtime::unique;
 use moirai_storage::{Device, Error, IoBuf, Result};
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
 use crate::members::MemberState;
 use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
@@ -20,7 +21,10 @@ pub(crate) const LABEL_VERSION: u32 = 5;
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: the journal begins behind them.
 pub(crate) const LABELS_BLOCKS: BlockCount = BlockCount(2 * LABEL_BLOCKS.0);
-const LABEL_BYTES: usize = 4096;
+/// Bytes of a label in each of its blocks. Behind them is a number that all blocks of a label have, and those
+/// of no other: blocks of two labels, as a torn write leaves them, are not taken for one.
+const BLOCK_CONTENT: usize = 504;
+const LABEL_BYTES: usize = BLOCK_CONTENT * LABEL_BLOCKS.0 as usize;
 const GROWTH_AT: usize = 112;
 const SUMS_AT: usize = GROWTH_AT + 16;
 const OPENINGS_AT: usize = SUMS_AT + 16;
@@ -125,7 +129,8 @@ impl Copy {
 }
 
 impl Label {
-    fn encode(&self) -> Option<IoBuf> {
+    /// The label as it is written; `number` is one that no other has.
+    fn encode(&self, number: u64) -> Option<IoBuf> {
         let (kind, numbers) = match self.layout {
             LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } => (0, [unit.0, 0, 0]),
             LayoutDescription::Stripe { unit: StripeUnit::Track } => (1, [0; 3]),
@@ -168,24 +173,41 @@ impl Label {
         {
             content.extend_from_slice(&number.to_le_bytes());
         }
-        let mut whole = Vec::from(*LABEL_MAGIC);
-        whole.extend_from_slice(&LABEL_VERSION.to_le_bytes());
+        let mut whole = vec![0; LABEL_BYTES];
+        whole.get_mut(16..16 + content.len())?.copy_from_slice(&content);
         let mut buffer = IoBuf::zeroed(LABEL_BLOCKS);
-        buffer.get_mut(16..16 + content.len())?.copy_from_slice(&content);
+        let blocks = buffer.chunks_exact_mut(BLOCK_BYTES as usize);
+        for (block, content) in blocks.zip(whole.chunks_exact(BLOCK_CONTENT)) {
+            let (place, behind) = block.split_at_mut_checked(BLOCK_CONTENT)?;
+            place.copy_from_slice(content);
+            behind.copy_from_slice(&number.to_le_bytes());
+        }
         let checksum = crc32c::crc32c(buffer.get(16..)?);
-        whole.extend_from_slice(&checksum.to_le_bytes());
-        buffer.get_mut(..16)?.copy_from_slice(&whole);
+        let mut head = Vec::from(*LABEL_MAGIC);
+        head.extend_from_slice(&LABEL_VERSION.to_le_bytes());
+        head.extend_from_slice(&checksum.to_le_bytes());
+        buffer.get_mut(..16)?.copy_from_slice(&head);
         Some(buffer)
     }
 
     /// The label in a buffer; `None` when there is none, or it is torn.
     fn decode(buffer: &[u8]) -> Option<Label> {
         let four = |at: usize| buffer.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-        let eight = |at: usize| buffer.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let is_ours = buffer.get(..8)? == LABEL_MAGIC && four(8)? == LABEL_VERSION;
         if !is_ours || four(12)? != crc32c::crc32c(buffer.get(16..)?) {
             return None;
         }
+        let mut whole = Vec::with_capacity(LABEL_BYTES);
+        for block in buffer.chunks_exact(BLOCK_BYTES as usize) {
+            whole.extend_from_slice(block.get(..BLOCK_CONTENT)?);
+        }
+        Label::of(&whole)
+    }
+
+    /// The label in the contents of its blocks.
+    fn of(buffer: &[u8]) -> Option<Label> {
+        let four = |at: usize| buffer.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+        let eight = |at: usize| buffer.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let volume = u128::from_le_bytes(buffer.get(24..40)?.try_into().ok()?);
         let numbers = [eight(56)?, eight(64)?, eight(72)?];
         let layout = match (four(52)?, numbers) {
@@ -298,7 +320,7 @@ impl Label {
 
     /// Writes the label over one of the two copies, durably.
     pub(crate) async fn write(&self, device: &Arc<dyn Device>, copy: Copy) -> Result<()> {
-        let Some(buffer) = self.encode() else {
+        let Some(buffer) = self.encode(unique()) else {
             return Err(Error::TooSmall {
                 device: device.inquiry().name.clone(),
                 have: LABEL_BLOCKS.bytes(),
@@ -391,14 +413,29 @@ mod tests {
         ] {
             for disks in [2, 5, DISKS_MAX] {
                 let written = label(layout, 7, disks);
-                assert_eq!(Label::decode(&written.encode().unwrap()), Some(written));
+                assert_eq!(Label::decode(&written.encode(7).unwrap()), Some(written));
             }
         }
         assert!(
             label(LayoutDescription::Stripe { unit: StripeUnit::Track }, 1, DISKS_MAX + 1)
-                .encode()
+                .encode(7)
                 .is_none()
         );
+    }
+
+    /// As when a write of the one was torn, and then a write of the other in the same place.
+    #[test]
+    fn blocks_of_two_labels_are_no_label() {
+        let one = label(LayoutDescription::Stripe { unit: StripeUnit::Track }, 20, 3);
+        let mut other = one.clone();
+        other.open(222);
+        let (one, other) = (one.encode(1).unwrap(), other.encode(2).unwrap());
+        for blocks in 1..LABEL_BLOCKS.0 {
+            let (of_one, of_other) = one.split_at((blocks * BLOCK_BYTES) as usize);
+            let mixed = [of_one, &other[of_one.len()..]].concat();
+            assert_eq!(mixed.len(), of_one.len() + of_other.len());
+            assert_eq!(Label::decode(&mixed), None);
+        }
     }
 
     #[test]
@@ -421,7 +458,7 @@ mod tests {
         #[test]
         fn a_changed_bit_is_no_label(bit in 0usize..4096 * 8) {
             let layout = LayoutDescription::Stripe { unit: StripeUnit::Track };
-            let mut buffer = label(layout, 3, 4).encode().unwrap();
+            let mut buffer = label(layout, 3, 4).encode(7).unwrap();
             buffer[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(Label::decode(&buffer), None);
         }
