@@ -16,7 +16,9 @@ mod entry;
 mod error;
 mod extents;
 mod figures;
+mod format;
 mod frame;
+mod group;
 mod kind;
 mod log;
 mod partition;
@@ -28,9 +30,11 @@ mod superblock;
 mod sweep;
 
 pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
-pub use engine::{Durability, Engine, Format, Group, Options};
+pub use engine::{Durability, Engine, Options};
 pub use error::{Error, Result};
 pub use figures::Figures;
+pub use format::Format;
+pub use group::Group;
 pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Value};
 pub use read::{At, View};
 

@@ -55,6 +55,14 @@ enum Done {
     Placed(Vec<Piece>),
 }
 
+/// A block of a partition, or none, and the modifications that go there.
+struct Part<'a> {
+    index: usize,
+    low: &'a [u8],
+    block: Option<&'a [u8]>,
+    now: &'a [Modification<'a>],
+}
+
 /// Blocks that were written to an extent of their own.
 struct Piece {
     low: Box<[u8]>,
@@ -271,39 +279,12 @@ impl Shared {
         };
         let staged = chunks.iter().flat_map(|chunk| decode(chunk));
         let sorted = sorted(staged.chain(job.sealed.queue.iter()));
-        let mut rest: &[Modification<'_>] = &sorted;
-        let block_bytes = self.division.block_bytes();
-        let mut pieces = Pieces::new(block_bytes);
+        let mut pieces = Pieces::new(self.division.block_bytes());
         let mut placed = Vec::new();
-        for index in 0..job.blocks.len().max(1) {
-            let next = (index + 1 < job.blocks.len()).then(|| job.blocks.low(index + 1));
-            let of_block = match next {
-                Some(next) => rest.partition_point(|one| one.key < next),
-                None => rest.len(),
-            };
-            let (mut now, later) = rest.split_at(of_block);
-            rest = later;
-            if index == 0 {
-                // What comes before the first block needs none.
-                let before = match job.blocks.len() {
-                    0 => 0,
-                    _ => now.partition_point(|one| one.key < job.blocks.low(0)),
-                };
-                let (mut first, others) = now.split_at(before);
-                now = others;
-                while let Some(one) = first.first() {
-                    let (some, others) = first.split_at(self.at_once(first));
-                    let applied = self.format.apply(one.key, None, some, &self.kinds, &mut pieces);
-                    applied.map_err(|_| self.damaged_block(job.extent.as_deref(), index))?;
-                    first = others;
-                    self.place_full(job, &mut pieces, &mut placed).await?;
-                }
-            }
-            let mut block = content.chunks_exact(block_bytes).nth(index);
-            let mut low = if block.is_some() { job.blocks.low(index) } else { &job.low };
+        for Part { index, mut low, mut block, mut now } in self.parts(job, &content, &sorted) {
+            let damaged = || self.damaged_block(job.extent.as_deref(), index);
             // Many modifications make many blocks: these are written as they come.
             while block.is_some() || !now.is_empty() {
-                let damaged = || self.damaged_block(job.extent.as_deref(), index);
                 // All up to the block's last key goes into it; what comes behind makes blocks of its own.
                 let of_old = match block {
                     Some(block) => {
@@ -331,6 +312,33 @@ impl Shared {
         }
         self.counts.placed.add(1);
         Ok(placed)
+    }
+
+    /// Each block of a partition with what it takes in, and before them what comes before the first.
+    fn parts<'a>(
+        &self,
+        job: &'a Job,
+        content: &'a [u8],
+        sorted: &'a [Modification<'a>],
+    ) -> Vec<Part<'a>> {
+        let first = job.blocks.len().min(1);
+        let before = match first {
+            0 => sorted.len(),
+            _ => sorted.partition_point(|one| one.key < job.blocks.low(0)),
+        };
+        let (now, mut rest) = sorted.split_at(before);
+        let low = now.first().filter(|_| first > 0).map_or(&job.low[..], |one| one.key);
+        let mut parts = vec![Part { index: 0, low, block: None, now }];
+        for (index, block) in content.chunks_exact(self.division.block_bytes()).enumerate() {
+            let of_block = match index + 1 < job.blocks.len() {
+                true => rest.partition_point(|one| one.key < job.blocks.low(index + 1)),
+                false => rest.len(),
+            };
+            let (now, later) = rest.split_at(of_block);
+            rest = later;
+            parts.push(Part { index, low: job.blocks.low(index), block: Some(block), now });
+        }
+        parts
     }
 
     /// How many of these modifications are applied at once: those of a key together.

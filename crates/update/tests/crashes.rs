@@ -319,11 +319,11 @@ async fn notice_damage() {
     let mut bench = Bench::new(&mut random).await;
     bench.options.durability = Durability::Flushed;
     let engine = bench.open().await.unwrap();
-    let mut model = Model::new();
+    let mut groups = Vec::new();
     for _ in 0..random.random_range(1..120) {
         let changes = any_group(&mut random, bench.blocks);
         engine.commit(&group_of(&changes)).await.unwrap();
-        apply(&mut model, &changes);
+        groups.push(changes);
     }
     if random.random_bool(0.3) {
         engine.checkpoint().await.unwrap();
@@ -340,18 +340,22 @@ async fn notice_damage() {
         }
     }
     let Ok(engine) = bench.open().await else { return };
-    let mut wrong = 0;
+    if Arc::ptr_eq(device, &bench.log) {
+        // The last frames of a log cannot be told from some that were never whole; what is there is whole groups,
+        // up to one of them.
+        let content = bench.content(&engine).await;
+        assert!(groups_in(&content, &Model::new(), &groups).is_some(), "no run of the groups");
+        return;
+    }
+    let mut model = Model::new();
+    groups.iter().for_each(|group| apply(&mut model, group));
     for block in 0..bench.blocks {
         let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
         match engine.get(SPACE, &block.to_be_bytes()).await {
-            Ok(read) => wrong += u64::from(read != Some(expected)),
+            Ok(read) => assert_eq!(read, Some(expected), "block {block}"),
             Err(Error::Damaged { .. } | Error::Device(_)) => {}
             Err(error) => panic!("{error}"),
         }
-    }
-    // The last frame of a log cannot be told from one that was never whole.
-    if wrong > 0 {
-        assert!(Arc::ptr_eq(device, &bench.log), "{wrong} blocks are wrong, and no error says so");
     }
 }
 
@@ -411,9 +415,10 @@ fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
         }
         let (taken, why) = full.unwrap();
         assert!(why.contains("is full"), "{why}");
-        for block in (0..taken).filter(|block| *block != 3) {
+        // Of those that were refused before, nobody knows whether they are there.
+        for block in (0..taken).filter(|block| !(3..=5).contains(block)) {
             let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap().unwrap();
-            assert_eq!(number(&read), if block == 4 || block == 5 { number(&read) } else { 7 });
+            assert_eq!(number(&read), 7);
         }
     });
 }

@@ -160,35 +160,52 @@ fn a_disk_that_is_only_away_is_not_given_up_for_one_that_failed() {
     });
 }
 
-/// A disk with a track that a defect has shortened by a block.
+/// A disk that says how long its tracks are.
 #[derive(Debug)]
-struct Shortened {
+struct Divided {
     disk: Arc<dyn Device>,
     inquiry: Inquiry,
-    track: u64,
+    /// Where each track ends.
+    ends: Vec<u64>,
 }
 
-impl Shortened {
-    fn over(disk: Arc<dyn Device>, track: u64) -> Arc<dyn Device> {
-        let capacity = disk.inquiry().capacity - BlockCount(1);
+impl Divided {
+    /// Tracks as long as `lengths` says; the last ends where the disk does.
+    fn over(disk: &Arc<dyn Device>, lengths: impl Iterator<Item = u64>) -> Arc<dyn Device> {
+        let capacity = disk.inquiry().capacity;
+        let mut ends = vec![0];
+        for length in lengths {
+            let last = ends[ends.len() - 1];
+            if last == capacity.0 {
+                break;
+            }
+            ends.push((last + length).min(capacity.0));
+        }
+        let capacity = BlockCount(ends[ends.len() - 1]);
         let inquiry = Inquiry { capacity, ..disk.inquiry().clone() };
-        Arc::new(Shortened { disk, inquiry, track })
+        Arc::new(Divided { disk: Arc::clone(disk), inquiry, ends })
+    }
+
+    /// Tracks of 16 blocks, but for one that a defect has shortened by a block.
+    fn shortened(disk: &Arc<dyn Device>, shortened: u64) -> Arc<dyn Device> {
+        let tracks = disk.inquiry().capacity.0 / 16;
+        Divided::over(disk, (0..tracks).map(|track| 16 - u64::from(track == shortened)))
+    }
+
+    /// Tracks of `track` blocks, every eighth `by` shorter.
+    fn regular(disk: &Arc<dyn Device>, track: u64, by: u64) -> Arc<dyn Device> {
+        Divided::over(disk, (0..).map(|at| if at % 8 == 7 { track - by } else { track }))
     }
 }
 
-impl Device for Shortened {
+impl Device for Divided {
     fn inquiry(&self) -> &Inquiry {
         &self.inquiry
     }
 
     fn ensemble(&self, lbn: Lbn) -> Served<Ensemble> {
-        let shortened = self.track * 16;
-        let first = |track: u64| track * 16 - u64::from(track > self.track);
-        let track = match lbn.0 < shortened + 15 {
-            true => lbn.0 / 16,
-            false => (lbn.0 + 1) / 16,
-        };
-        let blocks = BlockRange::between(Lbn(first(track)), Lbn(first(track + 1)));
+        let after = self.ends.partition_point(|end| *end <= lbn.0);
+        let blocks = BlockRange::between(Lbn(self.ends[after - 1]), Lbn(self.ends[after]));
         Ok(Ensemble { blocks, switch: BlockCount::ZERO })
     }
 
@@ -217,7 +234,7 @@ fn a_disk_with_other_defects_is_not_taken_where_units_are_tracks() {
             let devices: Devices = disks
                 .iter()
                 .zip(tracks)
-                .map(|(disk, track)| Shortened::over(Arc::clone(disk), track))
+                .map(|(disk, track)| Divided::shortened(disk, track))
                 .collect();
             let layout = LayoutDescription::Stripe { unit: StripeUnit::Track };
             let level = "raid5".parse().unwrap();
@@ -228,57 +245,12 @@ fn a_disk_with_other_defects_is_not_taken_where_units_are_tracks() {
         };
         // As large, and divided in another way.
         let (left, disk) = made([40, 50, 60]).await;
-        let other = replace("v", &left, DiskIndex(1), Shortened::over(disk, 70)).await;
+        let other = replace("v", &left, DiskIndex(1), Divided::shortened(&disk, 70)).await;
         assert!(other.unwrap_err().to_string().contains("divided otherwise"));
         // The layout is the same without disk 1.
         let (left, disk) = made([40, 40, 60]).await;
-        replace("v", &left, DiskIndex(1), Shortened::over(disk, 60)).await.unwrap();
+        replace("v", &left, DiskIndex(1), Divided::shortened(&disk, 60)).await.unwrap();
     });
-}
-
-/// A disk that says it has tracks of `track` blocks, every eighth `by` shorter.
-#[derive(Debug)]
-struct Divided {
-    disk: Arc<dyn Device>,
-    track: u64,
-    by: u64,
-}
-
-impl Divided {
-    fn over(disk: &Arc<dyn Device>, track: u64, by: u64) -> Arc<dyn Device> {
-        Arc::new(Divided { disk: Arc::clone(disk), track, by })
-    }
-}
-
-impl Device for Divided {
-    fn inquiry(&self) -> &Inquiry {
-        self.disk.inquiry()
-    }
-
-    fn ensemble(&self, lbn: Lbn) -> Served<Ensemble> {
-        let eight = 8 * self.track - self.by;
-        let (before, within) = (lbn.0 / eight * eight, lbn.0 % eight);
-        let first = before + within / self.track * self.track;
-        let end = (first + self.track).min(before + eight).min(self.inquiry().capacity.0);
-        let blocks = BlockRange::between(Lbn(first), Lbn(end));
-        Ok(Ensemble { blocks, switch: BlockCount::ZERO })
-    }
-
-    fn parallel_ensemble(&self, lbn: Lbn) -> Served<BlockRange> {
-        Ok(self.ensemble(lbn)?.blocks)
-    }
-
-    fn equivalent(&self, lbn: Lbn) -> Served<EquivalenceClass> {
-        Ok(EquivalenceClass::single(lbn))
-    }
-
-    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
-        self.disk.submit(batch)
-    }
-
-    fn flush(&self) -> Flushed<'_> {
-        self.disk.flush()
-    }
 }
 
 /// The rows of quadrangles are those that all disks together made best, and remain so without some: here A
@@ -289,9 +261,9 @@ fn rows_of_quadrangles_stay_when_disks_go() {
         block_on_virtual(9, async {
             let disks = of_sizes(&[80_000, 96_000, 96_000]);
             let devices: Devices = vec![
-                Divided::over(&disks[0], 100, 0),
-                Divided::over(&disks[1], 100, 4),
-                Divided::over(&disks[2], 100, 4),
+                Divided::regular(&disks[0], 100, 0),
+                Divided::regular(&disks[1], 100, 4),
+                Divided::regular(&disks[2], 100, 4),
             ];
             let block = BlockCount(block);
             let layout = LayoutDescription::Quadrangle { depth: None, block, zone: None };
@@ -316,9 +288,9 @@ fn rows_of_quadrangles_stay_when_disks_go() {
             }
             // Devices that are divided otherwise, though as many rows are as long.
             let other: Devices = vec![
-                Divided::over(&disks[0], 104, 0),
-                Divided::over(&disks[1], 104, 4),
-                Divided::over(&disks[2], 104, 4),
+                Divided::regular(&disks[0], 104, 0),
+                Divided::regular(&disks[1], 104, 4),
+                Divided::regular(&disks[2], 104, 4),
             ];
             let error = inspect("v".into(), &other).await.err().unwrap().to_string();
             let says = ["divided otherwise", "the devices give"];

@@ -1,0 +1,142 @@
+//! Formatting: how data and log are divided.
+
+use moirai_runtime::unique;
+use moirai_storage::Device;
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount, Lbn};
+
+use crate::extents::Division;
+use crate::frame::Frame;
+use crate::log::{Ring, Start};
+use crate::partition::PARTITION_BLOCKS_MAX;
+use crate::superblock::{NAME_BYTES, SUPERBLOCKS, Snapshot, Superblock};
+use crate::sweep::EXTENTS_RESERVE;
+use crate::{BlockFormat, Engine, Error, Result, Seq};
+
+/// How data and log are divided when they are formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Bytes of a block.
+    pub block_bytes: ByteCount,
+    /// Blocks of a partition at most: they lie together and are swept together.
+    pub partition_blocks: u32,
+    /// Room for staging in a partition's extent, in percent of its blocks' bytes. Without, memory alone decides
+    /// how much one sweep applies.
+    pub staging_percent: u32,
+    /// Bytes of a segment of the log; when not given a sixteenth of it, 4 MiB at most.
+    pub segment_bytes: Option<ByteCount>,
+}
+
+impl Default for Format {
+    /// The paper's blocks (6.1), and as much again for staging.
+    fn default() -> Format {
+        Format {
+            block_bytes: ByteCount(64 << 10),
+            partition_blocks: 32,
+            staging_percent: 100,
+            segment_bytes: None,
+        }
+    }
+}
+
+impl Engine {
+    /// Makes `data` and `log` those of a new engine; they lose what they hold.
+    pub async fn format(
+        data: &dyn Device,
+        log: &dyn Device,
+        blocks: &dyn BlockFormat,
+        format: Format,
+    ) -> Result<()> {
+        let division = divide(data, &format)?;
+        let bytes = log.inquiry().capacity.bytes().0;
+        let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0).min(4 << 20);
+        let segment = BlockCount(segment / BLOCK_BYTES);
+        let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0).min(1 << 20) as u32;
+        if segment < BlockCount(8) || segments < 4 {
+            return Err(Error::Options {
+                problem: format!(
+                    "{}: a log has four segments of 4 KiB at least; give it 64 KiB or more",
+                    log.inquiry().name
+                ),
+            });
+        }
+        let start = Start { segment: 0, number: 1, previous: 0, first: Seq(1) };
+        let snapshot =
+            Snapshot { next: Seq(1), frame: 1, start, bytes: 0, checksum: 0, extents: Vec::new() };
+        let mut superblock = Superblock {
+            generation: 0,
+            id: unique(),
+            format: name_of(blocks),
+            division,
+            ring: Ring { segment, segments },
+            snapshot,
+        };
+        // The log says whose it is before anything else.
+        let first = Frame {
+            log: superblock.id,
+            number: 1,
+            first: Seq(1),
+            durable: 0,
+            previous: 0,
+            bytes: 0,
+            continued: 0,
+            opening: 0,
+        };
+        log.write(Lbn(0), first.encode(&[]).0).await?;
+        log.flush().await?;
+        superblock.write(data).await?;
+        superblock.generation = 1;
+        superblock.write(data).await
+    }
+
+    /// How long the log of the engine on `data` is.
+    pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
+        let Ring { segment, segments } = Superblock::read(data).await?.ring;
+        Ok(BlockCount(segment.0 * u64::from(segments)))
+    }
+}
+
+pub(crate) fn name_of(blocks: &dyn BlockFormat) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
+    name.iter_mut().zip(blocks.name().bytes()).for_each(|(place, byte)| *place = byte);
+    name
+}
+
+/// Divides the data device into extents.
+fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
+    let bad = |problem: String| Err(Error::Options { problem });
+    let Format { block_bytes, partition_blocks, staging_percent, .. } = *format;
+    let is_whole = block_bytes.0.is_multiple_of(BLOCK_BYTES) && block_bytes.0 > 0;
+    if !is_whole || block_bytes.0 > 1 << 20 {
+        return bad(format!("blocks of {block_bytes}: take a multiple of 512 bytes, up to 1 MiB"));
+    }
+    if partition_blocks == 0 || partition_blocks > PARTITION_BLOCKS_MAX {
+        return bad(format!(
+            "partitions of {partition_blocks} blocks: take 1 to {PARTITION_BLOCKS_MAX}"
+        ));
+    }
+    if staging_percent > 1000 {
+        return bad(format!("{staging_percent} percent for staging: take 1000 at most"));
+    }
+    let block = BlockCount(block_bytes.0 / BLOCK_BYTES);
+    let staging = block.0 * u64::from(partition_blocks) * u64::from(staging_percent) / 100;
+    let mut division = Division {
+        first: Lbn(SUPERBLOCKS.0),
+        extents: 0,
+        block,
+        partition_blocks,
+        staging: BlockCount(staging),
+    };
+    let room = data.inquiry().capacity.0.saturating_sub(SUPERBLOCKS.0);
+    let extents = room / division.extent().0;
+    division.extents = u32::try_from(extents).unwrap_or(u32::MAX - 1);
+    if division.extents < 2 * EXTENTS_RESERVE as u32 + 2 {
+        return bad(format!(
+            "{}: it has room for {extents} extents of {}, and {} are needed: take a larger one, or \
+             smaller partitions",
+            data.inquiry().name,
+            division.extent().bytes(),
+            2 * EXTENTS_RESERVE + 2
+        ));
+    }
+    Ok(division)
+}
