@@ -9,7 +9,7 @@ use clap::Subcommand;
 use moirai::btree::{AddDecimal, Batch, Direction, KeyRange, Store, Tree};
 use moirai::runtime::{Stopwatch, is_virtual, now};
 use moirai::units::{ByteCount, grouped};
-use moirai::update::{Figures, KindNumber, Kinds, Options};
+use moirai::update::{KindNumber, Kinds, Options};
 use moirai::{NewTrees, TreesPlace};
 use serde::Serialize;
 
@@ -287,43 +287,44 @@ struct Stats {
 
 async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
     let trees = store.trees().await?;
-    let Figures {
-        blocks,
-        partitions,
-        queued,
-        queued_bytes,
-        directory_bytes,
-        extents,
-        extents_free,
-        log_segments,
-        log_segments_used,
-        replayed_bytes,
-        ..
-    } = store.figures();
+    let figures = store.figures();
     let stats = Stats {
         trees,
-        leaves: blocks,
-        partitions,
-        pending_changes: queued,
-        pending_bytes: queued_bytes,
-        directory_bytes,
-        extents,
-        extents_free,
-        log_segments,
-        log_segments_used,
-        replayed_bytes,
+        leaves: figures.blocks,
+        partitions: figures.partitions,
+        pending_changes: figures.queued,
+        pending_bytes: figures.queued_bytes,
+        directory_bytes: figures.directory_bytes,
+        extents: figures.extents,
+        extents_free: figures.extents_free,
+        log_segments: figures.log_segments,
+        log_segments_used: figures.log_segments_used,
+        replayed_bytes: figures.replayed_bytes,
     };
     if json {
         return print::json(&stats);
     }
     let facts = [
         ("trees", stats.trees.join(", ")),
-        ("leaves", format!("{} in {} partitions", grouped(blocks), grouped(partitions))),
-        ("directory", format!("{} of memory", ByteCount(directory_bytes))),
-        ("pending", format!("{} changes, {} of memory", grouped(queued), ByteCount(queued_bytes))),
-        ("extents", format!("{} of {} are free", grouped(extents_free), grouped(extents))),
-        ("log", format!("{log_segments_used} of {log_segments} segments in use")),
-        ("replayed", format!("{} when it was opened", ByteCount(replayed_bytes))),
+        (
+            "leaves",
+            format!("{} in {} partitions", grouped(stats.leaves), grouped(stats.partitions)),
+        ),
+        ("directory", format!("{} of memory", ByteCount(stats.directory_bytes))),
+        (
+            "pending",
+            format!(
+                "{} changes, {} of memory",
+                grouped(stats.pending_changes),
+                ByteCount(stats.pending_bytes)
+            ),
+        ),
+        (
+            "extents",
+            format!("{} of {} are free", grouped(stats.extents_free), grouped(stats.extents)),
+        ),
+        ("log", format!("{} of {} segments in use", stats.log_segments_used, stats.log_segments)),
+        ("replayed", format!("{} when it was opened", ByteCount(stats.replayed_bytes))),
     ];
     let row = |(name, value): (&str, String)| vec![name.to_owned(), value];
     print::table(&[("store", false), ("", false)], facts.into_iter().map(row).collect())

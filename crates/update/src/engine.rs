@@ -249,7 +249,8 @@ impl Engine {
             if space.0 == 0 {
                 return Err(Error::NoSpace { space });
             }
-            if !self.shared.log.has_room(0) {
+            // Partitions that the log does not know would have numbers before this one's.
+            if state.is_ahead || !self.shared.log.has_room(0) {
                 let problem = "the log is full: make the space once it was swept".into();
                 return Err(Error::Options { problem });
             }
@@ -447,6 +448,7 @@ impl Shared {
         self.apply(state, next, group)?;
         // A number is that of a group in the log.
         state.next = next;
+        state.is_ahead = true;
         Ok(())
     }
 
@@ -539,6 +541,7 @@ impl Shared {
         self.counts.snapshot_bytes.add(bytes.len() as u64);
         self.snapshot_extents.store(extents.len(), Ordering::Relaxed);
         *held = (superblock, extents);
+        self.state.lock().is_ahead = false;
         self.log.free_before(start);
         self.room.notify_waiters();
         Ok(())

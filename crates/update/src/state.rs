@@ -33,6 +33,8 @@ pub(crate) struct State {
     /// Modifications in queues.
     pub(crate) queued: usize,
     extents: Arc<Extents>,
+    /// Whether it has what neither the log nor a snapshot says yet.
+    pub(crate) is_ahead: bool,
     /// Partitions that have more pending than is good for who reads them.
     pub(crate) hot: Vec<PartitionId>,
     /// From how many bytes on.
@@ -71,6 +73,7 @@ impl State {
             queued_bytes: 0,
             queued: 0,
             extents,
+            is_ahead: false,
             hot: Vec::new(),
             hot_bytes: usize::MAX,
             arriving: BTreeMap::new(),
