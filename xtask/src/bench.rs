@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the comparison benchmarks, which live in a crate of their own.
+//! `cargo xtask bench`: the comparison benchmarks. That of updates is in a workspace of its own, with its peers.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,10 +6,22 @@ use std::path::Path;
 use crate::error::Error;
 use crate::process;
 
+const UPDATE: [&str; 7] = [
+    "run",
+    "--release",
+    "--manifest-path",
+    "peers/Cargo.toml",
+    "--target-dir",
+    "target/peers",
+    "--",
+];
+const OTHERS: [&str; 5] = ["run", "--release", "--package", "moirai-bench", "--"];
+
 pub(crate) fn run(root: &Path, args: &[OsString]) -> Result<(), Error> {
-    process::run(
-        process::cargo(root)
-            .args(["run", "--release", "--package", "moirai-bench", "--"])
-            .args(args),
-    )
+    match args.split_first() {
+        Some((first, args)) if first == "update" => {
+            process::run(process::cargo(root).args(UPDATE).args(args))
+        }
+        _ => process::run(process::cargo(root).args(OTHERS).args(args)),
+    }
 }

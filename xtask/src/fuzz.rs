@@ -48,7 +48,7 @@ pub(crate) struct Target {
     seeds: &'static [&'static str],
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 7] = [
     Target {
         name: "profile",
         dictionary: "profile.dict",
@@ -62,6 +62,8 @@ const TARGETS: [Target; 5] = [
     Target { name: "diskspecs", dictionary: "diskspecs.dict", seeds: &["fuzz/seeds/diskspecs"] },
     Target { name: "trace", dictionary: "trace.dict", seeds: &["fuzz/seeds/trace"] },
     Target { name: "uri", dictionary: "uri.dict", seeds: &["fuzz/seeds/uri"] },
+    Target { name: "log", dictionary: "log.dict", seeds: &["fuzz/seeds/log"] },
+    Target { name: "leaf", dictionary: "leaf.dict", seeds: &["fuzz/seeds/leaf"] },
 ];
 
 #[derive(Debug, Args)]

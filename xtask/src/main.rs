@@ -48,9 +48,10 @@ enum Command {
     /// gigabyte of memory. Such an input is kept in target/fuzz/artifacts and the command that runs
     /// it again is printed.
     Fuzz(fuzz::Options),
-    /// Run the benchmarks of crates/bench in release mode
+    /// Run the benchmarks of crates/bench in release mode; `update`: those of peers/
     #[command(
-        after_help = "For the help of the benchmarks themselves: cargo xtask bench -- --help"
+        after_help = "For the help of the benchmarks themselves: cargo xtask bench -- --help, and \
+                      cargo xtask bench update --help (its peers take a C++ compiler and libclang to build)"
     )]
     Bench {
         /// Arguments for the benchmark program, passed on as they are

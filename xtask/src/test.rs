@@ -50,6 +50,7 @@ fn steps(options: &Options) -> Vec<Step> {
     let mut steps = vec![Step::Cargo(&["fmt", "--all", "--check"]), Step::Tidy];
     if options.full {
         steps.push(Step::Cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]));
+        steps.push(Step::Cargo(&["fmt", "--manifest-path", "peers/Cargo.toml", "--check"]));
     }
     if !options.skip_clippy {
         steps.push(Step::Cargo(&[
@@ -155,6 +156,7 @@ mod tests {
                 "cargo fmt --all --check",
                 "cargo xtask tidy",
                 "cargo fmt --manifest-path fuzz/Cargo.toml --check",
+                "cargo fmt --manifest-path peers/Cargo.toml --check",
                 "cargo test --workspace -- --include-ignored",
                 "cargo test --release -p moirai-volume --test survival",
                 "cargo test --release -p moirai-update -p moirai-btree --tests",
@@ -164,6 +166,8 @@ mod tests {
                 "cargo xtask fuzz diskspecs",
                 "cargo xtask fuzz trace",
                 "cargo xtask fuzz uri",
+                "cargo xtask fuzz log",
+                "cargo xtask fuzz leaf",
             ]
         );
     }

@@ -4,7 +4,6 @@
 
 mod replay;
 mod scan;
-mod update;
 
 use clap::{Parser, Subcommand};
 
@@ -36,15 +35,12 @@ enum Benchmark {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
-    /// Change random records of a B+-tree larger than its memory
-    Update(update::Arguments),
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().benchmark {
         Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
         Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
-        Some(Benchmark::Update(arguments)) => update::run(&arguments),
         None => {
             replay::run(1_000_000, 3)?;
             println!();

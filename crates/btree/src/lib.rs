@@ -34,6 +34,8 @@
 //! ```
 
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod leaf;
 mod merges;
 mod scan;

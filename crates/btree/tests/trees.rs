@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use moirai_btree::{AddU64, Batch, Direction, KeyRange, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{Random, block_on_virtual, random};
+use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Format, KindNumber, Kinds, Options};
 use rand::Rng;
@@ -192,30 +192,9 @@ async fn run() {
     }
 }
 
-fn number_of(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Says how to run a seed again when it fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let run = "MOIRAI_RUNS=1 cargo test --release -p moirai-btree --test trees";
-            eprintln!("again: MOIRAI_SEED={} {run}", self.0);
-        }
-    }
-}
-
 #[test]
 fn trees_hold_what_was_committed_through_power_cuts() {
-    let first = number_of("MOIRAI_SEED", 0);
-    let runs = if cfg!(debug_assertions) { 100 } else { 5000 };
-    for seed in first..first + number_of("MOIRAI_RUNS", runs) {
-        let _replay = Replay(seed);
-        block_on_virtual(seed, run());
-    }
+    each_seed(if cfg!(debug_assertions) { 100 } else { 5000 }, run);
 }
 
 #[test]

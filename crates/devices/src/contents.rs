@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use moirai_storage::{Error, IoBuf, Result};
 use moirai_units::{BlockCount, Lbn};
 
-const CHUNK_BYTES: u64 = 256 << 10;
+const CHUNK_BYTES: u64 = 4 << 10;
 
 /// What a simulated disk holds. Blocks that were never written are zeros.
 #[derive(Debug)]
 pub enum Contents {
-    /// Bytes in memory, gone with the device.
+    /// Bytes in memory, gone with the device. Zeros take none.
     Memory(BTreeMap<u64, Box<[u8]>>),
     /// Bytes in a sparse file.
     File {
@@ -100,6 +100,9 @@ impl Contents {
                     let Some(source) = buffer.get(range) else {
                         continue;
                     };
+                    if source.iter().all(|byte| *byte == 0) && !chunks.contains_key(&chunk) {
+                        continue;
+                    }
                     let bytes = chunks
                         .entry(chunk)
                         .or_insert_with(|| vec![0; CHUNK_BYTES as usize].into_boxed_slice());

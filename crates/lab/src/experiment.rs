@@ -26,6 +26,9 @@ pub enum Failure {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai::storage::Error),
+    /// The update engine failed.
+    #[error(transparent)]
+    Update(#[from] moirai::update::Error),
     /// A statement failed.
     #[error(transparent)]
     Sql(#[from] moirai_sql::Error),

@@ -7,18 +7,21 @@
 //! - [`block_on_real`]: tokio's multi-threaded runtime and the machine's clock.
 //!
 //! Inside either, [`now`], [`sleep`], [`spawn`], [`blocking`] and [`random`] do the same thing, so
-//! code above this crate never asks which one it runs under. Nothing outside this crate reads the
+//! code above this crate never asks which one it runs under. [`each_seed`] runs a simulation with many
+//! seeds. Nothing outside this crate reads the
 //! machine's clock, starts a thread or draws an unseeded random number.
 
 mod context;
 mod random;
 mod real;
+mod seeds;
 mod timers;
 mod virtual_time;
 
 pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, spawn, unique};
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
+pub use seeds::each_seed;
 pub use virtual_time::block_on_virtual;
 
 #[cfg(test)]

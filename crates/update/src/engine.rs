@@ -29,6 +29,9 @@ const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
 /// all of them.
 const HOT_BYTES_MAX: usize = 1 << 20;
 
+/// The part of the memory that one partition's queue may take; who adds to it waits then.
+const PARTITION_SHARE: usize = 8;
+
 /// When a group is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -46,11 +49,15 @@ pub struct Options {
     pub memory: ByteCount,
     /// When groups are acknowledged.
     pub durability: Durability,
+    /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
+    /// than it is. It loses data.
+    #[doc(hidden)]
+    pub canary: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory: ByteCount::mib(64), durability: Durability::default() }
+        Options { memory: ByteCount::mib(64), durability: Durability::default(), canary: false }
     }
 }
 
@@ -175,6 +182,7 @@ impl Engine {
         log.flush().await?;
         let extents = Extents::new(division.extents);
         let (mut state, held) = read_snapshot(&*data, &superblock, &extents).await?;
+        state.has_canary = options.canary;
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*log, &superblock, &mut state, &kinds).await?;
         let replayed = replayed.ok_or_else(other_log)?;
@@ -282,7 +290,8 @@ impl Engine {
                 {
                     return Err(Error::NoSpace { space: *space });
                 }
-                let has_memory = state.queued_bytes < shared.memory_bytes;
+                let has_memory = state.queued_bytes < shared.memory_bytes
+                    && !state.is_full(shared.memory_bytes / PARTITION_SHARE);
                 if has_memory && shared.log.has_room(group.bytes.len()) {
                     let seq = shared.append(&mut state, &group.bytes)?;
                     let is_short =

@@ -10,6 +10,11 @@ use std::sync::Arc;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
 
+use crate::partition::PARTITION_BLOCKS_MAX;
+
+/// Bytes of a block at most.
+pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
 /// How the data device is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Division {
@@ -23,6 +28,13 @@ pub(crate) struct Division {
 }
 
 impl Division {
+    /// Whether all extents have addresses: one that was read may say anything.
+    pub(crate) fn is_addressable(&self) -> bool {
+        let is_block = self.block.0 > 0 && self.block.bytes().0 <= BLOCK_BYTES_MAX;
+        let is_partition = (1..=PARTITION_BLOCKS_MAX).contains(&self.partition_blocks);
+        is_block && is_partition && self.staging.0 < 1 << 24 && self.first.0 < 1 << 32
+    }
+
     pub(crate) fn extent(&self) -> BlockCount {
         BlockCount(self.block.0 * u64::from(self.partition_blocks) + self.staging.0)
     }

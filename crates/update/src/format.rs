@@ -4,7 +4,7 @@ use moirai_runtime::unique;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount, Lbn};
 
-use crate::extents::Division;
+use crate::extents::{BLOCK_BYTES_MAX, Division};
 use crate::frame::Frame;
 use crate::log::{Ring, Start};
 use crate::partition::PARTITION_BLOCKS_MAX;
@@ -106,7 +106,7 @@ fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
     let bad = |problem: String| Err(Error::Options { problem });
     let Format { block_bytes, partition_blocks, staging_percent, .. } = *format;
     let is_whole = block_bytes.0.is_multiple_of(BLOCK_BYTES) && block_bytes.0 > 0;
-    if !is_whole || block_bytes.0 > 1 << 20 {
+    if !is_whole || block_bytes.0 > BLOCK_BYTES_MAX {
         return bad(format!("blocks of {block_bytes}: take a multiple of 512 bytes, up to 1 MiB"));
     }
     if partition_blocks == 0 || partition_blocks > PARTITION_BLOCKS_MAX {

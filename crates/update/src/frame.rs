@@ -4,7 +4,7 @@ use moirai_storage::IoBuf;
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::Seq;
-use crate::codec::Taker;
+use crate::codec::{Taker, is_sum};
 
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
@@ -88,7 +88,7 @@ impl Frame {
         };
         let content = taker.fixed(frame.bytes as usize)?;
         let is_whole = frame.continued <= frame.bytes
-            && crc32c::crc32c_append(crc32c::crc32c(head), content) == checksum;
+            && is_sum(checksum, crc32c::crc32c_append(crc32c::crc32c(head), content));
         is_whole.then_some((frame, content, checksum))
     }
 }

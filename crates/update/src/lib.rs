@@ -18,6 +18,8 @@ mod extents;
 mod figures;
 mod format;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod group;
 mod kind;
 mod log;

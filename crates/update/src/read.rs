@@ -13,6 +13,10 @@ use crate::queue::{decode, encode};
 use crate::sweep::staged_blocks;
 use crate::{Error, Kinds, Modification, Pieces, Result, SpaceId, Value};
 
+/// A block and what is staged for it are read with what lies between them, when that is no more than this: any
+/// device reads on for as long sooner than it takes up another request.
+const READ_TOGETHER: BlockCount = BlockCount(256);
+
 /// Which block of a space is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At<'a> {
@@ -197,34 +201,40 @@ impl Shared {
     ) -> Result<(Option<IoBuf>, Vec<Bytes>)> {
         let Wanted { blocks, block, staged, .. } = wanted;
         let has_block = *block < blocks.len();
-        let mut batch = Vec::with_capacity(2);
-        if has_block {
-            batch.push(Request::read(self.division.block_at(extent.index, *block)));
+        let of_block = self.division.block_at(extent.index, *block);
+        let count = staged_blocks(staged);
+        let area = self.division.staging_at(extent.index, BlockCount::ZERO, count);
+        self.counts.staged_reads.add(u64::from(!staged.is_empty()));
+        let mut read = Vec::with_capacity(2);
+        let both = BlockRange::between(of_block.first, area.end());
+        if has_block && !staged.is_empty() && both.count <= READ_TOGETHER {
+            self.counts.reads.add(1);
+            let mut buffer = self.data.read(both).await?;
+            let mut behind = buffer.split_off(of_block.count);
+            let between = BlockRange::between(of_block.end(), area.first);
+            read.extend([buffer, behind.split_off(between.count)]);
+        } else {
+            let ranges = [has_block.then_some(of_block), (!staged.is_empty()).then_some(area)];
+            let batch: Vec<Request> = ranges.into_iter().flatten().map(Request::read).collect();
+            if batch.is_empty() {
+                return Ok((None, Vec::new()));
+            }
+            self.counts.reads.add(batch.len() as u64);
+            for done in self.data.submit(batch).await {
+                read.extend(done?.data);
+            }
         }
-        if !staged.is_empty() {
-            let count = staged_blocks(staged);
-            let area = self.division.staging_at(extent.index, BlockCount::ZERO, count);
-            batch.push(Request::read(area));
-            self.counts.staged_reads.add(1);
-        }
-        self.counts.reads.add(batch.len() as u64);
-        if batch.is_empty() {
-            return Ok((None, Vec::new()));
-        }
-        let mut read = self.data.submit(batch).await.into_iter();
-        let mut next = || {
-            read.next().and_then(|done| done.map(|done| done.data.into_iter().next()).transpose())
-        };
+        let mut read = read.into_iter();
         let mut content = None;
         if has_block {
-            let buffer = next().transpose()?;
+            let buffer = read.next();
             let is_right = |buffer: &IoBuf| crc32c::crc32c(buffer) == blocks.checksum(*block);
             let whole = buffer.filter(is_right);
             content = Some(whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?);
         }
         let mut chunks = Vec::new();
         if !staged.is_empty() {
-            let area = next().transpose()?.unwrap_or_else(|| IoBuf::zeroed(BlockCount::ZERO));
+            let area = read.next().unwrap_or_else(|| IoBuf::zeroed(BlockCount::ZERO));
             chunks = self.chunks_of(area, extent, staged)?;
         }
         Ok((content, chunks))

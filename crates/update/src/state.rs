@@ -3,7 +3,7 @@
 //! It changes by entries alone, in their order, while the engine runs and when a log is read again: both come
 //! to the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::codec::{Taker, prefix_of};
@@ -36,9 +36,11 @@ pub(crate) struct State {
     /// Whether it has what neither the log nor a snapshot says yet.
     pub(crate) is_ahead: bool,
     /// Partitions that have more pending than is good for who reads them.
-    pub(crate) hot: Vec<PartitionId>,
+    pub(crate) hot: BTreeSet<PartitionId>,
     /// From how many bytes on.
     pub(crate) hot_bytes: usize,
+    /// See `Options::canary`.
+    pub(crate) has_canary: bool,
     /// Extents in use of which the next entries tell.
     pub(crate) arriving: BTreeMap<u32, Extent>,
 }
@@ -74,8 +76,9 @@ impl State {
             queued: 0,
             extents,
             is_ahead: false,
-            hot: Vec::new(),
+            hot: BTreeSet::new(),
             hot_bytes: usize::MAX,
+            has_canary: false,
             arriving: BTreeMap::new(),
         }
     }
@@ -161,7 +164,7 @@ impl State {
         self.queued_bytes += partition.active.push(encoded);
         self.queued += 1;
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
-            self.hot.push(id);
+            self.hot.insert(id);
         }
     }
 
@@ -173,6 +176,8 @@ impl State {
             return Some(());
         }
         let active = std::mem::take(&mut partition.active);
+        self.hot.remove(&id);
+        let partition = self.partition_mut(id)?;
         let mut sealed = Sealed { queue: Arc::new(active), at: seq, since: partition.since };
         if let Some(before) = partition.sealed.take() {
             // Nobody else has it: it is of a run that ended.
@@ -196,15 +201,26 @@ impl State {
                 partition.since = sealed.since.min(partition.since);
             }
         }
+        let is_hot = |partition: &Partition| partition.active.bytes() >= self.hot_bytes;
+        let hot = self.partitions.iter().enumerate().filter(|(_, partition)| is_hot(partition));
+        self.hot = hot.map(|(id, _)| PartitionId(id as u32)).collect();
+    }
+
+    /// Whether a partition has more pending than it is to have: sorting it takes memory, too.
+    pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
+        let queues = self.hot.iter().filter_map(|id| self.partition(*id));
+        queues.map(|partition| partition.active.bytes()).any(|bytes| bytes >= bytes_max)
     }
 
     /// What was sealed has left memory: it is in the blocks, or staged.
     fn settle(&mut self, id: PartitionId) -> Option<()> {
+        // The group of the seal itself has nothing that the frontier would pass over.
+        let early = if self.has_canary { 2 } else { 0 };
         let partition = self.partitions.get_mut(id.0 as usize)?;
         let sealed = partition.sealed.take()?;
         self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());
         self.queued = self.queued.saturating_sub(sealed.queue.count());
-        partition.frontier = sealed.at;
+        partition.frontier = Seq(sealed.at.0 + early);
         Some(())
     }
 
@@ -259,6 +275,7 @@ impl State {
             return Some(());
         }
         let space = self.partition(id)?.space;
+        self.hot.remove(&id);
         self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
         self.queued = self.queued.saturating_sub(active.count());
         for (modification, encoded) in active.iter_encoded() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::codec::{Taker, put_bytes, put_number};
+use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::extents::{Division, Extent, Extents};
 use crate::log::{Ring, Start};
 use crate::partition::{BlockTable, Chunk, Partition, PartitionId};
@@ -92,10 +92,10 @@ impl Superblock {
         buffer
     }
 
-    fn decode(bytes: &[u8]) -> Option<Superblock> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Superblock> {
         let mut taker = Taker(bytes);
         let is_ours = taker.fixed(8)? == DATA_MAGIC && taker.le32()? == DATA_VERSION;
-        if !is_ours || taker.le32()? != crc32c::crc32c(taker.0) {
+        if !is_ours || !is_sum(taker.le32()?, crc32c::crc32c(taker.0)) {
             return None;
         }
         let format = taker.fixed(NAME_BYTES)?.try_into().ok()?;
@@ -110,6 +110,9 @@ impl Superblock {
         };
         let segment = BlockCount(number()?);
         let ring = Ring { segment, segments: u32::try_from(number()?).ok()? };
+        if !division.is_addressable() || segment.0 >= 1 << 32 {
+            return None;
+        }
         let (next, frame) = (Seq(number()?), number()?);
         let start = Start {
             segment: u32::try_from(number()?).ok()?,
@@ -189,7 +192,7 @@ pub(crate) fn encode_state(state: &State) -> Vec<u8> {
 }
 
 /// The state that `bytes` are of; `None` when they are of none.
-fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> Option<State> {
+pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> Option<State> {
     let mut state = State::new(Arc::clone(extents));
     state.next = next;
     if bytes.is_empty() {

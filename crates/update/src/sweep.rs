@@ -208,11 +208,8 @@ impl Shared {
             partition.is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
         };
         // First those with so much that reading takes long.
-        let mut ids: Vec<PartitionId> = state.hot.iter().copied().filter(is_free).collect();
-        state.hot.clear();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.truncate(BATCH_PARTITIONS);
+        let hot = state.hot.iter().copied().filter(is_free);
+        let mut ids: Vec<PartitionId> = hot.take(BATCH_PARTITIONS).collect();
         if ids.is_empty() {
             let need = self.need(state)?;
             let mut cursor = self.cursor.lock();
@@ -246,7 +243,10 @@ impl Shared {
                 is_logged,
             })
         };
-        Some(ids.into_iter().filter_map(job).collect())
+        let jobs = ids.into_iter().filter_map(job).collect();
+        // Those who waited for one of these queues alone.
+        self.room.notify_waiters();
+        Some(jobs)
     }
 
     async fn carry_out(&self, job: &Job) -> Result<Done> {

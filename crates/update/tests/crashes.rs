@@ -12,10 +12,11 @@
 )]
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{Random, block_on_virtual, random, sleep, spawn};
+use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep, spawn};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
 use moirai_update::{
@@ -135,7 +136,7 @@ impl Bench {
         Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
         let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];
         let memory = ByteCount(random.random_range(4..30) << 10);
-        let options = Options { memory, durability };
+        let options = Options { memory, durability, ..Options::default() };
         Bench { power, data, log, options, blocks: random.random_range(1..200) }
     }
 
@@ -205,9 +206,10 @@ fn groups_in(content: &Model, base: &Model, groups: &[Vec<Change>]) -> Option<us
     found
 }
 
-async fn survive() {
+async fn survive(canary: bool) {
     let mut random = random("crashes");
-    let bench = Bench::new(&mut random).await;
+    let mut bench = Bench::new(&mut random).await;
+    bench.options.canary = canary;
     // What all groups so far make, in the order in which they were first polled.
     let mut base = Model::new();
     let mut engine = Some(Arc::new(bench.open_at_last(&mut random).await));
@@ -280,36 +282,20 @@ async fn survive() {
     }
 }
 
-fn number_of(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Says how to run a seed again when it fails.
-struct Replay(u64, &'static str);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "again: MOIRAI_SEED={} MOIRAI_RUNS=1 cargo test --release -p moirai-update --test crashes {}",
-                self.0, self.1
-            );
-        }
-    }
-}
-
-fn each_seed(name: &'static str, runs: u64, run: impl AsyncFn()) {
-    let first = number_of("MOIRAI_SEED", 0);
-    let runs = if cfg!(debug_assertions) { runs } else { 100_000 };
-    for seed in first..first + number_of("MOIRAI_RUNS", runs) {
-        let _replay = Replay(seed, name);
-        block_on_virtual(seed, run());
-    }
+fn runs(plain: u64) -> u64 {
+    if cfg!(debug_assertions) { plain } else { 100_000 }
 }
 
 #[test]
 fn what_was_acknowledged_survives() {
-    each_seed("what_was_acknowledged_survives", 300, survive);
+    each_seed(runs(300), async || survive(false).await);
+}
+
+/// The test above notices when a frontier is a group early.
+#[test]
+fn a_frontier_that_is_early_is_caught() {
+    let is_noticed = |seed| catch_unwind(|| block_on_virtual(seed, survive(true))).is_err();
+    assert!((0..200).any(is_noticed));
 }
 
 /// A block of the log or of the data changes, or cannot be read: every read is right or an error, and a log
@@ -361,7 +347,7 @@ async fn notice_damage() {
 
 #[test]
 fn damage_is_noticed() {
-    each_seed("damage_is_noticed", 200, notice_damage);
+    each_seed(runs(200), notice_damage);
 }
 
 #[test]

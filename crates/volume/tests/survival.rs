@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures::future::{Either, join_all, select};
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{Random, block_on_virtual, random, sleep};
+use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
 use moirai_storage::{Device, IoBuf, Op, Request};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 use moirai_volume::{
@@ -592,43 +592,26 @@ impl Run {
     }
 }
 
-/// What went wrong with a seed.
+/// What goes wrong in a run.
+async fn problems_of(kind: Kind) -> Vec<String> {
+    let mut run = Run::new(kind).await;
+    run.all().await;
+    let level = run.level;
+    let problems = std::mem::take(&mut *run.problems.lock());
+    let disks = run.devices.len();
+    problems.into_iter().map(|problem| format!("{level} over {disks}: {problem}")).collect()
+}
+
 fn problems(seed: u64, kind: Kind) -> Vec<String> {
-    block_on_virtual(seed, async {
-        let mut run = Run::new(kind).await;
-        run.all().await;
-        let level = run.level;
-        let problems = std::mem::take(&mut *run.problems.lock());
-        let disks = run.devices.len();
-        problems.into_iter().map(|problem| format!("{level} over {disks}: {problem}")).collect()
-    })
-}
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// Says how to run a seed again, when its run ends in a panic.
-struct Again(u64);
-
-impl Drop for Again {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let run = "MOIRAI_RUNS=1 cargo test -p moirai-volume --test survival nothing";
-            eprintln!("again: MOIRAI_SEED={} {run}", self.0);
-        }
-    }
+    block_on_virtual(seed, problems_of(kind))
 }
 
 #[test]
 fn nothing_flushed_is_lost_and_nothing_wrong_is_read() {
-    let first = number("MOIRAI_SEED", 0);
-    let runs = if cfg!(debug_assertions) { 300 } else { 100_000 };
-    for seed in first..first + number("MOIRAI_RUNS", runs) {
-        let _again = Again(seed);
-        let problems = problems(seed, Kind::Kept);
+    each_seed(if cfg!(debug_assertions) { 300 } else { 100_000 }, async || {
+        let problems = problems_of(Kind::Kept).await;
         assert!(problems.is_empty(), "{}", problems.join("\n"));
-    }
+    });
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The experiments, one to a file.
 
+mod bosc;
 mod capsule_scan;
 mod journal_cost;
 mod quadrangles;
 mod raid5_scan;
+mod update_throughput;
 
 use crate::Experiment;
 
@@ -18,6 +20,7 @@ pub fn all() -> &'static [Experiment] {
         quadrangles::SIZES,
         capsule_scan::EXPERIMENT,
         journal_cost::EXPERIMENT,
+        update_throughput::EXPERIMENT,
     ]
 }
 

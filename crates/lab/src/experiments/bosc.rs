@@ -1,0 +1,224 @@
+//! The test bed of the BOSC paper (6.1): five Deskstars, an index of leaves on four of them, and requests that
+//! change a record each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use moirai::devices::Contents;
+use moirai::runtime::{now, random, spawn};
+use moirai::storage::{Device, Op, Request};
+use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
+use moirai::update::{
+    Durability, Engine, Format, Group, Kind, KindNumber, Kinds, Modification, Options, PUT,
+    SpaceId, Value, WholeBlocks,
+};
+use moirai::volume::{LayoutDescription, Level, StripeUnit, Volume};
+use rand::Rng;
+
+use crate::Failure;
+use crate::setting::{drive, profile};
+
+const DRIVE: &str = "ibm-deskstar-dtla-307030";
+const SPACE: SpaceId = SpaceId(1);
+const PUT_RECORD: KindNumber = KindNumber(16);
+/// Leaves of a partition.
+const PARTITION_LEAVES: u32 = 64;
+/// Bytes of the number of records in a leaf.
+const LEAF_HEADER_BYTES: usize = 4;
+/// Requests between two looks at how far the sweeps are.
+const LOOK_EACH: u64 = 4096;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) index: ByteCount,
+    pub(super) leaf: ByteCount,
+    pub(super) record_bytes: usize,
+    pub(super) memory: ByteCount,
+    /// Room for staging, in percent of the leaves; the paper has none.
+    pub(super) staging_percent: u32,
+    /// Requests under way at a time.
+    pub(super) clients: u64,
+}
+
+impl Setting {
+    fn leaves(&self) -> u64 {
+        self.index.0 / self.leaf.0
+    }
+}
+
+/// Records sorted by their first 16 bytes, the key. The others of a leaf, of which the paper says that their
+/// contents are immaterial, are not there: the leaf is as long as it would be.
+struct PutRecord {
+    bytes: usize,
+}
+
+impl Kind for PutRecord {
+    fn apply(&self, value: &mut Value, record: &[u8]) {
+        let leaf = &mut value.bytes;
+        let Some((head, records)) = leaf.split_at_mut_checked(LEAF_HEADER_BYTES) else { return };
+        let count = head.first_chunk().map_or(0, |count| u32::from_le_bytes(*count)) as usize;
+        let used = count * self.bytes;
+        let key = |record: &[u8]| record.first_chunk::<16>().copied().unwrap_or_default();
+        let have = records.get(..used).unwrap_or_default();
+        let mut ranks = have.chunks_exact(self.bytes);
+        let at = ranks.position(|other| key(other) >= key(record)).unwrap_or(count) * self.bytes;
+        let is_there = records.get(at..used).is_some_and(|rest| {
+            rest.first_chunk::<16>().is_some_and(|other| *other == key(record))
+        });
+        if !is_there {
+            if used + self.bytes > records.len() {
+                return;
+            }
+            records.copy_within(at..used, at + self.bytes);
+            head.copy_from_slice(&(count as u32 + 1).to_le_bytes());
+        }
+        if let Some(place) = records.get_mut(at..at + self.bytes) {
+            place.copy_from_slice(record);
+        }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) requests_per_s: f64,
+    /// Mean time until a request is acknowledged.
+    pub(super) wait_ms: f64,
+}
+
+/// Counts requests, and when enough was done.
+#[derive(Default)]
+struct Progress {
+    requests: AtomicU64,
+    waits_ns: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// The index on the update engine: four disks of data, one of log. Measured is the second sweep over all leaves.
+pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure> {
+    let profile = profile(DRIVE)?;
+    let disk = |name: String| drive(&profile, name, Contents::memory(), None);
+    let disks = (0..4).map(|index| disk(format!("data {index}"))).collect();
+    let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
+    let data: Arc<dyn Device> =
+        Volume::new("data".into(), disks, Level::Raid0, layout).map_err(Failure::Setting)?;
+    let log = disk("log".into());
+    let format = Format {
+        block_bytes: setting.leaf,
+        partition_blocks: PARTITION_LEAVES,
+        staging_percent: setting.staging_percent,
+        segment_bytes: Some(ByteCount::mib(4)),
+    };
+    Engine::format(&*data, &*log, &WholeBlocks, format).await?;
+    let mut kinds = Kinds::new();
+    kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: setting.record_bytes }))?;
+    let options =
+        Options { memory: setting.memory, durability: Durability::Flushed, ..Options::default() };
+    let engine = Engine::open(data, log, kinds, Arc::new(WholeBlocks), options).await?;
+    let engine = Arc::new(engine);
+    engine.create_space(SPACE).await?;
+    let mut group = Group::new();
+    for leaf in 0..setting.leaves() {
+        let key = leaf.to_be_bytes();
+        group.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &[0; LEAF_HEADER_BYTES] });
+        if group.len() == 1000 {
+            engine.commit(&group).await?;
+            group.clear();
+        }
+    }
+    engine.commit(&group).await?;
+    engine.checkpoint().await?;
+    cycle(&engine, setting, 1).await?;
+    cycle(&engine, setting, 2).await
+}
+
+/// Random requests until all leaves were written once more.
+async fn cycle(engine: &Arc<Engine>, setting: Setting, number: u64) -> Result<Measured, Failure> {
+    let figures = engine.figures();
+    let until = figures.placed + figures.partitions;
+    let progress = Arc::new(Progress::default());
+    let began = now();
+    let client = |client: u64| {
+        let (engine, progress) = (Arc::clone(engine), Arc::clone(&progress));
+        spawn(async move {
+            let mut random = random(&format!("cycle {number} client {client}"));
+            let mut record = vec![7; setting.record_bytes];
+            while !progress.is_over.load(Ordering::Relaxed) {
+                let leaf = random.random_range(0..setting.leaves());
+                let within: u64 = random.random();
+                for (place, byte) in record
+                    .iter_mut()
+                    .zip(leaf.to_be_bytes().into_iter().chain(within.to_be_bytes()))
+                {
+                    *place = byte;
+                }
+                let key = leaf.to_be_bytes();
+                let asked = now();
+                let one = Modification { key: &key, kind: PUT_RECORD, bytes: &record };
+                engine.modify(SPACE, one).await?;
+                progress.waits_ns.fetch_add(now().since(asked).0, Ordering::Relaxed);
+                let done = progress.requests.fetch_add(1, Ordering::Relaxed) + 1;
+                if done.is_multiple_of(LOOK_EACH) && engine.figures().placed >= until {
+                    progress.is_over.store(true, Ordering::Relaxed);
+                }
+            }
+            Ok::<(), moirai::update::Error>(())
+        })
+    };
+    let clients: Vec<_> = (0..setting.clients).map(client).collect();
+    for client in clients {
+        client.await?;
+    }
+    let requests = progress.requests.load(Ordering::Relaxed) as f64;
+    Ok(Measured {
+        requests_per_s: requests / now().since(began).as_s(),
+        wait_ms: progress.waits_ns.load(Ordering::Relaxed) as f64 / 1e6 / requests,
+    })
+}
+
+/// The plain tree: leaves on five disks, and a cache of them that is full of changed ones. No log is written.
+pub(super) async fn plain(setting: Setting, requests: u64) -> Result<Measured, Failure> {
+    let profile = profile(DRIVE)?;
+    let disks = (0..5)
+        .map(|index| drive(&profile, format!("data {index}"), Contents::Nothing, None))
+        .collect();
+    let leaf = BlockCount(setting.leaf.0 / BLOCK_BYTES);
+    let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(leaf) };
+    let volume = Volume::new("data".into(), disks, Level::Raid0, layout);
+    let volume = volume.map_err(Failure::Setting)?;
+    let cached = setting.memory.0 / setting.leaf.0;
+    let share = cached as f64 / setting.leaves() as f64;
+    let began = now();
+    let done = Arc::new(AtomicU64::new(0));
+    let client = |client: u64| {
+        let (volume, done) = (Arc::clone(&volume), Arc::clone(&done));
+        spawn(async move {
+            let device: &dyn Device = &*volume;
+            let mut random = random(&format!("client {client}"));
+            let mut waits_ns = 0;
+            while done.fetch_add(1, Ordering::Relaxed) < requests {
+                let asked = now();
+                // Leaves are chosen uniformly: any of them is cached with the same probability, whatever leaves
+                // the cache, and what leaves it is any leaf.
+                if !random.random_bool(share.min(1.0)) {
+                    for op in [Op::Write, Op::Read] {
+                        let first = Lbn(random.random_range(0..setting.leaves()) * leaf.0);
+                        device.access(Request::access(op, BlockRange::new(first, leaf))).await?;
+                    }
+                }
+                waits_ns += now().since(asked).0;
+            }
+            Ok::<u64, moirai::storage::Error>(waits_ns)
+        })
+    };
+    let clients: Vec<_> = (0..setting.clients).map(client).collect();
+    let mut waits_ns = 0;
+    for client in clients {
+        waits_ns += client.await?;
+    }
+    Ok(Measured {
+        requests_per_s: requests as f64 / now().since(began).as_s(),
+        wait_ms: waits_ns as f64 / 1e6 / requests as f64,
+    })
+}

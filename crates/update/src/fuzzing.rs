@@ -1,0 +1,77 @@
+//! What opening an engine parses, for the fuzz targets: arbitrary bytes give `None` or an error, and no panic.
+
+use crate::codec::Taker;
+use crate::entry::Entry;
+use crate::extents::Extents;
+use crate::frame::Frame;
+use crate::partition::{Partition, PartitionId};
+use crate::state::State;
+use crate::superblock::{Superblock, decode_state, encode_state};
+use crate::{Kinds, Seq, SpaceId};
+
+const EXTENTS: u32 = 16;
+
+/// A superblock; the addresses that it gives do not overflow.
+pub fn superblock(bytes: &[u8]) {
+    if let Some(superblock) = Superblock::decode(bytes) {
+        let last = superblock.division.extents;
+        let _ = superblock.division.staging_at(
+            last,
+            superblock.division.staging,
+            superblock.division.block,
+        );
+        let _ = superblock.ring.segment_at(superblock.ring.segments);
+    }
+}
+
+/// A snapshot's state: what is parsed is what was written.
+pub fn snapshot(bytes: &[u8]) {
+    if let Some(state) = decode_state(bytes, &Extents::new(EXTENTS), Seq(9)) {
+        let written = encode_state(&state);
+        drop(state);
+        let again = decode_state(&written, &Extents::new(EXTENTS), Seq(9));
+        assert_eq!(again.map(|state| encode_state(&state)), Some(written));
+    }
+}
+
+/// A frame of the log, and the groups in it, which change a state that has a space.
+pub fn log(bytes: &[u8]) {
+    let content = match Frame::decode(bytes) {
+        Some((frame, content, _)) => content.get(frame.continued as usize..).unwrap_or_default(),
+        None => bytes,
+    };
+    let mut state = State::new(Extents::new(EXTENTS));
+    state.spaces.insert(SpaceId(1), Default::default());
+    let _ = state.add(PartitionId(0), Partition::new(SpaceId(1), Box::default(), Seq(0)));
+    let mut taker = Taker(content);
+    for seq in 1.. {
+        let Some(group) = taker.bytes() else { break };
+        entries(group);
+        if state.apply(Seq(seq), group, &Kinds::new(), Seq(3)).is_err() {
+            break;
+        }
+        let queued: usize = state
+            .partitions
+            .iter()
+            .map(|one| {
+                one.active.count() + one.sealed.as_ref().map_or(0, |sealed| sealed.queue.count())
+            })
+            .sum();
+        assert_eq!(queued, state.queued);
+    }
+    state.unseal();
+}
+
+/// Entries mean the same when they are written and read again.
+fn entries(group: &[u8]) {
+    let mut taker = Taker(group);
+    while let Some(entry) = Entry::take(&mut taker) {
+        let mut written = Vec::new();
+        entry.encode(&mut written);
+        let again = Entry::take(&mut Taker(&written));
+        let Some(again) = again else { panic!("{entry:?} is not read again") };
+        let mut twice = Vec::new();
+        again.encode(&mut twice);
+        assert_eq!(twice, written);
+    }
+}

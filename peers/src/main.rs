@@ -1,0 +1,194 @@
+//! Random updates of records in an index larger than memory: Moirai beside other engines, in one run.
+//!
+//! Each engine runs in a process of its own, in a fresh folder on the same disk, with the same memory: a budget
+//! that it is told, and a control group that limits the process with the files cached for it.
+
+mod engines;
+mod process;
+mod table;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+use moirai::runtime::block_on_real;
+use moirai::units::{ByteCount, Nanos};
+use moirai::update::Format;
+
+use crate::engines::Setup;
+use crate::process::MemoryLimit;
+use crate::workload::{BlockingEngine, Measured, Outcome, Threads, Workload, measure};
+
+/// Updates random records of an index larger than memory, with Moirai and its peers.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// The engines; all when none is named
+    #[arg(long, value_delimiter = ',')]
+    engines: Vec<Name>,
+    /// Records of 16 + 48 bytes
+    #[arg(long, default_value_t = 20_000_000)]
+    records: u64,
+    /// Memory for what an engine caches and puts off
+    #[arg(long, default_value = "160MiB")]
+    memory: ByteCount,
+    /// What the process may take beside that, with the files cached for it
+    #[arg(long, default_value = "96MiB")]
+    beside: ByteCount,
+    /// Updates of a group, which is one commit
+    #[arg(long, default_value_t = 1000)]
+    group: usize,
+    /// Clients that commit at the same time
+    #[arg(long, default_value_t = 1)]
+    clients: u64,
+    /// Seconds of updates before anything counts
+    #[arg(long, default_value_t = 60)]
+    warm: u64,
+    /// Seconds of updates that count
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Seconds of reads of random records in the end
+    #[arg(long, default_value_t = 10)]
+    read_seconds: u64,
+    /// Acknowledge what is written, and not flushed
+    #[arg(long)]
+    no_sync: bool,
+    /// Runs of each engine; the median counts
+    #[arg(long, default_value_t = 1)]
+    runs: usize,
+    /// Moirai: bytes of a leaf
+    #[arg(long, default_value = "8KiB")]
+    leaf: ByteCount,
+    /// Moirai: leaves that are swept together
+    #[arg(long, default_value_t = 64)]
+    partition: u32,
+    /// Moirai: room for staging, in percent of the leaves
+    #[arg(long, default_value_t = 100)]
+    staging: u32,
+    /// Where the files go, which are removed in the end
+    #[arg(long, default_value = "/tmp")]
+    folder: PathBuf,
+    /// Measure this one engine, in this process
+    #[arg(long, hide = true)]
+    here: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Moirai
+    Moirai,
+    /// RocksDB with its merge operator
+    RocksdbMerge,
+    /// RocksDB, reading what it changes
+    Rocksdb,
+    /// fjall
+    Fjall,
+    /// redb
+    Redb,
+    /// LMDB
+    Lmdb,
+    /// SQLite
+    Sqlite,
+}
+
+impl Name {
+    fn text(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+fn main() -> Outcome<()> {
+    let mut arguments = Arguments::parse();
+    if arguments.engines.is_empty() {
+        arguments.engines = Name::value_variants().to_vec();
+    }
+    if let Some(name) = arguments.here {
+        println!("{}", serde_json::to_string(&run_here(name, &arguments)?)?);
+        return Ok(());
+    }
+    let mut table = table::Table::new(&arguments.engines);
+    for run in 0..arguments.runs {
+        for &name in &arguments.engines {
+            eprintln!("run {} of {}: {}", run + 1, arguments.runs, name.text());
+            match run_apart(name) {
+                Ok(measured) => table.add(name, measured),
+                Err(error) => eprintln!("{}: {error}", name.text()),
+            }
+        }
+    }
+    print!("{table}");
+    Ok(())
+}
+
+/// Runs an engine in another process.
+fn run_apart(name: Name) -> Outcome<Measured> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .args(["--here", &name.text()])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("the process ended with {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {
+    let folder = tempfile::tempdir_in(&arguments.folder)?;
+    let limit = MemoryLimit::enter(arguments.memory.0 + arguments.beside.0);
+    if let Err(error) = &limit {
+        eprintln!("memory is not limited, and files may be cached whole: {error}");
+    }
+    let setup = Setup {
+        folder: folder.path(),
+        memory: arguments.memory.0,
+        sync: !arguments.no_sync,
+        records: arguments.records,
+    };
+    let seconds = |seconds: u64| Nanos(seconds * 1_000_000_000);
+    let workload = Workload {
+        records: arguments.records,
+        group: arguments.group,
+        clients: arguments.clients,
+        warm: seconds(arguments.warm),
+        span: seconds(arguments.seconds),
+        read_span: seconds(arguments.read_seconds),
+    };
+    block_on_real(1, async {
+        match name {
+            Name::Moirai => {
+                let format = Format {
+                    block_bytes: arguments.leaf,
+                    partition_blocks: arguments.partition,
+                    staging_percent: arguments.staging,
+                    segment_bytes: None,
+                };
+                let engine = engines::ours::Ours::open(setup, format).await?;
+                measure(engine, workload, folder.path()).await
+            }
+            Name::RocksdbMerge => {
+                threads(engines::rocksdb::Rocks::open(setup, true)?, workload, folder.path()).await
+            }
+            Name::Rocksdb => {
+                threads(engines::rocksdb::Rocks::open(setup, false)?, workload, folder.path()).await
+            }
+            Name::Fjall => {
+                threads(engines::fjall::Fjall::open(setup)?, workload, folder.path()).await
+            }
+            Name::Redb => threads(engines::redb::Redb::open(setup)?, workload, folder.path()).await,
+            Name::Lmdb => threads(engines::lmdb::Lmdb::open(setup)?, workload, folder.path()).await,
+            Name::Sqlite => {
+                threads(engines::sqlite::Sqlite::open(setup)?, workload, folder.path()).await
+            }
+        }
+    })
+}
+
+async fn threads(
+    engine: impl BlockingEngine,
+    workload: Workload,
+    folder: &Path,
+) -> Outcome<Measured> {
+    measure(Threads(Arc::new(engine)), workload, folder).await
+}
