@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
 
 use crate::partition::PARTITION_BLOCKS_MAX;
@@ -30,7 +30,7 @@ pub(crate) struct Division {
 impl Division {
     /// Whether all extents have addresses: one that was read may say anything.
     pub(crate) fn is_addressable(&self) -> bool {
-        let is_block = self.block.0 > 0 && self.block.bytes().0 <= BLOCK_BYTES_MAX;
+        let is_block = (1..=BLOCK_BYTES_MAX / BLOCK_BYTES).contains(&self.block.0);
         let is_partition = (1..=PARTITION_BLOCKS_MAX).contains(&self.partition_blocks);
         is_block && is_partition && self.staging.0 < 1 << 24 && self.first.0 < 1 << 32
     }
@@ -132,5 +132,27 @@ impl Extents {
 impl Drop for Extent {
     fn drop(&mut self) {
         self.all.free.lock().extents.insert(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_addresses_is_told() {
+        let division = Division {
+            first: Lbn(16),
+            extents: 9,
+            block: BlockCount(16),
+            partition_blocks: 32,
+            staging: BlockCount(512),
+        };
+        assert!(division.is_addressable());
+        let block = BlockCount(u64::MAX / 3);
+        assert!(!Division { block, ..division }.is_addressable());
+        assert!(!Division { block: BlockCount::ZERO, ..division }.is_addressable());
+        assert!(!Division { staging: block, ..division }.is_addressable());
+        assert!(!Division { partition_blocks: 65, ..division }.is_addressable());
     }
 }
