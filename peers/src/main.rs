@@ -48,6 +48,9 @@ struct Arguments {
     /// Seconds of updates that count
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Moirai: how often all leaves are swept meanwhile, at least; once before anything counts
+    #[arg(long, default_value_t = 3.0)]
+    cycles: f64,
     /// Seconds of reads of random records in the end
     #[arg(long, default_value_t = 10)]
     read_seconds: u64,
@@ -107,6 +110,10 @@ fn main() -> Outcome<()> {
         println!("{}", serde_json::to_string(&run_here(name, &arguments)?)?);
         return Ok(());
     }
+    if arguments.no_sync {
+        // What it has not synced does not survive the process.
+        arguments.engines.retain(|name| *name != Name::Redb);
+    }
     let mut table = table::Table::new(&arguments.engines);
     for run in 0..arguments.runs {
         for &name in &arguments.engines {
@@ -138,7 +145,9 @@ fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {
     let folder = tempfile::tempdir_in(&arguments.folder)?;
     let limit = MemoryLimit::enter(arguments.memory.0 + arguments.beside.0);
     if let Err(error) = &limit {
-        eprintln!("memory is not limited, and files may be cached whole: {error}");
+        return Err(
+            format!("memory cannot be limited, and files would be cached whole: {error}").into()
+        );
     }
     let setup = Setup {
         folder: folder.path(),
@@ -154,6 +163,7 @@ fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {
         warm: seconds(arguments.warm),
         span: seconds(arguments.seconds),
         read_span: seconds(arguments.read_seconds),
+        cycles: arguments.cycles,
     };
     block_on_real(1, async {
         match name {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::Sub;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::workload::Outcome;
@@ -23,10 +24,17 @@ impl Sub for Used {
     }
 }
 
-/// Bytes that this process has sent to storage, and time of cores it has used.
-pub(crate) fn used() -> Outcome<Used> {
-    let io = fs::read_to_string("/proc/self/io")?;
-    let written_bytes = field(&io, "write_bytes:").ok_or("/proc/self/io has no write_bytes")?;
+/// Bytes that the disk of `folder` has taken, of all processes, once what is cached was written; and time of cores that
+/// this process has used. What the operating system counts for a process is not it: of a page that was cached with others
+/// it counts all of these.
+pub(crate) fn used(folder: &Path) -> Outcome<Used> {
+    // The whole machine's: nothing else is to run beside a benchmark.
+    std::process::Command::new("sync").status()?;
+    let device = fs::metadata(folder)?.dev();
+    let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
+    let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat"))?;
+    let sectors = stat.split_whitespace().nth(6).and_then(|count| count.parse::<u64>().ok());
+    let written_bytes = sectors.ok_or("the disk does not tell what it wrote")? * 512;
     let stat = fs::read_to_string("/proc/self/stat")?;
     // Behind the name, which may have blanks: utime and stime are the 14th and 15th of all, in 1/100 s.
     let (_, rest) = stat.rsplit_once(')').ok_or("/proc/self/stat has no name")?;
@@ -35,10 +43,10 @@ pub(crate) fn used() -> Outcome<Used> {
     Ok(Used { written_bytes, cpu_s: ticks.sum::<f64>() / 100.0 })
 }
 
-/// What this process took of memory at most, without cached files.
+/// What this process takes of memory, without files.
 pub(crate) fn resident_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    field(&status, "VmHWM:").unwrap_or(0) / 1024
+    field(&status, "RssAnon:").unwrap_or(0) / 1024
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -48,7 +56,6 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 pub(crate) fn folder_mib(folder: &Path) -> u64 {
     fn bytes(folder: &Path) -> u64 {
-        use std::os::unix::fs::MetadataExt;
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let sizes = entries.filter_map(|entry| entry.metadata().ok().map(|about| (entry, about)));
         sizes

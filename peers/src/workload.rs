@@ -30,6 +30,8 @@ pub(crate) struct Workload {
     pub(crate) warm: Nanos,
     pub(crate) span: Nanos,
     pub(crate) read_span: Nanos,
+    /// How often an engine that works in cycles goes through its data at least, once it went through them once.
+    pub(crate) cycles: f64,
 }
 
 /// An engine that is measured.
@@ -106,7 +108,7 @@ pub(crate) fn number_of(value: &[u8]) -> u64 {
 pub(crate) struct Measured {
     pub(crate) loaded_per_s: f64,
     pub(crate) updates_per_s: f64,
-    /// Bytes that the process wrote for each update.
+    /// Bytes that the disk took for each update.
     pub(crate) written: f64,
     /// How long a group takes: median, 99 %, 99.9 %.
     pub(crate) waits_ms: [f64; 3],
@@ -131,7 +133,8 @@ pub(crate) async fn measure<E: Engine>(
 
     let watched = workload.records.div_ceil(WATCHED);
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..WATCHED).map(|_| AtomicU64::new(0)).collect());
-    let phase = |seed: u64, span: Nanos| {
+    // An engine that works in cycles is measured over whole ones.
+    let phase = |seed: u64, span: Nanos, cycles: f64| {
         let (engine, counts) = (Arc::clone(&engine), Arc::clone(&counts));
         async move {
             let mut clients = Vec::new();
@@ -141,7 +144,12 @@ pub(crate) async fn measure<E: Engine>(
                     let mut random = Random::seed_from_u64(seed + client);
                     let mut waits_ns = Vec::new();
                     let whole = Stopwatch::start();
-                    while whole.elapsed() < span {
+                    let before = engine.cycles();
+                    let is_cycle = || {
+                        let pair = engine.cycles().zip(before);
+                        pair.is_none_or(|(now, before)| now - before >= cycles)
+                    };
+                    while whole.elapsed() < span || !is_cycle() {
                         let numbers: Vec<u64> = (0..workload.group)
                             .map(|_| random.random_range(0..workload.records))
                             .collect();
@@ -168,12 +176,13 @@ pub(crate) async fn measure<E: Engine>(
             Outcome::Ok(waits_ns)
         }
     };
-    phase(1000, workload.warm).await?;
-    let (cycles, used) = (engine.cycles(), process::used()?);
+    phase(1000, workload.warm, 1.0).await?;
+    let (cycles, resident_mib) = (engine.cycles(), process::resident_mib());
+    let used = process::used(folder)?;
     let watch = Stopwatch::start();
-    let mut waits_ns = phase(2000, workload.span).await?;
+    let mut waits_ns = phase(2000, workload.span, workload.cycles).await?;
     let updated_s = watch.elapsed().as_s();
-    let used = process::used()? - used;
+    let used = process::used(folder)? - used;
     let cycles = engine.cycles().zip(cycles).map(|(after, before)| after - before);
     waits_ns.sort_unstable();
     let wait_ms = |share: f64| {
@@ -217,7 +226,7 @@ pub(crate) async fn measure<E: Engine>(
         waits_ms: [wait_ms(0.5), wait_ms(0.99), wait_ms(0.999)],
         reads_per_s: reads as f64 / read_s,
         cpu_s: used.cpu_s * 1e6 / updates,
-        resident_mib: process::resident_mib(),
+        resident_mib,
         disk_mib: process::folder_mib(folder),
         cycles,
     })

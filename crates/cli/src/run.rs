@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use moirai::runtime::{block_on_real, block_on_virtual};
+use moirai::runtime::{block_on_real, block_on_virtual_with_files};
 
 use crate::failure::Failure;
 
@@ -16,7 +16,9 @@ where
 
 /// Runs `command` in virtual time, or in real time.
 pub(crate) fn in_time<F: Future>(virtual_time: bool, command: F) -> F::Output {
-    // Nothing that runs here draws random numbers.
     let seed = 0;
-    if virtual_time { block_on_virtual(seed, command) } else { block_on_real(seed, command) }
+    match virtual_time {
+        true => block_on_virtual_with_files(seed, command),
+        false => block_on_real(seed, command),
+    }
 }

@@ -448,3 +448,43 @@ fn the_smallest_disk_of_a_quadrangle_volume_is_replaced() {
     succeed(folder, &["volume", "rebuild", "v.toml"]);
     assert_eq!(states(folder), ["ready"; 3]);
 }
+
+/// Labels are told from others also where time is virtual: numbers that no other has are so from command to command.
+#[test]
+fn simulated_disks_that_were_written_apart_are_not_put_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let [a, b] = ["a", "b"].map(|name| format!("--device=sim:hp-c2247?data={name}.img"));
+    let raid1 = ["--level", "raid1", "--layout", "stripe", "--unit", "64KiB"];
+    let create = ["volume", "create", "v.toml"];
+    succeed(folder, &[&create[..], &raid1, &[&a, &b]].concat());
+    for (side, device) in [("a.toml", &a), ("b.toml", &b)] {
+        succeed(folder, &["volume", "open", side, device, "--degraded"]);
+        let store = format!("volume:{side}");
+        succeed(folder, &["kv", "--store", &store, "put", "fruit", side]);
+    }
+    let error = refused(folder, &["kv", "--store", "volume:v.toml", "get", "fruit"]);
+    assert!(error.contains("apart"), "{error}");
+    assert_eq!(succeed(folder, &["kv", "--store", "volume:b.toml", "get", "fruit"]), "b.toml\n");
+}
+
+#[test]
+fn a_disk_whose_labels_are_gone_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid5", 3);
+    let expected = answer(folder);
+    let file = std::fs::File::options().write(true).open(folder.join("d1.img")).unwrap();
+    file.write_all_at(&[0; 64 << 10], 0).unwrap();
+    drop(file);
+    let error = refused(folder, &["volume", "rebuild", "v.toml"]);
+    assert!(error.contains("d1.img has no label"), "{error}");
+    succeed(folder, &["volume", "open", "v.toml", "--degraded"]);
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["volume", "replace", "v.toml", "1", "file:new.img?size=64MiB"]);
+    let described = std::fs::read_to_string(folder.join("v.toml")).unwrap();
+    assert!(described.contains("new.img") && !described.contains("d1.img"), "{described}");
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 3]);
+    assert_eq!(answer(folder), expected);
+}

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, join_all};
 use moirai_runtime::{blocking, now};
@@ -15,7 +15,6 @@ use moirai_storage::{
     Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
 use rustix::io::Errno;
 
@@ -24,11 +23,6 @@ const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
 
 /// Requests of one batch that are handed to the operating system at the same time.
 const BATCH_PARALLELISM: usize = 8;
-
-/// Reads no longer than this are brief. As long as they take no longer than `BRIEF_NS`, one at a time is carried out
-/// where it is asked for: to wake another thread, and to be woken by it, takes as long.
-const BRIEF: BlockCount = BlockCount(128);
-const BRIEF_NS: u64 = 150_000;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug)]
@@ -48,16 +42,12 @@ pub struct FileDevice {
     files: Arc<Files>,
     /// Set by a failed flush and never cleared (fsync reports an error once).
     latched: AtomicBool,
-    /// Held by who carries out a brief read.
-    brief: Mutex<()>,
 }
 
 struct Files {
     path: PathBuf,
     buffered: File,
     direct: Option<Direct>,
-    /// How long brief reads take: a running mean.
-    brief_ns: AtomicU64,
 }
 
 /// The same file without the page cache between.
@@ -107,9 +97,8 @@ impl FileDevice {
                 keeps_data: true,
             },
             ensemble,
-            files: Arc::new(Files { path, buffered, direct, brief_ns: AtomicU64::new(0) }),
+            files: Arc::new(Files { path, buffered, direct }),
             latched: AtomicBool::new(false),
-            brief: Mutex::new(()),
         }))
     }
 
@@ -117,20 +106,6 @@ impl FileDevice {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.files.direct.is_some()
-    }
-
-    /// Carries out a batch of one brief read; gives others back.
-    fn read_here(&self, batch: Vec<Request>) -> std::result::Result<Completions, Vec<Request>> {
-        let is_brief = matches!(&batch[..], [one] if is_brief_read(one));
-        if !is_brief || self.files.brief_ns.load(Ordering::Relaxed) > BRIEF_NS {
-            return Err(batch);
-        }
-        let Some(_turn) = self.brief.try_lock() else { return Err(batch) };
-        let read = |request: Request| {
-            self.check_latch().and_then(|()| request.check(&self.inquiry))?;
-            self.files.carry_out(request, now())
-        };
-        Ok(batch.into_iter().map(read).collect())
     }
 
     fn check_latch(&self) -> Result<()> {
@@ -250,10 +225,6 @@ fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
     }
 }
 
-fn is_brief_read(request: &Request) -> bool {
-    request.op == Op::Read && request.blocks.count <= BRIEF
-}
-
 impl Files {
     /// The file to use for a transfer: past the page cache when its alignment allows.
     fn file_for(&self, offset: u64, buffer: &[u8]) -> &File {
@@ -294,15 +265,9 @@ impl Files {
             offset,
             source,
         })?;
-        let finished = now();
-        if is_brief_read(&request) {
-            let mean_ns = self.brief_ns.load(Ordering::Relaxed);
-            let took_ns = finished.since(started).0;
-            self.brief_ns.store(mean_ns - mean_ns / 16 + took_ns / 16, Ordering::Relaxed);
-        }
         Ok(Completion {
             data: request.data,
-            timing: Timing { issued, started, finished, parts: None },
+            timing: Timing { issued, started, finished: now(), parts: None },
         })
     }
 }
@@ -335,10 +300,6 @@ impl Device for FileDevice {
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
             let issued = now();
-            let batch = match self.read_here(batch) {
-                Ok(done) => return done,
-                Err(batch) => batch,
-            };
             let mut results: Completions = Vec::with_capacity(batch.len());
             let mut shares: Vec<Vec<(usize, Request)>> = Vec::new();
             shares.resize_with(BATCH_PARALLELISM.min(batch.len()), Vec::new);

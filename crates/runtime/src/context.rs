@@ -18,6 +18,8 @@ use crate::timers::{TimerId, Timers};
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) seed: u64,
+    /// Whether numbers that are unique are so beyond this run.
+    pub(crate) lasts: bool,
     pub(crate) clock: Clock,
     pub(crate) handle: tokio::runtime::Handle,
 }
@@ -82,16 +84,17 @@ pub fn random(name: &str) -> Random {
     with_current(|context| random::stream(context.seed, name))
 }
 
-/// A number that no other call gives: in virtual time one of the seed's, else one of the machine's.
+/// A number that no other call gives: under [`block_on_virtual`](crate::block_on_virtual) one of the seed's, which
+/// another run gives, too; else one of the machine's.
 #[must_use]
 pub fn unique() -> u64 {
     with_current(|context| match &context.clock {
-        Clock::Virtual(timers) => {
+        Clock::Virtual(timers) if !context.lasts => {
             let index = timers.lock().next_unique();
             random::stream(context.seed, &format!("unique {index}")).next_u64()
         }
         // The standard library seeds these from the operating system.
-        Clock::Real { .. } => RandomState::new().build_hasher().finish(),
+        _ => RandomState::new().build_hasher().finish(),
     })
 }
 
@@ -134,7 +137,7 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     Task(tokio::task::spawn_blocking(work)).await
 }
 
-/// A spawned task; awaiting it gives its result, or goes on with its panic.
+/// A spawned task; awaiting it gives its result, or goes on with its panic. One that was aborted never gives any.
 pub struct Task<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Task<T> {
@@ -148,13 +151,15 @@ impl<T> Future for Task<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
-        Pin::new(&mut self.0).poll(cx).map(|joined| match joined {
-            Ok(output) => output,
+        let Poll::Ready(joined) = Pin::new(&mut self.0).poll(cx) else { return Poll::Pending };
+        match joined {
+            Ok(output) => Poll::Ready(output),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => panic!("awaited a task that was stopped: {cancelled}"),
+                // It was aborted, or the runtime ends, and with it who waits.
+                Err(_) => Poll::Pending,
             },
-        })
+        }
     }
 }
 

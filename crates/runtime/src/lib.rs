@@ -22,7 +22,7 @@ pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, s
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
 pub use seeds::each_seed;
-pub use virtual_time::block_on_virtual;
+pub use virtual_time::{block_on_virtual, block_on_virtual_with_files};
 
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ pub fn block_on_real<F: Future>(seed: u64, future: F) -> F::Output {
         .on_thread_start(move || {
             let context = Context {
                 seed,
+                lasts: true,
                 clock: Clock::Real { began },
                 handle: tokio::runtime::Handle::current(),
             };
@@ -32,6 +33,7 @@ pub fn block_on_real<F: Future>(seed: u64, future: F) -> F::Output {
         .expect("threads for the runtime");
     let _entered = context::enter(Context {
         seed,
+        lasts: true,
         clock: Clock::Real { began },
         handle: tokio.handle().clone(),
     });

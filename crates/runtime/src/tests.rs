@@ -6,7 +6,10 @@ use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
 use rand::Rng;
 
-use crate::{block_on_real, block_on_virtual, blocking, now, random, sleep, sleep_until, spawn};
+use crate::{
+    block_on_real, block_on_virtual, block_on_virtual_with_files, blocking, now, random, sleep,
+    sleep_until, spawn, unique,
+};
 
 #[test]
 fn virtual_time_jumps_to_the_next_timer() {
@@ -118,4 +121,19 @@ fn real_time_offers_the_same_functions() {
 #[should_panic(expected = "planted")]
 fn a_panic_in_a_task_reaches_who_awaits_it() {
     block_on_virtual(0, async { spawn(async { panic!("planted") }).await });
+}
+
+#[test]
+fn unique_numbers_are_the_seeds_unless_they_outlive_the_run() {
+    let two = async || [unique(), unique()];
+    let [one, other] = block_on_virtual(7, two());
+    assert_ne!(one, other);
+    assert_eq!(block_on_virtual(7, two()), [one, other]);
+    let lasting: Vec<u64> = (0..4).map(|_| block_on_virtual_with_files(7, two())[0]).collect();
+    assert!(
+        lasting.iter().all(|number| lasting.iter().filter(|other| *other == number).count() == 1)
+    );
+    let drawn = || random("name").random::<u64>();
+    let seeded = block_on_virtual(7, async { drawn() });
+    assert_eq!(block_on_virtual_with_files(7, async { drawn() }), seeded);
 }

@@ -11,15 +11,28 @@ use parking_lot::Mutex;
 use crate::context::{self, Clock, Context};
 use crate::timers::Timers;
 
-/// Runs `future` to its end in virtual time that begins at zero.
+/// Runs `future` to its end in virtual time that begins at zero. All that it draws is the seed's.
 ///
 /// # Panics
 /// When every task waits for something and no timer is set: in virtual time nothing else can come.
+pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
+    run(seed, false, future)
+}
+
+/// As [`block_on_virtual`], for work on what outlives the run, like simulated disks whose contents are in files:
+/// [`unique`](crate::unique) gives numbers that no other run gives. They do not change how long anything takes.
+///
+/// # Panics
+/// As [`block_on_virtual`].
+pub fn block_on_virtual_with_files<F: Future>(seed: u64, future: F) -> F::Output {
+    run(seed, true, future)
+}
+
 #[expect(
     clippy::expect_used,
     reason = "a runtime without drivers asks the operating system for nothing that it could refuse"
 )]
-pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
+fn run<F: Future>(seed: u64, lasts: bool, future: F) -> F::Output {
     let timers = Arc::new(Mutex::new(Timers::default()));
     // Set from the moment the main future is woken until it is polled. tokio parks before it polls
     // a woken main future, and time must not move while anything can run.
@@ -46,6 +59,7 @@ pub fn block_on_virtual<F: Future>(seed: u64, future: F) -> F::Output {
 
     let _entered = context::enter(Context {
         seed,
+        lasts,
         clock: Clock::Virtual(timers),
         handle: tokio.handle().clone(),
     });

@@ -29,7 +29,8 @@ const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
 /// all of them.
 const HOT_BYTES_MAX: usize = 1 << 20;
 
-/// The part of the memory that one partition's queue may take; who adds to it waits then.
+/// The part of the memory that one partition's queue may take: to sort it takes as much again. Groups wait then,
+/// whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
 
 /// When a group is acknowledged.
@@ -45,7 +46,8 @@ pub enum Durability {
 /// How an engine is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for pending modifications. Sweeps begin at half of it, and who modifies waits when it is full.
+    /// Memory for pending modifications. Sweeps begin at half of it, and who modifies waits when it is full, or when
+    /// an eighth of it is pending for the same 64 neighbouring blocks.
     pub memory: ByteCount,
     /// When groups are acknowledged.
     pub durability: Durability,

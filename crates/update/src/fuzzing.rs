@@ -45,7 +45,8 @@ pub fn log(bytes: &[u8]) {
     let _ = state.add(PartitionId(0), Partition::new(SpaceId(1), Box::default(), Seq(0)));
     let mut taker = Taker(content);
     for seq in 1.. {
-        let Some(group) = taker.bytes() else { break };
+        let length = taker.le32().map(|length| length as usize);
+        let Some(group) = length.and_then(|length| taker.fixed(length)) else { break };
         entries(group);
         if state.apply(Seq(seq), group, &Kinds::new(), Seq(3)).is_err() {
             break;

@@ -14,7 +14,7 @@ use crate::sweep::staged_blocks;
 use crate::{Error, Kinds, Modification, Pieces, Result, SpaceId, Value};
 
 /// A block and what is staged for it are read with what lies between them, when that is no more than this: any
-/// device reads on for as long sooner than it takes up another request.
+/// device reads on for as long sooner than it takes up another request. Where that cannot be read they are read apart.
 const READ_TOGETHER: BlockCount = BlockCount(256);
 
 /// Which block of a space is meant.
@@ -207,9 +207,10 @@ impl Shared {
         self.counts.staged_reads.add(u64::from(!staged.is_empty()));
         let mut read = Vec::with_capacity(2);
         let both = BlockRange::between(of_block.first, area.end());
-        if has_block && !staged.is_empty() && both.count <= READ_TOGETHER {
+        let is_near = has_block && !staged.is_empty() && both.count <= READ_TOGETHER;
+        let together = if is_near { self.data.read(both).await.ok() } else { None };
+        if let Some(mut buffer) = together {
             self.counts.reads.add(1);
-            let mut buffer = self.data.read(both).await?;
             let mut behind = buffer.split_off(of_block.count);
             let between = BlockRange::between(of_block.end(), area.first);
             read.extend([buffer, behind.split_off(between.count)]);

@@ -110,7 +110,7 @@ impl Superblock {
         };
         let segment = BlockCount(number()?);
         let ring = Ring { segment, segments: u32::try_from(number()?).ok()? };
-        if !division.is_addressable() || segment.0 >= 1 << 32 {
+        if !division.is_addressable() || !(1..1 << 32).contains(&segment.0) {
             return None;
         }
         let (next, frame) = (Seq(number()?), number()?);
@@ -120,6 +120,10 @@ impl Superblock {
             previous: u32::try_from(number()?).ok()?,
             first: Seq(number()?),
         };
+        let is_counted = |number: u64| (1..u64::MAX >> 1).contains(&number);
+        if ![next.0, start.number, start.first.0].into_iter().all(is_counted) {
+            return None;
+        }
         let (bytes, checksum, count) = (number()?, u32::try_from(number()?).ok()?, number()?);
         if count > SNAPSHOT_EXTENTS_MAX as u64 {
             return None;

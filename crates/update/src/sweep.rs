@@ -207,13 +207,15 @@ impl Shared {
             let partition = state.partition(*id);
             partition.is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
         };
-        // First those with so much that reading takes long.
-        let hot = state.hot.iter().copied().filter(is_free);
-        let mut ids: Vec<PartitionId> = hot.take(BATCH_PARTITIONS).collect();
+        let need = self.need(state);
+        // What the log, or who waits for a snapshot, needs comes before those with so much that reading takes long.
+        let mut ids: Vec<PartitionId> = match need {
+            Some(Need::Older(_)) => Vec::new(),
+            _ => state.hot.iter().copied().filter(is_free).take(BATCH_PARTITIONS).collect(),
+        };
         if ids.is_empty() {
-            let need = self.need(state)?;
             let mut cursor = self.cursor.lock();
-            ids = choose(state, need, &cursor, (self.memory_bytes / 8, self.log.own_bytes_max()));
+            ids = choose(state, need?, &cursor, (self.memory_bytes / 8, self.log.own_bytes_max()));
             if let Some(last) = ids.last().and_then(|id| state.partition(*id)) {
                 *cursor = (last.space, last.low.clone());
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use moirai_runtime::unique;
 use moirai_storage::{Device, Error, IoBuf, Result};
 
-use crate::found::{Found, Labelled};
+use crate::found::{Found, Labelled, without};
 use crate::journal::{Entry, Journal, Record};
 use crate::keeper::{Keeper, Labels};
 use crate::label::{Copy, MemberLabel};
@@ -26,12 +26,13 @@ pub async fn assemble(
     degraded: bool,
 ) -> Result<Arc<Volume>> {
     let bad = |problem: String| Error::Description { path: (&name).into(), problem };
-    let found = Found::among(&name, &devices, degraded).await?;
+    let found = Found::among(&name, &devices).await?;
     let missing = found.missing();
     let disks = found.label.members.len();
     if !missing.is_empty() && !degraded {
         return Err(bad(format!(
-            "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded"
+            "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded{}",
+            without(&found.unlabelled)
         )));
     }
     let (mut laid, members) = found.together(&name)?;
@@ -98,8 +99,16 @@ pub struct InspectedDisk {
 
 /// Reads the labels of `devices`, in whatever order they come, and writes nothing.
 pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspection> {
-    let found = Found::among(&name, devices, true).await?;
+    let found = Found::among(&name, devices).await?;
     let (laid, members) = found.together(&name)?;
+    if laid.shape.old.is_some() {
+        // What was moved since the labels were written is known from the journal alone.
+        let (records, _) = Journal::read(found.label.volume, found.label.journal, &members).await;
+        let entries = records.iter().flat_map(|record| &record.entries);
+        entries.filter(|entry| is_moved(&laid.shape, entry)).for_each(|entry| {
+            members.move_to(entry.stripe.0 + 1);
+        });
+    }
     let disk = |(disk, member): (DiskIndex, &MemberLabel)| {
         let there = found.member(disk);
         let is_it = |(one, _): (&Labelled, _)| {
@@ -131,7 +140,7 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
                 ),
             });
         };
-        if shape.old.is_some() && layout.disks() == shape.layout.disks() {
+        if is_moved(shape, entry) {
             members.move_to(entry.stripe.0 + 1);
         }
         let copies = match entry.role {
@@ -158,6 +167,12 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
     // Those that fail are out, and whether the others suffice is said when that is recorded.
     let _: Result<()> = members.flush_all().await;
     Ok(())
+}
+
+/// Whether an entry is of a stripe that lies as it will in a volume that grows.
+fn is_moved(shape: &Shape, entry: &Entry) -> bool {
+    shape.old.is_some()
+        && layout_of(shape, entry).is_some_and(|at| at.disks() == shape.layout.disks())
 }
 
 /// The layout that an entry is of, if that has such a place.

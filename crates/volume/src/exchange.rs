@@ -19,7 +19,7 @@ pub async fn replace(
     device: Arc<dyn Device>,
 ) -> Result<()> {
     let bad = |problem: String| Error::Description { path: name.into(), problem };
-    let found = Found::among(name, devices, true).await?;
+    let found = Found::among(name, devices).await?;
     let disks = found.label.members.len();
     if disk.0 >= disks {
         return Err(bad(format!("there is no disk {} of {disks}", disk.0)));
@@ -61,7 +61,7 @@ pub async fn add_disks(
     added: &[Arc<dyn Device>],
 ) -> Result<()> {
     let bad = |problem: String| Error::Description { path: name.into(), problem };
-    let found = Found::among(name, devices, false).await?;
+    let found = Found::among(name, devices).await?;
     let had = found.label.members.len();
     let level = found.label.level;
     if found.label.growth.is_some() {

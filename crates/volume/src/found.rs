@@ -48,27 +48,22 @@ pub(crate) struct Found {
     /// The label that counts.
     pub(crate) label: Label,
     pub(crate) all: Vec<Labelled>,
+    /// What devices are called that have no label that can be read.
+    pub(crate) unlabelled: Vec<String>,
 }
 
 impl Found {
-    /// Reads the labels of `devices`. With `degraded`, those without one are passed over.
-    pub(crate) async fn among(
-        name: &str,
-        devices: &[Arc<dyn Device>],
-        degraded: bool,
-    ) -> Result<Found> {
+    /// Reads the labels of `devices`. Those without one are passed over: their labels may be what cannot be read of
+    /// them, and they are as good as missing.
+    pub(crate) async fn among(name: &str, devices: &[Arc<dyn Device>]) -> Result<Found> {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
         let mut all: Vec<Labelled> = Vec::new();
+        let mut unlabelled = Vec::new();
         for device in devices {
             let called = &device.inquiry().name;
             let Some((label, copy)) = Label::read(&**device).await? else {
-                // Its labels may be what cannot be read of it: it is as good as missing.
-                if degraded {
-                    continue;
-                }
-                let problem =
-                    "has no label of a volume that can be read: it is not part of one, or damaged";
-                return Err(bad(format!("{called} {problem}")));
+                unlabelled.push(called.clone());
+                continue;
             };
             if all.iter().any(|other| other.label.volume != label.volume) {
                 let problem = "is of another volume than the devices before it";
@@ -82,7 +77,7 @@ impl Found {
             all.push(Labelled { device: Arc::clone(device), label, copy });
         }
         if all.is_empty() {
-            return Err(bad("a volume has at least one device".into()));
+            return Err(bad(format!("none of its devices has a label{}", without(&unlabelled))));
         }
         // The label that counts comes after all others, but for those of devices that failed before it
         // was written and were opened apart since.
@@ -101,11 +96,17 @@ impl Found {
             |label: &Label| all.iter().filter(|other| other.label.members == label.members).count();
         let newest = counting().max_by_key(|label| (label.generation, agreeing(label)));
         let label = newest.cloned().ok_or_else(apart)?;
-        // Two sides that each call the other failed.
-        if counting().any(|other| !label.follows(other)) {
+        // Two sides that each call the other failed, however long ago.
+        let is_mutual = |one: &Label, other: &Label| {
+            one.disk != other.disk && one.calls_failed(other) && other.calls_failed(one)
+        };
+        let labels = || all.iter().map(|one| &one.label);
+        if counting().any(|other| !label.follows(other))
+            || labels().any(|one| labels().any(|other| is_mutual(one, other)))
+        {
             return Err(apart());
         }
-        Ok(Found { label, all })
+        Ok(Found { label, all, unlabelled })
     }
 
     /// The device in the place of a disk that can be used, and how far.
@@ -192,6 +193,17 @@ impl Found {
             members.moved_durably(growth.moved);
         }
         Ok((laid, members))
+    }
+}
+
+/// Which devices have no labels, for who looks for those of a volume.
+pub(crate) fn without(unlabelled: &[String]) -> String {
+    match unlabelled {
+        [] => String::new(),
+        names => format!(
+            "; {} has no label of a volume that can be read: it is not part of one, or damaged",
+            names.join(", ")
+        ),
     }
 }
 

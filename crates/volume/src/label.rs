@@ -15,7 +15,7 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 5;
+pub(crate) const LABEL_VERSION: u32 = 6;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
@@ -344,6 +344,14 @@ impl Label {
         let oldest = self.openings.last().map_or(0, |opening| opening.generation);
         self.openings.contains(theirs)
             || (self.openings.len() == OPENINGS && theirs.generation < oldest)
+    }
+
+    /// Whether it says that the device with the label `other` failed.
+    pub(crate) fn calls_failed(&self, other: &Label) -> bool {
+        let of_other = |label: &Label| label.members.get(other.disk.0).copied();
+        let (now, own) = (of_other(self), of_other(other));
+        now.is_some_and(|now| now.state == MemberState::Failed)
+            && now.map(|now| now.id) == own.map(|own| own.id)
     }
 
     /// Notes that the volume is opened.

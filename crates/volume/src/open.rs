@@ -47,10 +47,11 @@ impl DevicesThere {
         self.devices.iter().map(|(_, device)| Arc::clone(device)).collect()
     }
 
-    /// Whether the device that `uri` names could be opened.
+    /// Whether the device that `uri` names could be opened, and has a label.
     #[must_use]
-    pub fn is_there(&self, uri: &str) -> bool {
-        self.devices.iter().any(|(other, _)| other == uri)
+    pub fn is_labelled(&self, uri: &str, inspection: &Inspection) -> bool {
+        let index = self.devices.iter().position(|(other, _)| other == uri);
+        index.is_some_and(|index| inspection.says.get(index).is_some_and(Option::is_some))
     }
 
     /// The URI of the device that says it is `disk`, but is none in use: what was replaced is called so.

@@ -117,7 +117,10 @@ struct PageSums {
 
 impl Table {
     fn sum(&self, block: &[u8]) -> u32 {
-        crc32c::crc32c(block) ^ self.of_zeros
+        match crc32c::crc32c(block) ^ self.of_zeros {
+            LOST => LOST + 1,
+            sum => sum,
+        }
     }
 
     /// The sums of blocks in `data`, which begin at `first`.
@@ -294,7 +297,7 @@ impl Cache {
     }
 }
 
-/// A sum that no block should have; one that does is written again for nothing.
+/// A sum that no block has.
 const LOST: u32 = 0xdead_c0de;
 
 /// Writes sums to their block, which is zero.

@@ -6,7 +6,11 @@
     reason = "a test stops at what it did not expect"
 )]
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 
 use futures::future::BoxFuture;
 use moirai_devices::{FaultyDevice, Power};
@@ -102,8 +106,39 @@ fn sides_that_were_written_apart_are_not_put_together() {
             assert!(error.contains("apart"), "{level}: {error}");
             assert_eq!(read(of(&devices, &one)).await, Ok(1));
             assert_eq!(read(of(&devices, &other)).await, Ok(2));
+            // Labels forget openings that are long ago, and not this.
+            for _ in 0..20 {
+                write(of(&devices, &other), 3).await;
+            }
+            let error = read(devices.clone()).await.unwrap_err();
+            assert!(error.contains("apart"), "{level}: {error}");
         });
     }
+}
+
+/// A disk that failed and whose labels are gone, too, is in nobody's way; one that has not failed is missed.
+#[test]
+fn a_disk_without_a_label_is_as_good_as_missing() {
+    block_on_virtual(1, async {
+        let mut devices = made("raid5", 3).await;
+        devices[1] = blank(1).remove(0);
+        let error = assemble("v".into(), devices.clone(), false).await.unwrap_err().to_string();
+        assert!(error.contains("disk [1] of 3 is missing"), "{error}");
+        assert!(error.contains("disk 0 has no label"), "{error}");
+        write(devices.clone(), 7).await;
+        let opened = assemble("v".into(), devices.clone(), false).await.unwrap();
+        assert_eq!(opened.state(DiskIndex(1)), MemberState::Failed);
+        drop(opened);
+        let new = blank(1).remove(0);
+        replace("v", &devices, DiskIndex(1), Arc::clone(&new)).await.unwrap();
+        devices.push(new);
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        volume.rebuild(None, |_, _| ()).await.unwrap();
+        drop(volume);
+        assert_eq!(read(of(&devices, &[2, 3])).await, Ok(7));
+        let error = assemble("v".into(), blank(2), false).await.unwrap_err().to_string();
+        assert!(error.contains("none of its devices has a label"), "{error}");
+    });
 }
 
 #[test]
@@ -345,6 +380,40 @@ fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
             }
         });
     }
+}
+
+/// How far a volume has grown is on its labels later than in its journal: who only looks at it asks that, too.
+#[test]
+fn what_was_moved_is_known_without_opening() {
+    block_on_virtual(1, async {
+        let mut devices = made("raid5", 3).await;
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        let capacity = volume.inquiry().capacity;
+        let mut content = IoBuf::zeroed(capacity);
+        content.chunks_mut(512).enumerate().for_each(|(lbn, block)| block.fill(lbn as u8 | 1));
+        let device: &dyn Device = &*volume;
+        let expected = content.to_vec();
+        device.write(Lbn(0), content).await.unwrap();
+        device.flush().await.unwrap();
+        drop(volume);
+        let new = blank(1);
+        add_disks("v", &devices, &new).await.unwrap();
+        devices.extend(new);
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        let reached = AtomicU64::new(0);
+        {
+            let mut growing = pin!(volume.grow(None, |moved, _| reached.store(moved, Relaxed)));
+            poll_fn(|cx| {
+                assert!(growing.as_mut().poll(cx).is_pending(), "it is to be stopped on the way");
+                if reached.load(Relaxed) >= 20 { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        drop(volume);
+        let inspected = inspect("v".into(), &devices).await.unwrap().volume;
+        let held = (&*inspected as &dyn Device).read(BlockRange::new(Lbn(0), capacity)).await;
+        assert!(held.unwrap()[..] == expected[..]);
+    });
 }
 
 /// A volume without two of its disks: what lay on the others is there, and of what lay on

@@ -1,25 +1,31 @@
 //! fjall.
 
+use std::sync::Mutex;
+
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{Setup, in_groups};
+use super::{Setup, counted, in_groups};
 use crate::workload::{BlockingEngine, Key, Outcome, add_to, new_value};
 
 pub(crate) struct Fjall {
     database: Database,
     records: Keyspace,
-    sync: bool,
+    durability: PersistMode,
+    /// Held from reading what a group changes until it is written.
+    turn: Mutex<()>,
 }
 
 impl Fjall {
     pub(crate) fn open(setup: Setup<'_>) -> Outcome<Fjall> {
         let database = Database::builder(setup.folder)
             .cache_size(setup.memory / 2)
-            .max_journaling_size((setup.memory * 2).max(64 << 20))
+            .max_journaling_size((setup.memory * 4).max(64 << 20))
             .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(setup.memory / 6);
+        // It may have five at a time.
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(setup.memory / 10);
         let records = database.keyspace("records", options)?;
-        Ok(Fjall { database, records, sync: setup.sync })
+        let durability = if setup.sync { PersistMode::SyncData } else { PersistMode::Buffer };
+        Ok(Fjall { database, records, durability, turn: Mutex::new(()) })
     }
 }
 
@@ -28,21 +34,21 @@ impl BlockingEngine for Fjall {
         in_groups(records, |keys| {
             let mut batch = self.database.batch();
             keys.iter().for_each(|key| batch.insert(&self.records, *key, new_value()));
-            Ok(batch.commit()?)
+            Ok(batch.durability(Some(self.durability)).commit()?)
         })?;
         self.records.rotate_memtable_and_wait()?;
         Ok(())
     }
 
     fn add(&self, keys: &[Key]) -> Outcome<()> {
+        let _turn = self.turn.lock().map_err(|_| "another client failed")?;
         let mut batch = self.database.batch();
-        for key in keys {
+        for (key, times) in counted(keys) {
             let mut value = self.records.get(key)?.ok_or("a record is missing")?.to_vec();
-            add_to(&mut value, 1);
-            batch.insert(&self.records, *key, value);
+            add_to(&mut value, times);
+            batch.insert(&self.records, key, value);
         }
-        let durability = self.sync.then_some(PersistMode::SyncData);
-        Ok(batch.durability(durability).commit()?)
+        Ok(batch.durability(Some(self.durability)).commit()?)
     }
 
     fn read(&self, keys: &[Key]) -> Outcome<Vec<Vec<u8>>> {

@@ -7,9 +7,10 @@ pub(crate) mod redb;
 pub(crate) mod rocksdb;
 pub(crate) mod sqlite;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::workload::Outcome;
+use crate::workload::{Key, Outcome};
 
 /// What an engine is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -37,4 +38,11 @@ fn in_groups<T: Copy>(
         }
         commit(&group)?;
     }
+}
+
+/// Each key once, and how often it is there: for engines that do not see in a batch what it writes.
+fn counted(keys: &[Key]) -> BTreeMap<Key, u64> {
+    let mut counts = BTreeMap::new();
+    keys.iter().for_each(|key| *counts.entry(*key).or_default() += 1);
+    counts
 }

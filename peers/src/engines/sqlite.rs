@@ -14,6 +14,8 @@ impl Sqlite {
         let connection = Connection::open(setup.folder.join("sqlite"))?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", if setup.sync { "full" } else { "off" })?;
+        // A log of 256 MiB, so that not each group copies it into the tables.
+        connection.pragma_update(None, "wal_autocheckpoint", 65_536)?;
         connection.pragma_update(None, "cache_size", -(setup.memory as i64 / 1024))?;
         connection.execute(
             "CREATE TABLE records (key BLOB PRIMARY KEY, number INTEGER, rest BLOB) WITHOUT ROWID",

@@ -75,16 +75,11 @@ pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> R
         if let Some(disk) = inspection.disks.iter().position(is_new) {
             return Err(Failure::Failed(format!("{new} is disk {disk} of the volume, and in use")));
         }
-        let old = there.stale_uri(disk, &inspection).map(str::to_owned);
+        let old = old_name(&description, &there, disk, &inspection, &new);
         // One that failed may come back as a new one.
         there.forget(&new);
         let device = blank_device(uri, force).await?;
         there.replace(disk, device).await?;
-        // The new name comes where the old one was, or that of a device that is gone: when several are
-        // nobody knows whose name that was.
-        let mut gone =
-            description.devices.iter().filter(|name| !there.is_there(name) && **name != new);
-        let old = old.or_else(|| gone.next().filter(|_| gone.next().is_none()).cloned());
         description.devices.retain(|name| *name != new);
         match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
             Some(old) => *old = new,
@@ -95,6 +90,23 @@ pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> R
     output::replace(path, &described.to_toml())?;
     show::show(path, false)?;
     print::line(format!("\nnext, fill it: moirai volume rebuild {}", path.display()))
+}
+
+/// What the description calls the device that was `disk`, in whose place `new` comes: the one whose label says so, or
+/// else the one that is gone, or has no label that can be read. When several are, nobody knows whose name that was.
+fn old_name(
+    description: &Description,
+    there: &DevicesThere,
+    disk: DiskIndex,
+    inspection: &Inspection,
+    new: &str,
+) -> Option<String> {
+    if let Some(stale) = there.stale_uri(disk, inspection) {
+        return Some(stale.to_owned());
+    }
+    let is_gone = |name: &&String| !there.is_labelled(name, inspection) && *name != new;
+    let mut gone = description.devices.iter().filter(is_gone);
+    gone.next().filter(|_| gone.next().is_none()).cloned()
 }
 
 pub(super) fn grow(
@@ -160,7 +172,7 @@ fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
         let Some(disk) = inspection.disks.iter().position(failed).map(DiskIndex) else {
             return Ok(None);
         };
-        let old = there.stale_uri(disk, &inspection).map(str::to_owned);
+        let old = old_name(&description, &there, disk, &inspection, &lasting_name(spare)?);
         drop(inspection);
         let placed = match blank_device(spare, false).await {
             Ok(device) => there.replace(disk, device).await.map_err(Failure::from),

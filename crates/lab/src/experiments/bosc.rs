@@ -12,7 +12,7 @@ use moirai::update::{
     Durability, Engine, Format, Group, Kind, KindNumber, Kinds, Modification, Options, PUT,
     SpaceId, Value, WholeBlocks,
 };
-use moirai::volume::{LayoutDescription, Level, StripeUnit, Volume};
+use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
 
 use crate::Failure;
@@ -103,7 +103,10 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
     let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
     let data: Arc<dyn Device> =
         Volume::new("data".into(), disks, Level::Raid0, layout).map_err(Failure::Setting)?;
-    let log = disk("log".into());
+    // Both are used over and over, as far apart as they need to be.
+    let data =
+        section(&data, setting.index.0 * (100 + u64::from(setting.staging_percent)) / 100 * 2)?;
+    let log = section(&disk("log".into()), setting.memory.0 * 4)?;
     let format = Format {
         block_bytes: setting.leaf,
         partition_blocks: PARTITION_LEAVES,
@@ -131,6 +134,12 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
     engine.checkpoint().await?;
     cycle(&engine, setting, 1).await?;
     cycle(&engine, setting, 2).await
+}
+
+/// The first `bytes` of a device.
+fn section(device: &Arc<dyn Device>, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
+    let blocks = BlockRange::new(Lbn(0), BlockCount(bytes / BLOCK_BYTES));
+    Ok(Section::of(Arc::clone(device), blocks)?)
 }
 
 /// Random requests until all leaves were written once more.
