@@ -138,7 +138,8 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
     Store::open(open_device(uri).await?).await
 }
 
-/// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`].
+/// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`], or where files keep its contents
+/// [`runtime::block_on_virtual_with_files`].
 pub fn is_simulated(uri: &str) -> storage::Result<bool> {
     are_simulated(&[uri.to_owned()])
 }

@@ -123,7 +123,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Task(with_current(|context| context.handle.spawn(future)))
+    Task(Some(with_current(|context| context.handle.spawn(future))))
 }
 
 /// Runs `work`, which may block on the operating system, where it does not hold up other tasks.
@@ -134,16 +134,18 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     if is_virtual() {
         return work();
     }
-    Task(tokio::task::spawn_blocking(work)).await
+    Task(Some(tokio::task::spawn_blocking(work))).await
 }
 
 /// A spawned task; awaiting it gives its result, or goes on with its panic. One that was aborted never gives any.
-pub struct Task<T>(tokio::task::JoinHandle<T>);
+pub struct Task<T>(Option<tokio::task::JoinHandle<T>>);
 
 impl<T> Task<T> {
     /// Stops the task at its next await.
     pub fn abort(&self) {
-        self.0.abort();
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
     }
 }
 
@@ -151,12 +153,14 @@ impl<T> Future for Task<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
-        let Poll::Ready(joined) = Pin::new(&mut self.0).poll(cx) else { return Poll::Pending };
+        // None: it was aborted, or the runtime ends, and with it who waits.
+        let Some(handle) = &mut self.0 else { return Poll::Pending };
+        let Poll::Ready(joined) = Pin::new(handle).poll(cx) else { return Poll::Pending };
+        self.0 = None;
         match joined {
             Ok(output) => Poll::Ready(output),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // It was aborted, or the runtime ends, and with it who waits.
                 Err(_) => Poll::Pending,
             },
         }

@@ -13,7 +13,7 @@ use crate::label::{Copy, MemberLabel};
 use crate::members::{MemberState, Members};
 use crate::plan::Present;
 use crate::shape::Shape;
-use crate::{DiskIndex, Layout, LayoutDescription, Role, Volume};
+use crate::{DiskIndex, Layout, LayoutDescription, Role, StripeIndex, Volume};
 
 /// Records of one opening: their numbers are the lower bits.
 const GENERATION_SHIFT: u32 = 32;
@@ -101,14 +101,7 @@ pub struct InspectedDisk {
 pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspection> {
     let found = Found::among(&name, devices).await?;
     let (laid, members) = found.together(&name)?;
-    if laid.shape.old.is_some() {
-        // What was moved since the labels were written is known from the journal alone.
-        let (records, _) = Journal::read(found.label.volume, found.label.journal, &members).await;
-        let entries = records.iter().flat_map(|record| &record.entries);
-        entries.filter(|entry| is_moved(&laid.shape, entry)).for_each(|entry| {
-            members.move_to(entry.stripe.0 + 1);
-        });
-    }
+    let doubtful = doubtful_end(&found, &laid.shape, &members).await;
     let disk = |(disk, member): (DiskIndex, &MemberLabel)| {
         let there = found.member(disk);
         let is_it = |(one, _): (&Labelled, _)| {
@@ -125,7 +118,13 @@ pub async fn inspect(name: String, devices: &[Arc<dyn Device>]) -> Result<Inspec
     };
     let says = devices.iter().map(says).collect();
     let integrity = !found.label.sums.is_empty();
-    Ok(Inspection { volume: Volume::read_only(laid, members), layout, integrity, disks, says })
+    Ok(Inspection {
+        volume: Volume::read_only(laid, members, doubtful),
+        layout,
+        integrity,
+        disks,
+        says,
+    })
 }
 
 /// Brings what a crash left in the journal to its places.
@@ -167,6 +166,33 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
     // Those that fail are out, and whether the others suffice is said when that is recorded.
     let _: Result<()> = members.flush_all().await;
     Ok(())
+}
+
+/// Up to which stripe a volume that grows may have moved more than its labels know: the journal says it, as long as
+/// no record can be on missing disks alone, and else how many stripes it has room for.
+async fn doubtful_end(found: &Found, shape: &Shape, members: &Members) -> StripeIndex {
+    let moved = members.moved();
+    let stripes = shape.layout.stripes();
+    let missing = found.states().iter().filter(|state| **state == MemberState::Failed).count();
+    if shape.old.is_none() {
+        return StripeIndex(moved);
+    }
+    if missing <= shape.failures() {
+        let (records, _) = Journal::read(found.label.volume, found.label.journal, members).await;
+        let entries = records.iter().flat_map(|record| &record.entries);
+        let ends = entries.filter(|entry| is_moved(shape, entry)).map(|entry| entry.stripe.0 + 1);
+        return StripeIndex(ends.max().unwrap_or(moved).max(moved));
+    }
+    let mut room = found.label.journal.count.0 * shape.layout.disks() as u64;
+    let mut end = moved;
+    while end < stripes {
+        let Some(left) = room.checked_sub(shape.layout.stripe_blocks(StripeIndex(end)).count.0)
+        else {
+            return StripeIndex(end + 1);
+        };
+        (room, end) = (left, end + 1);
+    }
+    StripeIndex(stripes)
 }
 
 /// Whether an entry is of a stripe that lies as it will in a volume that grows.

@@ -96,14 +96,8 @@ impl Found {
             |label: &Label| all.iter().filter(|other| other.label.members == label.members).count();
         let newest = counting().max_by_key(|label| (label.generation, agreeing(label)));
         let label = newest.cloned().ok_or_else(apart)?;
-        // Two sides that each call the other failed, however long ago.
-        let is_mutual = |one: &Label, other: &Label| {
-            one.disk != other.disk && one.calls_failed(other) && other.calls_failed(one)
-        };
-        let labels = || all.iter().map(|one| &one.label);
-        if counting().any(|other| !label.follows(other))
-            || labels().any(|one| labels().any(|other| is_mutual(one, other)))
-        {
+        // Two sides that each call the other failed.
+        if counting().any(|other| !label.follows(other)) {
             return Err(apart());
         }
         Ok(Found { label, all, unlabelled })

@@ -26,11 +26,19 @@ pub(crate) struct Growing {
     old: Arc<Stripes>,
     /// Read by who uses stripes, written by who moves one.
     gate: Arc<RwLock<()>>,
+    /// Up to which stripe nobody knows, from the first that is not known to be moved on, where they lie; none while
+    /// the volume is open.
+    doubtful: StripeIndex,
 }
 
 impl Growing {
     pub(crate) fn from(old: Arc<Stripes>) -> Growing {
-        Growing { old, gate: Arc::default() }
+        Growing { old, gate: Arc::default(), doubtful: StripeIndex(0) }
+    }
+
+    /// Gives errors for what lies before stripe `end`, and is not known to be moved.
+    pub(crate) fn doubt(&mut self, end: StripeIndex) {
+        self.doubtful = end;
     }
 
     pub(crate) fn old(&self) -> &Stripes {
@@ -39,11 +47,7 @@ impl Growing {
 
     /// The first block that was not moved to `new`.
     pub(crate) fn boundary(&self, new: &Stripes) -> Lbn {
-        let moved = new.members.moved();
-        match moved < new.layout.stripes() {
-            true => new.layout.stripe_blocks(StripeIndex(moved)).first,
-            false => Lbn(new.layout.capacity().0),
-        }
+        first_of(new, StripeIndex(new.members.moved()))
     }
 
     /// Serves each part of a batch where it lies.
@@ -53,12 +57,18 @@ impl Growing {
         batch: Vec<Result<Request>>,
     ) -> Completions {
         let guard = Arc::new(Arc::clone(&self.gate).read_owned().await);
-        let mut routed = Routed::of(batch, &[self.boundary(new), Lbn(u64::MAX)]);
-        let (moved, old) = (routed.take(0), routed.take(1));
+        let boundary = self.boundary(new);
+        let known = first_of(new, self.doubtful).max(boundary);
+        let mut routed = Routed::of(batch, &[boundary, known, Lbn(u64::MAX)]);
+        let (moved, doubtful, old) = (routed.take(0), routed.take(1), routed.take(2));
+        let lost = |request: Request| new.lost_blocks(request.blocks);
+        let doubtful =
+            doubtful.into_iter().map(|asked| Err(asked.map_or_else(|error| error, lost)));
+        let doubtful = doubtful.collect();
         let served =
             join(new.serve(moved, Some(Arc::clone(&guard))), self.old.serve(old, Some(guard)));
         let (moved, old) = served.await;
-        routed.gather(vec![moved, old], new.members.name())
+        routed.gather(vec![moved, doubtful, old], new.members.name())
     }
 
     /// Moves the next stripe to `new`; nobody uses any meanwhile.
@@ -74,6 +84,14 @@ impl Growing {
             }
         });
         moved.await
+    }
+}
+
+/// The first block of a stripe, or the end of all.
+fn first_of(stripes: &Stripes, stripe: StripeIndex) -> Lbn {
+    match stripe.0 < stripes.layout.stripes() {
+        true => stripes.layout.stripe_blocks(stripe).first,
+        false => Lbn(stripes.layout.capacity().0),
     }
 }
 

@@ -337,21 +337,23 @@ impl Label {
         self.write(device, Copy(1)).await
     }
 
-    /// Whether the volume was opened as `other` says before it was opened as this label says, or then.
-    /// Openings that are long ago are all taken to be before.
+    /// Whether the volume was opened as `other` says before it was opened as this label says, or then. An opening
+    /// that is so long ago that it may be forgotten was, when both count a device among those in use: each opening is
+    /// on the labels of all of these.
     pub(crate) fn follows(&self, other: &Label) -> bool {
         let Some(theirs) = other.openings.first() else { return true };
         let oldest = self.openings.last().map_or(0, |opening| opening.generation);
-        self.openings.contains(theirs)
-            || (self.openings.len() == OPENINGS && theirs.generation < oldest)
+        let is_long_ago = self.openings.len() == OPENINGS && theirs.generation < oldest;
+        self.openings.contains(theirs) || (is_long_ago && self.shares_device(other))
     }
 
-    /// Whether it says that the device with the label `other` failed.
-    pub(crate) fn calls_failed(&self, other: &Label) -> bool {
-        let of_other = |label: &Label| label.members.get(other.disk.0).copied();
-        let (now, own) = (of_other(self), of_other(other));
-        now.is_some_and(|now| now.state == MemberState::Failed)
-            && now.map(|now| now.id) == own.map(|own| own.id)
+    fn shares_device(&self, other: &Label) -> bool {
+        let is_same = |(one, other): (&MemberLabel, &MemberLabel)| {
+            one.id == other.id
+                && one.state != MemberState::Failed
+                && other.state != MemberState::Failed
+        };
+        self.members.iter().zip(&other.members).any(is_same)
     }
 
     /// Notes that the volume is opened.

@@ -402,11 +402,12 @@ impl Stripes {
                 extent.count,
             )
         });
-        Error::Lost {
-            device: self.members.name().to_owned(),
-            blocks: blocks.unwrap_or_else(|| self.layout.stripe_blocks(stripe)),
-            failed: self.members.failed_names(),
-        }
+        self.lost_blocks(blocks.unwrap_or_else(|| self.layout.stripe_blocks(stripe)))
+    }
+
+    pub(crate) fn lost_blocks(&self, blocks: BlockRange) -> Error {
+        let failed = self.members.failed_names();
+        Error::Lost { device: self.members.name().to_owned(), blocks, failed }
     }
 }
 

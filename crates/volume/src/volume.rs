@@ -20,8 +20,8 @@ use crate::stripe_io::Stripes;
 use crate::tracks::Tracks;
 use crate::zones::zones_of;
 use crate::{
-    DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, StripeUnit, attributes,
-    stripe,
+    DiskIndex, Layout, LayoutDescription, Level, Location, QuadrangleZone, StripeIndex, StripeUnit,
+    attributes, stripe,
 };
 
 /// Several devices as one.
@@ -148,10 +148,13 @@ impl Volume {
         Arc::new(Volume::with(laid, members, keeper, true))
     }
 
-    /// A volume that takes no writes.
-    pub(crate) fn read_only(laid: Laid, members: Members) -> Arc<Volume> {
+    /// A volume that takes no writes. Nobody knows where stripes before `doubtful` lie that are not known to be moved.
+    pub(crate) fn read_only(laid: Laid, members: Members, doubtful: StripeIndex) -> Arc<Volume> {
         let mut volume = Volume::with(laid, members, None, false);
         volume.inquiry.read_only = true;
+        if let Some(growing) = &mut volume.growth {
+            growing.doubt(doubtful);
+        }
         Arc::new(volume)
     }
 

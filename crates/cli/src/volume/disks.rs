@@ -93,7 +93,8 @@ pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> R
 }
 
 /// What the description calls the device that was `disk`, in whose place `new` comes: the one whose label says so, or
-/// else the one that is gone, or has no label that can be read. When several are, nobody knows whose name that was.
+/// else the one that is gone, or has no label that can be read. When several disks or devices are, nobody knows whose
+/// name that was.
 fn old_name(
     description: &Description,
     there: &DevicesThere,
@@ -103,6 +104,9 @@ fn old_name(
 ) -> Option<String> {
     if let Some(stale) = there.stale_uri(disk, inspection) {
         return Some(stale.to_owned());
+    }
+    if inspection.disks.iter().filter(|one| one.device.is_none()).count() > 1 {
+        return None;
     }
     let is_gone = |name: &&String| !there.is_labelled(name, inspection) && *name != new;
     let mut gone = description.devices.iter().filter(is_gone);
@@ -172,7 +176,7 @@ fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
         let Some(disk) = inspection.disks.iter().position(failed).map(DiskIndex) else {
             return Ok(None);
         };
-        let old = old_name(&description, &there, disk, &inspection, &lasting_name(spare)?);
+        let old = old_name(&description, &there, disk, &inspection, spare);
         drop(inspection);
         let placed = match blank_device(spare, false).await {
             Ok(device) => there.replace(disk, device).await.map_err(Failure::from),
