@@ -169,11 +169,12 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
 }
 
 /// Up to which stripe a volume that grows may have moved more than its labels know: the journal says it, as long as
-/// no record can be on missing disks alone, and else how many stripes it has room for.
+/// no record can be on missing disks alone, and else how many stripes it has room for. A disk that is being filled has a
+/// journal without what was before, and counts as missing.
 async fn doubtful_end(found: &Found, shape: &Shape, members: &Members) -> StripeIndex {
     let moved = members.moved();
     let stripes = shape.layout.stripes();
-    let missing = found.states().iter().filter(|state| **state == MemberState::Failed).count();
+    let missing = found.states().iter().filter(|state| **state != MemberState::Ready).count();
     if shape.old.is_none() {
         return StripeIndex(moved);
     }
