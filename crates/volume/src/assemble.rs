@@ -47,7 +47,11 @@ pub async fn assemble(
     }
     let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);
     let copies = found.disks().map(copy).collect();
-    let mut newest = found.label;
+    let mut newest = found.label.clone();
+    for (disk, member) in found.disks().zip(&mut newest.members) {
+        let opened = found.member(disk).and_then(|(one, _)| one.label.opening);
+        member.opened = opened.map_or(0, |opening| opening.generation).max(member.opened);
+    }
     let (records, unused) = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use moirai_runtime::unique;
 use moirai_storage::{Device, Error, Result};
 
 use crate::format::{begin, check_count, journal_blocks_min};
@@ -45,10 +44,7 @@ pub async fn replace(
         )));
     }
     let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
-    if let Some(member) = label.members.get_mut(disk.0) {
-        let slots = laid.shape.layout.slots_checksum(disk);
-        *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0), slots };
-    }
+    label.replace(disk, laid.shape.layout.slots_checksum(disk));
     begin(&Label { disk, ..label.clone() }, &device).await?;
     found.write(&label).await
 }
@@ -89,7 +85,7 @@ pub async fn add_disks(
         growth: Some(Growth { from_disks: had, moved: 0 }),
         ..found.label.clone()
     };
-    let member = |_| MemberLabel { id: unique(), state: MemberState::Ready, slots: 0 };
+    let member = |_| MemberLabel::new(MemberState::Ready, 0);
     label.members.extend(added.iter().map(member));
     let mut together: Vec<Arc<dyn Device>> =
         found.disks().filter_map(|disk| found.device(disk)).collect();

@@ -130,10 +130,8 @@ pub async fn format(
 ) -> Result<()> {
     let Formatted { journal, sums, data, laid } = format.over(name, devices)?;
     let layout = &laid.shape.layout;
-    let member = |disk| {
-        let slots = layout.slots_checksum(DiskIndex(disk));
-        MemberLabel { id: unique(), state: MemberState::Ready, slots }
-    };
+    let member =
+        |disk| MemberLabel::new(MemberState::Ready, layout.slots_checksum(DiskIndex(disk)));
     let bad = |problem: String| Error::Description { path: name.into(), problem };
     let label = Label {
         volume: u128::from(unique()) << 64 | u128::from(unique()),
@@ -149,8 +147,9 @@ pub async fn format(
         data,
         sums,
         growth: None,
-        openings: Vec::new(),
+        opening: None,
         members: (0..devices.len()).map(member).collect(),
+        former: Vec::new(),
     };
     // Without labels while they are not what the labels say.
     try_join_all(devices.iter().map(|device| clear(&**device, BlockRange::between(Lbn(0), data))))

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::join_all;
-use moirai_runtime::unique;
 use moirai_storage::{Device, Error, Result};
 
 use crate::format::clear_for;
 use crate::found::{laid_over, parts};
 use crate::journal::{Entry, Journal, Sequence};
-use crate::label::{Copy, Label, MemberLabel};
+use crate::label::{Copy, Label};
 use crate::members::{Members, Recordable};
 use crate::shape::Shape;
 use crate::{DiskIndex, MemberState};
@@ -101,10 +100,7 @@ impl Keeper {
         // No other label is ever of this generation, whatever becomes of it.
         labels.newest.generation += 1;
         let mut label = Label { disk, ..labels.newest.clone() };
-        if let Some(member) = label.members.get_mut(disk.0) {
-            let slots = laid.shape.layout.slots_checksum(disk);
-            *member = MemberLabel { id: unique(), state: MemberState::Rebuilding(0), slots };
-        }
+        label.replace(disk, laid.shape.layout.slots_checksum(disk));
         label.write_both(&whole).await?;
         labels.newest = label;
         if let Some(copy) = labels.copies.get_mut(disk.0) {

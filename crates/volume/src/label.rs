@@ -15,7 +15,7 @@ use crate::{DiskIndex, LayoutDescription, Level, StripeUnit};
 /// What a label begins with.
 pub(crate) const LABEL_MAGIC: &[u8; 8] = b"MOIRAIVL";
 /// The version of the format of labels and journal.
-pub(crate) const LABEL_VERSION: u32 = 6;
+pub(crate) const LABEL_VERSION: u32 = 7;
 
 /// Blocks of a label.
 const LABEL_BLOCKS: BlockCount = BlockCount(8);
@@ -27,15 +27,16 @@ const BLOCK_CONTENT: usize = 504;
 const LABEL_BYTES: usize = BLOCK_CONTENT * LABEL_BLOCKS.0 as usize;
 const GROWTH_AT: usize = 112;
 const SUMS_AT: usize = GROWTH_AT + 16;
-const OPENINGS_AT: usize = SUMS_AT + 16;
-/// Openings that a label remembers.
-const OPENINGS: usize = 8;
-const STRIPES_AT: usize = OPENINGS_AT + OPENINGS * 16;
+const OPENING_AT: usize = SUMS_AT + 16;
+const STRIPES_AT: usize = OPENING_AT + 16;
 const DIVISION_AT: usize = STRIPES_AT + 8;
 const ZONES_AT: usize = DIVISION_AT + 8;
 /// Zones that a label has room for.
 pub(crate) const ZONES_MAX: usize = 64;
-const MEMBERS_AT: usize = ZONES_AT + ZONES_MAX * 16;
+const FORMER_AT: usize = ZONES_AT + ZONES_MAX * 16;
+/// Devices that were replaced, as far as a label remembers them.
+const FORMER: usize = 16;
+const MEMBERS_AT: usize = FORMER_AT + FORMER * 16;
 const MEMBER_BYTES: usize = 24;
 /// Devices of a volume that a label has room for.
 pub(crate) const DISKS_MAX: usize = (LABEL_BYTES - MEMBERS_AT) / MEMBER_BYTES;
@@ -70,10 +71,20 @@ pub(crate) struct Label {
     pub(crate) sums: BlockRange,
     /// How far the data are spread over disks that were added.
     pub(crate) growth: Option<Growth>,
-    /// When the volume was opened, the last time first.
-    pub(crate) openings: Vec<Opening>,
+    /// The last time that the volume was opened.
+    pub(crate) opening: Option<Opening>,
     /// Of each device.
     pub(crate) members: Vec<MemberLabel>,
+    /// Of devices in whose places others are now, the last that was replaced first.
+    pub(crate) former: Vec<Took>,
+}
+
+/// A device that took part in openings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Took {
+    pub(crate) id: u64,
+    /// The generation of the last opening that its own label was seen to have.
+    pub(crate) opened: u64,
 }
 
 /// A volume that grows: stripes are moved in their order.
@@ -112,6 +123,15 @@ pub(crate) struct MemberLabel {
     pub(crate) state: MemberState,
     /// The checksum of where its units lie.
     pub(crate) slots: u32,
+    /// See [`Took::opened`]; it has 32 bits.
+    pub(crate) opened: u64,
+}
+
+impl MemberLabel {
+    /// A device that no opening knows.
+    pub(crate) fn new(state: MemberState, slots: u32) -> MemberLabel {
+        MemberLabel { id: unique(), state, slots, opened: 0 }
+    }
 }
 
 /// Which of a device's two copies counts: the next label is written over the other.
@@ -149,26 +169,30 @@ impl Label {
         let places = [self.capacity.0, self.journal.first.0, self.journal.count.0, self.data.0];
         let growth = self.growth.map_or([0; 2], |growth| [growth.from_disks as u64, growth.moved]);
         let sums = [self.sums.first.0, self.sums.count.0];
-        let mut openings = [0; OPENINGS * 2];
-        for (place, opening) in openings.chunks_exact_mut(2).zip(&self.openings) {
-            place.copy_from_slice(&[opening.generation, opening.id]);
-        }
+        let opening = self.opening.map_or([0; 2], |opening| [opening.generation, opening.id]);
         let mut zones = [0; ZONES_MAX * 2];
         for (place, known) in zones.chunks_exact_mut(2).zip(&self.zones) {
             let tagged = u64::from(known.zone) << 32 | u64::from(known.row);
             place.copy_from_slice(&[tagged, known.quadrangles]);
         }
-        let numbers_of =
-            |member: &MemberLabel| [member.id, number_of(&member.state), u64::from(member.slots)];
+        let mut former = [0; FORMER * 2];
+        for (place, took) in former.chunks_exact_mut(2).zip(&self.former) {
+            place.copy_from_slice(&[took.id, took.opened]);
+        }
+        let numbers_of = |member: &MemberLabel| {
+            let slots = member.opened << 32 | u64::from(member.slots);
+            [member.id, number_of(&member.state), slots]
+        };
         let members = self.members.iter().flat_map(numbers_of);
         for number in numbers
             .into_iter()
             .chain(places)
             .chain(growth)
             .chain(sums)
-            .chain(openings)
+            .chain(opening)
             .chain([self.stripes, u64::from(self.division)])
             .chain(zones)
+            .chain(former)
             .chain(members)
         {
             content.extend_from_slice(&number.to_le_bytes());
@@ -232,14 +256,15 @@ impl Label {
             return None;
         }
         let growth = (from_disks > 0).then_some(Growth { from_disks, moved });
-        let opening = |index: usize| {
-            let at = OPENINGS_AT + index * 16;
-            Some(Opening { generation: eight(at)?, id: eight(at + 8)? })
-        };
+        let opening = Opening { generation: eight(OPENING_AT)?, id: eight(OPENING_AT + 8)? };
         let member = |index: usize| {
             let at = MEMBERS_AT + index * MEMBER_BYTES;
-            let slots = u32::try_from(eight(at + 16)?).ok()?;
-            Some(MemberLabel { id: eight(at)?, state: state_of(eight(at + 8)?), slots })
+            let (id, state, slots) = (eight(at)?, state_of(eight(at + 8)?), eight(at + 16)?);
+            Some(MemberLabel { id, state, slots: slots as u32, opened: slots >> 32 })
+        };
+        let took = |index: usize| {
+            let at = FORMER_AT + index * 16;
+            Some(Took { id: eight(at)?, opened: eight(at + 8)? })
         };
         let zone = |index: usize| {
             let (tagged, quadrangles) =
@@ -260,11 +285,9 @@ impl Label {
             data: Lbn(eight(104)?),
             sums: BlockRange::new(Lbn(eight(SUMS_AT)?), BlockCount(eight(SUMS_AT + 8)?)),
             growth,
-            openings: (0..OPENINGS)
-                .filter_map(opening)
-                .filter(|opening| opening.generation > 0)
-                .collect(),
+            opening: (opening.generation > 0).then_some(opening),
             members: (0..disks).map(member).collect::<Option<_>>()?,
+            former: (0..FORMER).filter_map(took).filter(|took| took.opened > 0).collect(),
         })
     }
 
@@ -337,29 +360,35 @@ impl Label {
         self.write(device, Copy(1)).await
     }
 
-    /// Whether the volume was opened as `other` says before it was opened as this label says, or then. An opening
-    /// that is so long ago that it may be forgotten was, when both count a device among those in use: each opening is
-    /// on the labels of all of these.
+    /// Whether the volume was opened as `other` says before it was opened as this label says, or then.
     pub(crate) fn follows(&self, other: &Label) -> bool {
-        let Some(theirs) = other.openings.first() else { return true };
-        let oldest = self.openings.last().map_or(0, |opening| opening.generation);
-        let is_long_ago = self.openings.len() == OPENINGS && theirs.generation < oldest;
-        self.openings.contains(theirs) || (is_long_ago && self.shares_device(other))
+        let Some(theirs) = other.opening else { return true };
+        // An opening is on the labels of all devices that it uses. One of them that took part in an opening of ours
+        // of a later generation had it before: had it taken part in ours first, theirs would have the later one.
+        let took_part = |one: &MemberLabel| {
+            one.state != MemberState::Failed && self.opened_with(one.id) >= theirs.generation
+        };
+        self.opening == other.opening || other.members.iter().any(took_part)
     }
 
-    fn shares_device(&self, other: &Label) -> bool {
-        let is_same = |(one, other): (&MemberLabel, &MemberLabel)| {
-            one.id == other.id
-                && one.state != MemberState::Failed
-                && other.state != MemberState::Failed
-        };
-        self.members.iter().zip(&other.members).any(is_same)
+    /// The generation of the last opening that a device took part in for sure; 0 when none is known.
+    fn opened_with(&self, id: u64) -> u64 {
+        let members = self.members.iter().map(|member| (member.id, member.opened));
+        let mut all = members.chain(self.former.iter().map(|took| (took.id, took.opened)));
+        all.find(|(other, _)| *other == id).map_or(0, |(_, opened)| opened)
+    }
+
+    /// Another device is in the place of `disk`, and to be filled.
+    pub(crate) fn replace(&mut self, disk: DiskIndex, slots: u32) {
+        let Some(member) = self.members.get_mut(disk.0) else { return };
+        self.former.insert(0, Took { id: member.id, opened: member.opened });
+        self.former.truncate(FORMER);
+        *member = MemberLabel::new(MemberState::Rebuilding(0), slots);
     }
 
     /// Notes that the volume is opened.
     pub(crate) fn open(&mut self, id: u64) {
-        self.openings.insert(0, Opening { generation: self.generation + 1, id });
-        self.openings.truncate(OPENINGS);
+        self.opening = Some(Opening { generation: self.generation + 1, id });
     }
 }
 
@@ -399,7 +428,7 @@ mod tests {
             data: Lbn(2048),
             sums: BlockRange::new(Lbn(1016), BlockCount(80)),
             growth: (disks > 2).then_some(Growth { from_disks: disks - 1, moved: 33 }),
-            openings: (1..=3).map(|id| Opening { generation: 10 - id, id }).collect(),
+            opening: Some(Opening { generation: 10, id: 3 }),
             members: (0..disks as u64)
                 .map(|disk| {
                     let state = match disk {
@@ -407,9 +436,11 @@ mod tests {
                         1 => MemberState::Failed,
                         _ => MemberState::Ready,
                     };
-                    MemberLabel { id: disk * 1000, state, slots: disk as u32 }
+                    let slots = disk as u32;
+                    MemberLabel { id: disk * 1000, state, slots, opened: disk % 3 }
                 })
                 .collect(),
+            former: (1..=disks as u64 % 7).map(|id| Took { id, opened: 9 - id }).collect(),
         }
     }
 
@@ -451,7 +482,7 @@ mod tests {
     #[test]
     fn a_label_follows_those_of_openings_before_it() {
         let mut old = label(LayoutDescription::Stripe { unit: StripeUnit::Track }, 20, 3);
-        old.openings.clear();
+        old.opening = None;
         let mut one = old.clone();
         one.open(111);
         let mut other = old.clone();
@@ -459,9 +490,20 @@ mod tests {
         assert!(one.follows(&old) && one.follows(&one) && !one.follows(&other));
         let mut next = one.clone();
         next.generation = 30;
-        (0..OPENINGS as u64).for_each(|id| next.open(id));
-        // The opening is forgotten, and long ago.
+        next.open(333);
+        assert!(!next.follows(&one));
+        // The second of them had failed when it was opened so: it says nothing.
+        next.members[1].opened = 25;
+        next.members[2].opened = 20;
+        assert!(!next.follows(&one));
+        next.members[2].opened = 21;
         assert!(next.follows(&one) && !one.follows(&next));
+        moirai_runtime::block_on_virtual(1, async {
+            next.replace(DiskIndex(2), 0);
+            assert!(next.follows(&one) && !one.follows(&next));
+            (0..FORMER).for_each(|_| next.replace(DiskIndex(1), 0));
+            assert!(!next.follows(&one));
+        });
     }
 
     proptest! {

@@ -76,6 +76,39 @@ fn a_side_that_replaced_the_other_is_not_put_together_with_it() {
     });
 }
 
+/// Once no disk is left of those that a disk knew it is still known to be stale, and not when it was written since.
+#[test]
+fn a_disk_is_stale_also_when_all_that_it_knew_were_replaced() {
+    for is_written_apart in [false, true] {
+        block_on_virtual(1, async {
+            let mut devices = made("raid1", 2).await;
+            write(devices.clone(), 1).await;
+            write(of(&devices, &[1]), 2).await;
+            if is_written_apart {
+                write(of(&devices, &[0]), 3).await;
+            }
+            devices.extend(blank(2));
+            for (place, left) in [(0, 1), (1, 2)] {
+                write(of(&devices, &[left]), 4).await;
+                let new = Arc::clone(&devices[2 + place]);
+                replace("v", &of(&devices, &[left]), DiskIndex(place), new).await.unwrap();
+                let together = of(&devices, &[left, 2 + place]);
+                let volume = assemble("v".into(), together, false).await.unwrap();
+                volume.rebuild(None, |_, _| ()).await.unwrap();
+            }
+            for value in 5..25 {
+                write(of(&devices, &[2, 3]), value).await;
+            }
+            assert_eq!(read(of(&devices, &[1, 2, 3])).await, Ok(24));
+            let with_the_first = read(of(&devices, &[0, 2, 3])).await;
+            match is_written_apart {
+                false => assert_eq!(with_the_first, Ok(24)),
+                true => assert!(with_the_first.unwrap_err().contains("apart")),
+            }
+        });
+    }
+}
+
 /// An opening that fails, because a label reaches one disk and not another, is no side: nothing was served.
 #[test]
 fn an_opening_that_failed_half_way_leaves_no_side() {
