@@ -17,6 +17,8 @@ use crate::{DiskIndex, Layout, LayoutDescription, Role, StripeIndex, Volume};
 
 /// Records of one opening: their numbers are the lower bits.
 const GENERATION_SHIFT: u32 = 32;
+/// By how many generations a label that cannot be read is later than the one before it on that device, at most.
+const GENERATION_LEAP: u64 = 1 << 10;
 
 /// Puts the volume together that `devices` are of, in whatever order they come. With `degraded`, also
 /// when some are missing that the level can do without.
@@ -52,13 +54,17 @@ pub async fn assemble(
         let opened = found.member(disk).and_then(|(one, _)| one.label.opening);
         member.opened = opened.map_or(0, |opening| opening.generation).max(member.opened);
     }
+    if found.has_lost_label() {
+        // No generation is given twice.
+        newest.generation += GENERATION_LEAP;
+    }
     let (records, unused) = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.
     let next = ((newest.generation + 1) << GENERATION_SHIFT).max(unused);
     let journal = Journal::new(newest.volume, newest.journal, disks, next);
     newest.open(unique());
-    let mut keeper = Keeper::new(Labels { newest, copies }, journal, laid.shape.clone());
+    let mut keeper = Keeper::new(Labels::new(newest, copies), journal, laid.shape.clone());
     keeper.record(&members).await?;
     replay(&laid.shape, &members, &records).await?;
     // What was moved is known from the journal, too: the labels must know before it is forgotten.

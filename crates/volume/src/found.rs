@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_storage::{Device, Error, Result};
 
 use crate::format::sections;
-use crate::label::{Copy, Label, MemberLabel};
+use crate::label::{Copy, Label, MemberLabel, Newest};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
 use crate::sums::{Summed, blocks_covered};
@@ -20,6 +20,8 @@ pub(crate) struct Labelled {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) label: Label,
     pub(crate) copy: Copy,
+    /// See [`Newest::is_alone`].
+    is_alone: bool,
 }
 
 impl Labelled {
@@ -61,7 +63,7 @@ impl Found {
         let mut unlabelled = Vec::new();
         for device in devices {
             let called = &device.inquiry().name;
-            let Some((label, copy)) = Label::read(&**device).await? else {
+            let Some(Newest { label, copy, is_alone }) = Label::read(&**device).await? else {
                 unlabelled.push(called.clone());
                 continue;
             };
@@ -74,7 +76,7 @@ impl Found {
                     "{called} has a label that does not fit it: it is damaged"
                 )));
             }
-            all.push(Labelled { device: Arc::clone(device), label, copy });
+            all.push(Labelled { device: Arc::clone(device), label, copy, is_alone });
         }
         if all.is_empty() {
             return Err(bad(format!("none of its devices has a label{}", without(&unlabelled))));
@@ -131,6 +133,11 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// Whether a device in use may have had a later label, which cannot be read.
+    pub(crate) fn has_lost_label(&self) -> bool {
+        self.disks().any(|disk| self.member(disk).is_some_and(|(one, _)| one.is_alone))
     }
 
     pub(crate) fn disks(&self) -> impl Iterator<Item = DiskIndex> + use<> {

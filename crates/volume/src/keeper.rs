@@ -27,8 +27,10 @@ pub(crate) struct Keeper {
 /// The newest label, and which copy of it counts on each device.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    pub(crate) newest: Label,
-    pub(crate) copies: Vec<Copy>,
+    newest: Label,
+    copies: Vec<Copy>,
+    /// Which devices have a label of this opening for sure.
+    have: Vec<bool>,
 }
 
 impl Keeper {
@@ -106,6 +108,9 @@ impl Keeper {
         if let Some(copy) = labels.copies.get_mut(disk.0) {
             *copy = Copy(0);
         }
+        if let Some(has) = labels.have.get_mut(disk.0) {
+            *has = true;
+        }
         self.journal.begin_anew(disk);
         members.replace(disk, parts);
         drop(labels);
@@ -129,7 +134,14 @@ impl Keeper {
                 return Err(Error::Latched { device: members.name().to_owned() });
             }
             labels.newest.generation += 1;
-            for (member, state) in labels.newest.members.iter_mut().zip(states) {
+            let Labels { newest, have, .. } = &mut *labels;
+            let opening = newest.opening.map_or(0, |opening| opening.generation);
+            for ((member, state), has) in newest.members.iter_mut().zip(states).zip(have) {
+                // All labels on which it has not failed are older than the first that says so. Of those still in use that
+                // cannot be said: what they go on with apart may begin with the same opening.
+                if *has && state == MemberState::Failed && member.state != MemberState::Failed {
+                    member.opened = opening;
+                }
                 member.state = state;
             }
             if let Some(growth) = &mut labels.newest.growth {
@@ -144,6 +156,12 @@ impl Keeper {
 }
 
 impl Labels {
+    /// The newest label of an opening that no device knows yet.
+    pub(crate) fn new(newest: Label, copies: Vec<Copy>) -> Labels {
+        let have = vec![false; copies.len()];
+        Labels { newest, copies, have }
+    }
+
     /// Writes the newest label to all devices in use; tells whether they all took it.
     async fn write(&mut self, members: &Members) -> bool {
         let newest = &self.newest;
@@ -156,8 +174,8 @@ impl Labels {
         }));
         let mut all_written = true;
         for (device, disk, written, result) in written.await {
-            match (result, self.copies.get_mut(disk.0)) {
-                (Ok(()), Some(copy)) => *copy = written,
+            match (result, self.copies.get_mut(disk.0), self.have.get_mut(disk.0)) {
+                (Ok(()), Some(copy), Some(has)) => (*copy, *has) = (written, true),
                 _ => {
                     members.fail(&device);
                     all_written = false;

@@ -83,7 +83,7 @@ pub(crate) struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Took {
     pub(crate) id: u64,
-    /// The generation of the last opening that its own label was seen to have.
+    /// The generation of the last opening that is sure to be on its own label.
     pub(crate) opened: u64,
 }
 
@@ -137,6 +137,15 @@ impl MemberLabel {
 /// Which of a device's two copies counts: the next label is written over the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copy(pub(crate) u64);
+
+/// The label that counts on a device.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    pub(crate) label: Label,
+    pub(crate) copy: Copy,
+    /// Whether the other copy is not whole, and may have been a later label.
+    pub(crate) is_alone: bool,
+}
 
 impl Copy {
     pub(crate) fn other(self) -> Copy {
@@ -291,12 +300,12 @@ impl Label {
         })
     }
 
-    /// The newest label on `device`, and which copy it is; `None` when it has none.
-    pub(crate) async fn read(device: &dyn Device) -> Result<Option<(Label, Copy)>> {
+    /// The newest label on `device`; `None` when it has none.
+    pub(crate) async fn read(device: &dyn Device) -> Result<Option<Newest>> {
         if device.inquiry().capacity < LABELS_BLOCKS {
             return Ok(None);
         }
-        let mut newest: Option<(Label, Copy)> = None;
+        let mut newest: Option<Newest> = None;
         let mut other_version = None;
         for copy in [Copy(0), Copy(1)] {
             let blocks = BlockRange::new(copy.first_block(), LABEL_BLOCKS);
@@ -304,9 +313,12 @@ impl Label {
             let Ok(buffer) = device.read(blocks).await else { continue };
             match Label::decode(&buffer) {
                 Some(label) => {
-                    let is_newer =
-                        newest.as_ref().is_none_or(|(old, _)| old.generation < label.generation);
-                    newest = if is_newer { Some((label, copy)) } else { newest };
+                    newest = match newest {
+                        Some(old) if old.label.generation >= label.generation => {
+                            Some(Newest { is_alone: false, ..old })
+                        }
+                        old => Some(Newest { label, copy, is_alone: old.is_none() }),
+                    };
                 }
                 None if buffer.starts_with(LABEL_MAGIC) => {
                     let version = buffer.get(8..12).and_then(|bytes| bytes.try_into().ok());
@@ -363,8 +375,8 @@ impl Label {
     /// Whether the volume was opened as `other` says before it was opened as this label says, or then.
     pub(crate) fn follows(&self, other: &Label) -> bool {
         let Some(theirs) = other.opening else { return true };
-        // An opening is on the labels of all devices that it uses. One of them that took part in an opening of ours
-        // of a later generation had it before: had it taken part in ours first, theirs would have the later one.
+        // Generations only rise on a device, and nothing is served before an opening is on the labels of all devices
+        // that it uses. So one of these that took part in an opening of ours of a later generation had theirs before.
         let took_part = |one: &MemberLabel| {
             one.state != MemberState::Failed && self.opened_with(one.id) >= theirs.generation
         };
@@ -381,8 +393,10 @@ impl Label {
     /// Another device is in the place of `disk`, and to be filled.
     pub(crate) fn replace(&mut self, disk: DiskIndex, slots: u32) {
         let Some(member) = self.members.get_mut(disk.0) else { return };
-        self.former.insert(0, Took { id: member.id, opened: member.opened });
-        self.former.truncate(FORMER);
+        if member.opened > 0 {
+            self.former.insert(0, Took { id: member.id, opened: member.opened });
+            self.former.truncate(FORMER);
+        }
         *member = MemberLabel::new(MemberState::Rebuilding(0), slots);
     }
 
@@ -501,7 +515,10 @@ mod tests {
         moirai_runtime::block_on_virtual(1, async {
             next.replace(DiskIndex(2), 0);
             assert!(next.follows(&one) && !one.follows(&next));
-            (0..FORMER).for_each(|_| next.replace(DiskIndex(1), 0));
+            for opened in 30..30 + FORMER as u64 {
+                next.members[1].opened = opened;
+                next.replace(DiskIndex(1), 0);
+            }
             assert!(!next.follows(&one));
         });
     }

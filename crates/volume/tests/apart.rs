@@ -109,6 +109,79 @@ fn a_disk_is_stale_also_when_all_that_it_knew_were_replaced() {
     }
 }
 
+/// The disks of an opening may all be replaced before the next: what they knew of it is remembered.
+#[test]
+fn disks_that_were_replaced_while_the_volume_served_are_stale() {
+    for (level, disks, replaced, left) in
+        [("raid1", 2, vec![0], vec![2]), ("raid5", 3, vec![0, 1, 2], vec![3, 4, 5])]
+    {
+        block_on_virtual(1, async {
+            let mut devices = made(level, disks).await;
+            write(devices.clone(), 1).await;
+            let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+            devices.extend(blank(replaced.len()));
+            for disk in &replaced {
+                volume.fail(DiskIndex(*disk));
+                volume.flush().await.unwrap();
+                let new = Arc::clone(&devices[disks + disk]);
+                volume.replace(DiskIndex(*disk), new).await.unwrap();
+                volume.rebuild(None, |_, _| ()).await.unwrap();
+            }
+            drop(volume);
+            write(of(&devices, &left), 2).await;
+            assert_eq!(read(devices).await, Ok(2), "{level}");
+        });
+    }
+}
+
+/// A disk that failed while the volume served, and was opened alone since, knows that opening, too.
+#[test]
+fn a_disk_that_failed_and_was_opened_alone_is_a_side() {
+    block_on_virtual(1, async {
+        let devices = made("raid1", 2).await;
+        write(devices.clone(), 1).await;
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        volume.fail(DiskIndex(0));
+        let mut block = IoBuf::zeroed(BlockCount(1));
+        block.fill(2);
+        let device: &dyn Device = &*volume;
+        device.write(Lbn(3), block).await.unwrap();
+        device.flush().await.unwrap();
+        drop(volume);
+        for _ in 0..20 {
+            write(of(&devices, &[0]), 3).await;
+            let error = read(devices.clone()).await.unwrap_err();
+            assert!(error.contains("apart"), "{error}");
+        }
+        assert_eq!(read(of(&devices, &[1])).await, Ok(2));
+    });
+}
+
+/// A side whose last label is lost gives no generation a second time, by which the other would take it for stale.
+#[test]
+fn a_side_that_lost_a_label_is_still_a_side() {
+    block_on_virtual(1, async {
+        let devices = made("raid1", 2).await;
+        for _ in 0..3 {
+            write(devices.clone(), 1).await;
+        }
+        let labels = BlockRange::new(Lbn(0), BlockCount(16));
+        let before = devices[1].read(labels).await.unwrap();
+        drop(assemble("v".into(), devices.clone(), false).await.unwrap());
+        // As when the power was cut before its label was written.
+        devices[1].write(Lbn(0), IoBuf::holding(&before)).await.unwrap();
+        write(of(&devices, &[0]), 2).await;
+        let generation = |copy: usize| before[copy * 4096 + 40..copy * 4096 + 48].to_vec();
+        let newer = u64::from(generation(1) > generation(0));
+        devices[1].write(Lbn(8 * newer), IoBuf::zeroed(BlockCount(8))).await.unwrap();
+        write(of(&devices, &[1]), 3).await;
+        let error = read(devices.clone()).await.unwrap_err();
+        assert!(error.contains("apart"), "{error}");
+        assert_eq!(read(of(&devices, &[0])).await, Ok(2));
+        assert_eq!(read(of(&devices, &[1])).await, Ok(3));
+    });
+}
+
 /// An opening that fails, because a label reaches one disk and not another, is no side: nothing was served.
 #[test]
 fn an_opening_that_failed_half_way_leaves_no_side() {
