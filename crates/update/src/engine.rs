@@ -15,6 +15,7 @@ use crate::figures::{Counts, Figures};
 use crate::format::name_of;
 use crate::log::{Log, Opened};
 use crate::partition::PartitionId;
+use crate::placing::Segments;
 use crate::replay::replay;
 use crate::state::State;
 use crate::superblock::{
@@ -170,15 +171,13 @@ impl Engine {
                 ),
             });
         }
-        let ends = division.first_of(division.extents).0 <= data.inquiry().capacity.0
-            && ring.segment.0 * u64::from(ring.segments) <= log.inquiry().capacity.0;
         let other_log = || Error::OtherLog {
             log: log.inquiry().name.clone(),
             data: data.inquiry().name.clone(),
         };
-        if !ends {
-            return Err(other_log());
-        }
+        let is_there = division.first_of(division.extents).0 <= data.inquiry().capacity.0;
+        let segments = Segments::of(&*log, ring)?.filter(|_| is_there);
+        let segments = Arc::new(segments.ok_or_else(other_log)?);
         // What the last run left in caches must not be taken for durable.
         data.flush().await?;
         log.flush().await?;
@@ -186,13 +185,13 @@ impl Engine {
         let (mut state, held) = read_snapshot(&*data, &superblock, &extents).await?;
         state.has_canary = options.canary;
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
-        let replayed = replay(&*log, &superblock, &mut state, &kinds).await?;
+        let replayed = replay(&*log, &segments, &superblock, &mut state, &kinds).await?;
         let replayed = replayed.ok_or_else(other_log)?;
         let next = state.next;
         let room = Arc::new(Notify::new());
         let opened = Opened {
             device: log,
-            ring,
+            segments,
             id,
             opening: replayed.opening + 1,
             durability: options.durability,
@@ -379,6 +378,7 @@ impl Engine {
             queued: state.queued as u64,
             queued_bytes: state.queued_bytes as u64,
             log_bytes: log.bytes_written(),
+            log_passed_bytes: log.bytes_passed(),
             staged_bytes: counts.staged_bytes.get(),
             placed_bytes: counts.placed_bytes.get(),
             swept_bytes: counts.swept_bytes.get(),

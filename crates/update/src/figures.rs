@@ -40,6 +40,8 @@ pub struct Figures {
     pub queued_bytes: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
+    /// Bytes of the log's segments that were taken into use: what is left free of tracks counts, too.
+    pub log_passed_bytes: u64,
     /// Bytes written to staging areas.
     pub staged_bytes: u64,
     /// Bytes of blocks written by sweeps.

@@ -8,6 +8,7 @@ use crate::extents::{BLOCK_BYTES_MAX, Division};
 use crate::frame::Frame;
 use crate::log::{Ring, Start};
 use crate::partition::PARTITION_BLOCKS_MAX;
+use crate::placing::{LogWriter, Segments};
 use crate::superblock::{NAME_BYTES, SUPERBLOCKS, Snapshot, Superblock};
 use crate::sweep::EXTENTS_RESERVE;
 use crate::{BlockFormat, Engine, Error, Result, Seq};
@@ -24,6 +25,8 @@ pub struct Format {
     pub staging_percent: u32,
     /// Bytes of a segment of the log; when not given a sixteenth of it, 4 MiB at most.
     pub segment_bytes: Option<ByteCount>,
+    /// How the log is written. With [`LogWriter::Trail`] its segments are the tracks of its disk.
+    pub log: LogWriter,
 }
 
 impl Default for Format {
@@ -34,6 +37,7 @@ impl Default for Format {
             partition_blocks: 32,
             staging_percent: 100,
             segment_bytes: None,
+            log: LogWriter::Append,
         }
     }
 }
@@ -47,14 +51,20 @@ impl Engine {
         format: Format,
     ) -> Result<()> {
         let division = divide(data, &format)?;
-        let bytes = log.inquiry().capacity.bytes().0;
-        let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0).min(4 << 20);
-        let segment = BlockCount(segment / BLOCK_BYTES);
-        let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0).min(1 << 20) as u32;
-        if segment < BlockCount(8) || segments < 4 {
+        let ring = match format.log {
+            LogWriter::Append => {
+                let bytes = log.inquiry().capacity.bytes().0;
+                let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0);
+                let segment = BlockCount(segment.min(4 << 20) / BLOCK_BYTES);
+                let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0);
+                Ring { segment, segments: segments.min(1 << 20) as u32, writer: format.log }
+            }
+            LogWriter::Trail { .. } => Segments::tracks_of(log, format.log)?.ring,
+        };
+        if ring.segment < BlockCount(8) || ring.segments < 4 {
             return Err(Error::Options {
                 problem: format!(
-                    "{}: a log has four segments of 4 KiB at least; give it 64 KiB or more",
+                    "{}: a log has four segments of 4 KiB at least, or tracks of 7 KiB; give it 64 KiB or more",
                     log.inquiry().name
                 ),
             });
@@ -67,7 +77,7 @@ impl Engine {
             id: unique(),
             format: name_of(blocks),
             division,
-            ring: Ring { segment, segments },
+            ring,
             snapshot,
         };
         // The log says whose it is before anything else.
@@ -90,7 +100,7 @@ impl Engine {
 
     /// How long the log of the engine on `data` is.
     pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
-        let Ring { segment, segments } = Superblock::read(data).await?.ring;
+        let Ring { segment, segments, .. } = Superblock::read(data).await?.ring;
         Ok(BlockCount(segment.0 * u64::from(segments)))
     }
 }

@@ -67,16 +67,14 @@ impl Frame {
         (buffer, checksum)
     }
 
-    /// The frame at the front of `bytes`, its content and its checksum; `None` when there is none that is
-    /// whole.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<(Frame, &[u8], u32)> {
+    /// What looks like the header of a frame at the front of `bytes`.
+    pub(crate) fn header(bytes: &[u8]) -> Option<Frame> {
         let mut taker = Taker(bytes);
         if taker.fixed(8)? != LOG_MAGIC || taker.le32()? != LOG_VERSION {
             return None;
         }
-        let checksum = taker.le32()?;
-        let head = taker.0.get(..FRAME_HEADER_BYTES - 16)?;
-        let frame = Frame {
+        taker.le32()?;
+        Some(Frame {
             log: taker.le64()?,
             number: taker.le64()?,
             first: Seq(taker.le64()?),
@@ -85,8 +83,17 @@ impl Frame {
             bytes: taker.le32()?,
             continued: taker.le32()?,
             opening: taker.le32()?,
-        };
-        let content = taker.fixed(frame.bytes as usize)?;
+        })
+    }
+
+    /// The frame at the front of `bytes`, its content and its checksum; `None` when there is none that is
+    /// whole.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Frame, &[u8], u32)> {
+        let frame = Frame::header(bytes)?;
+        let (head, behind) = bytes.split_at_checked(FRAME_HEADER_BYTES)?;
+        let checksum = Taker(head.get(12..)?).le32()?;
+        let content = behind.get(..frame.bytes as usize)?;
+        let head = head.get(16..)?;
         let is_whole = frame.continued <= frame.bytes
             && is_sum(checksum, crc32c::crc32c_append(crc32c::crc32c(head), content));
         is_whole.then_some((frame, content, checksum))

@@ -24,6 +24,7 @@ mod group;
 mod kind;
 mod log;
 mod partition;
+mod placing;
 mod queue;
 mod read;
 mod replay;
@@ -38,6 +39,7 @@ pub use figures::Figures;
 pub use format::Format;
 pub use group::Group;
 pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Value};
+pub use placing::LogWriter;
 pub use read::{At, View};
 
 /// A space of keys, from 1 on.

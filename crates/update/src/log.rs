@@ -8,19 +8,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use moirai_runtime::now;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::frame::{FRAME_HEADER_BYTES, Frame};
+use crate::placing::{Gap, LogWriter, Placing, Segments};
 use crate::{Durability, Error, Result, Seq};
 
 /// Where the log lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ring {
+    /// Blocks of a segment; of tracks, those that count.
     pub(crate) segment: BlockCount,
     pub(crate) segments: u32,
+    pub(crate) writer: LogWriter,
 }
 
 impl Ring {
@@ -73,6 +77,7 @@ struct Progress {
 pub(crate) struct Log {
     device: Arc<dyn Device>,
     ring: Ring,
+    segments: Arc<Segments>,
     id: u64,
     opening: u32,
     durability: Durability,
@@ -85,6 +90,7 @@ pub(crate) struct Log {
     room: Arc<Notify>,
     progress: watch::Sender<Progress>,
     bytes_written: AtomicU64,
+    bytes_passed: AtomicU64,
     /// The last frame that is durable.
     durable: AtomicU64,
     /// What is free of the last segment.
@@ -108,11 +114,9 @@ struct Pending {
 }
 
 /// Where the writer is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Position {
-    pub(crate) segment: u32,
-    /// Blocks of the segment that are written.
-    pub(crate) at: BlockCount,
+    pub(crate) placing: Placing,
     /// The last frame.
     pub(crate) number: u64,
     /// Its checksum.
@@ -122,7 +126,7 @@ pub(crate) struct Position {
 /// What a log is opened with.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
-    pub(crate) ring: Ring,
+    pub(crate) segments: Arc<Segments>,
     pub(crate) id: u64,
     pub(crate) opening: u32,
     pub(crate) durability: Durability,
@@ -134,11 +138,12 @@ pub(crate) struct Opened {
 
 impl Log {
     pub(crate) fn new(opened: Opened) -> Log {
-        let Opened { device, ring, id, opening, durability, used, next, room } = opened;
+        let Opened { device, segments, id, opening, durability, used, next, room } = opened;
         let progress = Progress { written: next, flushed: next, failed: None };
         Log {
             device,
-            ring,
+            ring: segments.ring,
+            segments,
             id,
             opening,
             durability,
@@ -149,6 +154,7 @@ impl Log {
             room,
             progress: watch::Sender::new(progress),
             bytes_written: AtomicU64::new(0),
+            bytes_passed: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             left_bytes: AtomicU64::new(0),
             wanted_bytes: AtomicUsize::new(0),
@@ -197,6 +203,11 @@ impl Log {
     /// Bytes of frames written since it was opened.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the segments that were taken into use since then.
+    pub(crate) fn bytes_passed(&self) -> u64 {
+        self.bytes_passed.load(Ordering::Relaxed)
     }
 
     /// Whether a group of a program finds room.
@@ -349,15 +360,17 @@ impl Log {
     ) -> Result<()> {
         let mut done = 0;
         let mut begun = 0;
+        let number = at.number;
         while done < bytes.len() {
             let group = Seq(first.0 + begun as u64);
-            let content = self.room(at, group).await;
+            let gap = self.room(at, bytes.len() - done, group).await;
+            let content = gap.count.bytes().0 as usize - FRAME_HEADER_BYTES;
             let part = bytes.get(done..bytes.len().min(done + content)).unwrap_or_default();
             let part_end = done + part.len();
             // Up to the first group that begins in this frame.
             let next = begins.get(begun).copied().unwrap_or(bytes.len());
             let continued = (next - done).min(part.len());
-            self.write_frame(at, part, continued, group).await?;
+            self.write_frame(at, gap.at, part, continued, group).await?;
             begun += begins.iter().skip(begun).take_while(|begin| **begin < part_end).count();
             done = part_end;
         }
@@ -365,6 +378,7 @@ impl Log {
         if flushes {
             self.device.flush().await?;
             self.durable.store(at.number, Ordering::Relaxed);
+            at.placing.end(now(), at.number == number + 1);
         }
         self.progress.send_modify(|progress| {
             progress.written = end;
@@ -375,34 +389,43 @@ impl Log {
         Ok(())
     }
 
-    /// How many bytes the next frame may hold, where it has at least one block; goes on to the next segment,
+    /// Where the next frame goes, of content of `bytes` or as much as there is room for; goes on to the next segment,
     /// once that is free, when there is no room in this one.
-    async fn room(&self, at: &mut Position, first: Seq) -> usize {
-        let left = self.ring.segment.0.saturating_sub(at.at.0);
-        if left > 0 {
-            return (left * BLOCK_BYTES) as usize - FRAME_HEADER_BYTES;
-        }
-        let segment = self.ring.after(at.segment);
-        let start = Start { segment, number: at.number + 1, previous: at.checksum, first };
+    async fn room(&self, at: &mut Position, bytes: usize, first: Seq) -> Gap {
         loop {
-            {
-                let mut used = self.used.lock();
-                if used.len() < self.segments() {
-                    used.push_back(start);
+            if let Some(gap) = at.placing.choose(Frame::blocks(bytes), now()) {
+                return gap;
+            }
+            let segment = self.ring.after(at.placing.segment());
+            let start = Start { segment, number: at.number + 1, previous: at.checksum, first };
+            loop {
+                let freed = self.freed.notified();
+                if self.begin(start) {
                     break;
                 }
+                tracing::warn!("the log of {} is full: writes wait", self.device.inquiry().name);
+                freed.await;
             }
-            tracing::warn!("the log of {} is full: writes wait", self.device.inquiry().name);
-            self.freed.notified().await;
+            at.placing.go_on_to(segment);
         }
-        at.segment = segment;
-        at.at = BlockCount::ZERO;
-        (self.ring.segment.bytes().0 as usize) - FRAME_HEADER_BYTES
+    }
+
+    /// Takes a segment into use; false when all are.
+    fn begin(&self, start: Start) -> bool {
+        let mut used = self.used.lock();
+        let is_free = used.len() < self.segments();
+        if is_free {
+            used.push_back(start);
+            let bytes = self.segments.at(start.segment).count.bytes().0;
+            self.bytes_passed.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_free
     }
 
     async fn write_frame(
         &self,
         at: &mut Position,
+        place: BlockCount,
         content: &[u8],
         continued: usize,
         first: Seq,
@@ -419,28 +442,32 @@ impl Log {
         };
         let (buffer, checksum) = frame.encode(content);
         let blocks = buffer.blocks();
-        let place = self.ring.segment_at(at.segment).first + at.at;
-        self.device.write(place, buffer).await?;
+        at.placing.begin(place, blocks, now());
+        let first = self.segments.at(at.placing.segment()).first + place;
+        self.device.write(first, buffer).await?;
+        if !self.device.inquiry().volatile_cache {
+            at.placing.end(now(), true);
+        }
         self.bytes_written.fetch_add(blocks.bytes().0, Ordering::Relaxed);
-        at.at += blocks;
         at.number += 1;
         at.checksum = checksum;
-        let left = BlockCount(self.ring.segment.0.saturating_sub(at.at.0));
-        self.left_bytes.store(left.bytes().0, Ordering::Relaxed);
+        self.left_bytes.store(at.placing.left().bytes().0, Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes a frame without content, so that what was found behind `at` counts no more.
     pub(crate) async fn write_opening(&self, at: &mut Position, next: Seq) -> Result<()> {
-        if at.at >= self.ring.segment && self.segments_used() >= self.segments() {
+        let is_out = at.placing.choose(BlockCount(1), now()).is_none();
+        if is_out && self.segments_used() >= self.segments() {
             let log = &self.device.inquiry().name;
             let problem =
                 format!("{log}: the log is full to its last block: it was made too small");
             return Err(Error::Options { problem });
         }
-        self.room(at, next).await;
-        self.write_frame(at, &[], 0, next).await?;
+        let gap = self.room(at, 0, next).await;
+        self.write_frame(at, gap.at, &[], 0, next).await?;
         self.device.flush().await?;
+        at.placing.end(now(), true);
         self.durable.store(at.number, Ordering::Relaxed);
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! Reading the log again: from the snapshot's start to the last frame that follows.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
 use crate::codec::Taker;
 use crate::frame::Frame;
-use crate::log::{Position, Ring, Start};
+use crate::log::{Position, Start};
+use crate::placing::{Free, Gap, Placing, Segments};
 use crate::state::{Misfit, State};
 use crate::superblock::Superblock;
 use crate::{Error, Kinds, Result, Seq};
@@ -24,63 +26,74 @@ pub(crate) struct Replayed {
 
 /// A segment as it was read.
 struct Segment {
+    index: u32,
     blocks: BlockRange,
     content: IoBuf,
-    /// The first block of it that could not be read.
-    unreadable: Option<BlockCount>,
+    /// The blocks of it that could not be read.
+    unreadable: Vec<BlockCount>,
+    /// Where something lies that has a frame's header, and what it says.
+    headers: Vec<(BlockCount, Frame)>,
+}
+
+impl Segment {
+    /// The frame that follows `number`, whose checksum is given, with its place, content and checksum.
+    fn after(&self, number: u64, checksum: u32) -> Option<(Gap, Frame, &[u8], u32)> {
+        let follows = |frame: &Frame| frame.number == number + 1 && frame.previous == checksum;
+        let mut following = self.headers.iter().filter(|(_, frame)| follows(frame));
+        following.find_map(|(at, _)| {
+            let bytes = self.content.get((at.0 * BLOCK_BYTES) as usize..)?;
+            let (frame, content, sum) = Frame::decode(bytes)?;
+            Some((Gap { at: *at, count: Frame::blocks(content.len()) }, frame, content, sum))
+        })
+    }
+
+    fn range(&self, gap: Gap) -> BlockRange {
+        BlockRange::new(self.blocks.first + gap.at, gap.count)
+    }
+}
+
+/// The segments of a log, as recovery reads them.
+struct Reader<'a> {
+    device: &'a dyn Device,
+    segments: &'a Segments,
+    id: u64,
 }
 
 /// Brings `state`, which a snapshot gave, to where the log ends; `None` when this is not its log.
 pub(crate) async fn replay(
     device: &dyn Device,
+    segments: &Arc<Segments>,
     superblock: &Superblock,
     state: &mut State,
     kinds: &Kinds,
 ) -> Result<Option<Replayed>> {
-    let (ring, known) = (superblock.ring, superblock.snapshot.next);
+    let known = superblock.snapshot.next;
     let start = superblock.snapshot.start;
+    let reader = Reader { device, segments, id: superblock.id };
     let mut used = VecDeque::from([start]);
     let (mut number, mut checksum) = (start.number - 1, start.previous);
-    let (mut index, mut at) = (start.segment, BlockCount::ZERO);
-    let mut segment = read_segment(device, ring, index).await?;
-    let mut bytes_read = ring.segment.bytes().0;
+    let mut segment = reader.read(start.segment).await?;
+    let mut free = Free::new(segment.blocks.count);
+    let mut bytes_read = segment.blocks.count.bytes().0;
     let mut opening = 0;
     // What was read of groups, and not yet applied.
     let mut rest: Vec<u8> = Vec::new();
     let mut seq = start.first;
     let mut is_first = true;
     loop {
-        if at >= ring.segment {
+        let Some((place, frame, content, sum)) = segment.after(number, checksum) else {
             // The next segment is the log's if a frame there follows.
-            let next = read_segment(device, ring, ring.after(index)).await?;
-            bytes_read += ring.segment.bytes().0;
-            let follows = frame_at(&next, BlockCount::ZERO, superblock.id);
-            match follows.filter(|(frame, ..)| follow(frame, number, checksum)) {
-                Some((frame, ..)) if used.len() < ring.segments as usize => {
-                    index = ring.after(index);
-                    at = BlockCount::ZERO;
-                    segment = next;
-                    let first = frame.first;
-                    used.push_back(Start {
-                        segment: index,
-                        number: number + 1,
-                        previous: checksum,
-                        first,
-                    });
-                }
-                _ => {
-                    check_beyond(device, superblock, ring.after(index), number).await?;
-                    break;
-                }
+            if used.len() >= segments.ring.segments as usize {
+                break;
             }
-        }
-        let found = frame_at(&segment, at, superblock.id);
-        let Some((frame, content, sum)) =
-            found.filter(|(frame, ..)| follow(frame, number, checksum))
-        else {
-            check_end(device, &segment, superblock, at, number)?;
-            check_beyond(device, superblock, ring.after(index), number).await?;
-            break;
+            let next = reader.read(segments.ring.after(segment.index)).await?;
+            bytes_read += next.blocks.count.bytes().0;
+            let Some((_, frame, ..)) = next.after(number, checksum) else { break };
+            let (first, previous) = (frame.first, checksum);
+            used.push_back(Start { segment: next.index, number: number + 1, previous, first });
+            free = Free::new(next.blocks.count);
+            segment = next;
+            continue;
         };
         if frame.opening != opening {
             // What a run before left unfinished never ends.
@@ -93,11 +106,10 @@ pub(crate) async fn replay(
         // A frame that is whole within a group that began before says nothing yet.
         is_first = is_first && skipped == content.len() && !content.is_empty();
         rest.extend_from_slice(content.get(skipped..).unwrap_or_default());
-        let place = BlockRange::new(segment.blocks.first + at, Frame::blocks(content.len()));
         let applied = apply_whole(&mut rest, &mut seq, state, kinds, known);
-        applied.map_err(|misfit| not_applied(device, place, misfit))?;
+        applied.map_err(|misfit| not_applied(device, segment.range(place), misfit))?;
         (number, checksum, opening) = (frame.number, sum, frame.opening);
-        at += place.count;
+        free.take(place);
     }
     if number < start.number {
         let other =
@@ -107,12 +119,13 @@ pub(crate) async fn replay(
         }
     }
     if number < superblock.snapshot.frame {
-        let blocks = BlockRange::new(segment.blocks.first + at, BlockCount(1));
-        return Err(lost(device, number + 1, blocks));
+        return Err(reader.lost(&segment, number + 1));
     }
+    reader.check_end(&segment, number, used.len()).await?;
     state.next = state.next.max(known);
     state.unseal();
-    let at = Position { segment: index, at, number, checksum };
+    let placing = Placing::new(Arc::clone(segments), segment.index, free);
+    let at = Position { placing, number, checksum };
     Ok(Some(Replayed { used, at, opening, bytes_read }))
 }
 
@@ -144,89 +157,91 @@ fn not_applied(device: &dyn Device, blocks: BlockRange, misfit: Misfit) -> Error
     }
 }
 
-fn lost(device: &dyn Device, frame: u64, blocks: BlockRange) -> Error {
-    Error::LogLost { device: device.inquiry().name.clone(), frame, blocks }
-}
-
-fn follow(frame: &Frame, number: u64, checksum: u32) -> bool {
-    frame.number == number + 1 && frame.previous == checksum
-}
-
-fn frame_at(segment: &Segment, at: BlockCount, id: u64) -> Option<(Frame, &[u8], u32)> {
-    let bytes = segment.content.get((at.0 * BLOCK_BYTES) as usize..)?;
-    Frame::decode(bytes).filter(|(frame, ..)| frame.log == id)
-}
-
-/// The log ends before segment `index`: an error when that, or those that follow it, say that more was durable.
-async fn check_beyond(
-    device: &dyn Device,
-    superblock: &Superblock,
-    mut index: u32,
-    number: u64,
-) -> Result<()> {
-    for _ in 0..superblock.ring.segments {
-        let segment = read_segment(device, superblock.ring, index).await?;
-        check_end(device, &segment, superblock, BlockCount::ZERO, number)?;
-        let first = frame_at(&segment, BlockCount::ZERO, superblock.id);
-        // One write may have gone over several segments.
-        if first.is_none_or(|(frame, ..)| frame.number <= number) {
-            break;
-        }
-        index = superblock.ring.after(index);
+impl Reader<'_> {
+    /// Reads a segment; blocks that cannot be read come as zeros.
+    async fn read(&self, index: u32) -> Result<Segment> {
+        let blocks = self.segments.at(index);
+        let mut unreadable = Vec::new();
+        let content = match self.device.read(blocks).await {
+            Ok(content) => content,
+            Err(_) => {
+                let mut content = IoBuf::zeroed(blocks.count);
+                let mut error = None;
+                let places = content.chunks_exact_mut(BLOCK_BYTES as usize);
+                for (at, place) in (0..).map(BlockCount).zip(places) {
+                    let block = BlockRange::new(blocks.first + at, BlockCount(1));
+                    match self.device.read(block).await {
+                        Ok(block) => place.copy_from_slice(&block),
+                        Err(why) => {
+                            unreadable.push(at);
+                            error = Some(why);
+                        }
+                    }
+                }
+                // Where nothing can be read it is the device.
+                if let Some(error) = error
+                    && unreadable.len() as u64 == blocks.count.0
+                {
+                    return Err(error.into());
+                }
+                content
+            }
+        };
+        let at = (0..).map(BlockCount).zip(content.chunks_exact(BLOCK_BYTES as usize));
+        let headers = at.filter_map(|(at, block)| Some((at, Frame::header(block)?)));
+        let headers = headers.filter(|(_, frame)| frame.log == self.id).collect();
+        Ok(Segment { index, blocks, content, unreadable, headers })
     }
-    Ok(())
-}
 
-/// The log ends at `at` of a segment, behind frame `number`: an error when a frame further on says that more
-/// was durable.
-fn check_end(
-    device: &dyn Device,
-    segment: &Segment,
-    superblock: &Superblock,
-    at: BlockCount,
-    number: u64,
-) -> Result<()> {
-    let blocks = BlockRange::new(segment.blocks.first + at, BlockCount(1));
-    for further in (at.0..segment.blocks.count.0).map(BlockCount) {
-        if let Some((frame, ..)) = frame_at(segment, further, superblock.id)
-            && frame.number > number
-            && frame.durable > number
-        {
-            return Err(lost(device, number + 1, blocks));
-        }
-    }
-    if segment.unreadable.is_some_and(|first| first >= at) {
-        tracing::warn!("{}: the log ends where blocks cannot be read", device.inquiry().name);
-    }
-    Ok(())
-}
-
-/// Reads a segment; blocks that cannot be read come as zeros.
-async fn read_segment(device: &dyn Device, ring: Ring, index: u32) -> Result<Segment> {
-    let blocks = ring.segment_at(index);
-    if let Ok(content) = device.read(blocks).await {
-        return Ok(Segment { blocks, content, unreadable: None });
-    }
-    let mut content = IoBuf::zeroed(blocks.count);
-    let mut unreadable = None;
-    let mut error = None;
-    let places = content.chunks_exact_mut(BLOCK_BYTES as usize);
-    for (at, place) in (0..).map(BlockCount).zip(places) {
-        match device.read(BlockRange::new(blocks.first + at, BlockCount(1))).await {
-            Ok(block) => place.copy_from_slice(&block),
-            Err(why) => {
-                unreadable = unreadable.or(Some(at));
-                error = Some(why);
+    /// The log ends behind frame `number`, in `last`: an error when a frame further on says that more was durable. What
+    /// might be taken to follow another time is written over.
+    async fn check_end(&self, last: &Segment, number: u64, used: usize) -> Result<()> {
+        self.check_beyond(last, number)?;
+        self.clear(last, number).await?;
+        let mut index = last.index;
+        for _ in used..self.segments.ring.segments as usize {
+            index = self.segments.ring.after(index);
+            let segment = self.read(index).await?;
+            self.check_beyond(&segment, number)?;
+            self.clear(&segment, number).await?;
+            // One write may have gone over several segments.
+            if segment.headers.iter().all(|(_, frame)| frame.number <= number) {
+                break;
             }
         }
+        Ok(self.device.flush().await?)
     }
-    // Where nothing can be read it is the device.
-    match error {
-        Some(error)
-            if unreadable == Some(BlockCount::ZERO) && content.iter().all(|byte| *byte == 0) =>
-        {
-            Err(error.into())
+
+    fn check_beyond(&self, segment: &Segment, number: u64) -> Result<()> {
+        let says_more = |(_, frame): &(_, Frame)| frame.number > number && frame.durable > number;
+        let mut claims = segment.headers.iter().filter(|header| says_more(header));
+        let is_whole = |(at, _): &(BlockCount, Frame)| {
+            let bytes = segment.content.get((at.0 * BLOCK_BYTES) as usize..);
+            bytes.is_some_and(|bytes| Frame::decode(bytes).is_some())
+        };
+        match claims.any(is_whole) {
+            true => Err(self.lost(segment, number + 1)),
+            false => Ok(()),
         }
-        _ => Ok(Segment { blocks, content, unreadable }),
+    }
+
+    /// Writes zeros where frames lie that do not count, and where nothing can be read: what is behind there may come
+    /// back.
+    async fn clear(&self, segment: &Segment, number: u64) -> Result<()> {
+        let later = segment.headers.iter().filter(|(_, frame)| frame.number > number);
+        let later = later.map(|(at, _)| at);
+        for at in later.chain(&segment.unreadable) {
+            self.device.write(segment.blocks.first + *at, IoBuf::zeroed(BlockCount(1))).await?;
+        }
+        if !segment.unreadable.is_empty() {
+            let log = &self.device.inquiry().name;
+            tracing::warn!("{log}: the log ends where blocks cannot be read");
+        }
+        Ok(())
+    }
+
+    fn lost(&self, segment: &Segment, frame: u64) -> Error {
+        let device = self.device.inquiry().name.clone();
+        Error::LogLost { device, frame, blocks: segment.blocks }
     }
 }

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 
 use moirai_storage::{Device, IoBuf};
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::extents::{Division, Extent, Extents};
 use crate::log::{Ring, Start};
 use crate::partition::{BlockTable, Chunk, Partition, PartitionId};
+use crate::placing::LogWriter;
 use crate::state::State;
 use crate::{Error, Result, Seq};
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 1;
+pub(crate) const DATA_VERSION: u32 = 2;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -66,6 +67,10 @@ impl Superblock {
             division.staging.0,
             ring.segment.0,
             u64::from(ring.segments),
+            match ring.writer {
+                LogWriter::Append => 0,
+                LogWriter::Trail { rotation } => rotation.0,
+            },
             snapshot.next.0,
             snapshot.frame,
             u64::from(snapshot.start.segment),
@@ -109,7 +114,12 @@ impl Superblock {
             staging: BlockCount(number()?),
         };
         let segment = BlockCount(number()?);
-        let ring = Ring { segment, segments: u32::try_from(number()?).ok()? };
+        let segments = u32::try_from(number()?).ok()?;
+        let writer = match number()? {
+            0 => LogWriter::Append,
+            rotation => LogWriter::Trail { rotation: Nanos(rotation) },
+        };
+        let ring = Ring { segment, segments, writer };
         if !division.is_addressable() || !(1..1 << 32).contains(&segment.0) {
             return None;
         }

@@ -20,8 +20,8 @@ use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep, spawn};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    DELETE, Durability, Engine, Error, Format, Group, Kind, KindNumber, Kinds, Modification,
-    Options, PUT, SpaceId, Value, WholeBlocks,
+    DELETE, Durability, Engine, Error, Format, Group, Kind, KindNumber, Kinds, LogWriter,
+    Modification, Options, PUT, SpaceId, Value, WholeBlocks,
 };
 use rand::Rng;
 
@@ -132,6 +132,10 @@ impl Bench {
             partition_blocks: random.random_range(1..12),
             staging_percent: [0, 50, 100, 300][random.random_range(0..4)],
             segment_bytes: Some(ByteCount(512 * random.random_range(8..30))),
+            log: match random.random_range(0..3) {
+                0 => LogWriter::Trail { rotation: Nanos(random.random_range(1000..10_000_000)) },
+                _ => LogWriter::Append,
+            },
         };
         Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
         let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use moirai::devices::Contents;
 use moirai::runtime::{now, random, spawn};
 use moirai::storage::{Device, Op, Request};
-use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
+use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::{
-    Durability, Engine, Format, Group, Kind, KindNumber, Kinds, Modification, Options, PUT,
-    SpaceId, Value, WholeBlocks,
+    Durability, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter, Modification,
+    Options, PUT, SpaceId, Value, WholeBlocks,
 };
 use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
@@ -39,6 +39,7 @@ pub(super) struct Setting {
     pub(super) staging_percent: u32,
     /// Requests under way at a time.
     pub(super) clients: u64,
+    pub(super) log: LogWriter,
 }
 
 impl Setting {
@@ -95,8 +96,21 @@ struct Progress {
     is_over: AtomicBool,
 }
 
+/// The log where the head is about to be.
+pub(super) fn trail() -> Result<LogWriter, Failure> {
+    let turn_ps = profile(DRIVE)?.mechanics.revolution_ps;
+    Ok(LogWriter::Trail { rotation: Nanos(turn_ps / 1000) })
+}
+
 /// The index on the update engine: four disks of data, one of log. Measured is the second sweep over all leaves.
 pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure> {
+    let engine = engine(setting).await?;
+    cycle(&engine, setting, 1).await?;
+    cycle(&engine, setting, 2).await
+}
+
+/// The update engine with leaves that are empty.
+async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
     let profile = profile(DRIVE)?;
     let disk = |name: String| drive(&profile, name, Contents::memory(), None);
     let disks = (0..4).map(|index| disk(format!("data {index}"))).collect();
@@ -112,6 +126,7 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
         partition_blocks: PARTITION_LEAVES,
         staging_percent: setting.staging_percent,
         segment_bytes: Some(ByteCount::mib(4)),
+        log: setting.log,
     };
     Engine::format(&*data, &*log, &WholeBlocks, format).await?;
     let mut kinds = Kinds::new();
@@ -132,8 +147,21 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
     }
     engine.commit(&group).await?;
     engine.checkpoint().await?;
-    cycle(&engine, setting, 1).await?;
-    cycle(&engine, setting, 2).await
+    Ok(engine)
+}
+
+/// Requests until so many bytes were logged, after as many that do not count; with it the part of the tracks, or
+/// segments, that was written.
+pub(super) async fn logged(setting: Setting, bytes: ByteCount) -> Result<(Measured, f64), Failure> {
+    let engine = engine(setting).await?;
+    let begun = engine.figures().log_bytes;
+    requests(&engine, setting, 1, move |figures| figures.log_bytes > begun + bytes.0).await?;
+    let before = engine.figures();
+    let until = before.log_bytes + bytes.0;
+    let measured = requests(&engine, setting, 2, move |figures| figures.log_bytes > until).await?;
+    let after = engine.figures();
+    let passed = (after.log_passed_bytes - before.log_passed_bytes) as f64;
+    Ok((measured, (after.log_bytes - before.log_bytes) as f64 / passed))
 }
 
 /// The first `bytes` of a device.
@@ -146,6 +174,16 @@ fn section(device: &Arc<dyn Device>, bytes: u64) -> Result<Arc<dyn Device>, Fail
 async fn cycle(engine: &Arc<Engine>, setting: Setting, number: u64) -> Result<Measured, Failure> {
     let figures = engine.figures();
     let until = figures.placed + figures.partitions;
+    requests(engine, setting, number, move |figures| figures.placed >= until).await
+}
+
+/// Random requests until the engine's figures say that it is enough.
+async fn requests(
+    engine: &Arc<Engine>,
+    setting: Setting,
+    number: u64,
+    is_enough: impl Fn(&Figures) -> bool + Copy + Send + Sync + 'static,
+) -> Result<Measured, Failure> {
     let progress = Arc::new(Progress::default());
     let began = now();
     let client = |client: u64| {
@@ -168,7 +206,7 @@ async fn cycle(engine: &Arc<Engine>, setting: Setting, number: u64) -> Result<Me
                 engine.modify(SPACE, one).await?;
                 progress.waits_ns.fetch_add(now().since(asked).0, Ordering::Relaxed);
                 let done = progress.requests.fetch_add(1, Ordering::Relaxed) + 1;
-                if done.is_multiple_of(LOOK_EACH) && engine.figures().placed >= until {
+                if done.is_multiple_of(LOOK_EACH) && is_enough(&engine.figures()) {
                     progress.is_over.store(true, Ordering::Relaxed);
                 }
             }

@@ -5,6 +5,7 @@ mod capsule_scan;
 mod journal_cost;
 mod quadrangles;
 mod raid5_scan;
+mod update_logging;
 mod update_throughput;
 
 use crate::Experiment;
@@ -20,6 +21,7 @@ pub fn all() -> &'static [Experiment] {
         quadrangles::SIZES,
         capsule_scan::EXPERIMENT,
         journal_cost::EXPERIMENT,
+        update_logging::EXPERIMENT,
         update_throughput::EXPERIMENT,
     ]
 }

@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, on_the_engine, plain};
+use super::bosc::{Setting, on_the_engine, plain, trail};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -42,6 +42,7 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
             memory: ByteCount::mib(mib),
             staging_percent: 0,
             clients: 1024,
+            log: trail()?,
         };
         rows.extend(rows_of(seed, setting, mib == PUBLISHED_MIB)?);
     }
@@ -79,6 +80,7 @@ mod tests {
             memory: ByteCount::mib(16),
             staging_percent: 0,
             clients: 256,
+            log: trail().unwrap(),
         };
         let rows = rows_of(1, setting, true).unwrap();
         for row in &rows {

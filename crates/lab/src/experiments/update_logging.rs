@@ -1,0 +1,79 @@
+//! How fast a log is written where the head is about to be: section 6.5 of the BOSC paper.
+
+use moirai::runtime::block_on_virtual;
+use moirai::units::ByteCount;
+use moirai::update::LogWriter;
+
+use super::bosc::{Setting, logged, trail};
+use crate::{Experiment, Failure, Row};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "update-logging",
+    source: "BOSC section 6.5",
+    summary: "a log on one disk: where the head is about to be, and each frame behind the last one",
+    assumptions: &[
+        "Drive: ibm-deskstar-dtla-307030 with its cache, which is flushed with each write; 0.2 ms of overhead for each \
+         command. The paper has an array of IDE disks, and here it is one.",
+        "Space is what frames take, with their headers and the rest of their last blocks, of the tracks that were passed.",
+    ],
+    run,
+};
+
+/// What counts, as the paper says it.
+const WAIT_MS_MAX: f64 = 0.5;
+const RECORDS_PER_S_MIN: f64 = 50_000.0;
+const FILL_MIN: f64 = 0.7;
+
+fn setting(record_bytes: usize, clients: u64, log: LogWriter) -> Setting {
+    Setting {
+        index: ByteCount::mib(512),
+        leaf: ByteCount(64 << 10),
+        record_bytes,
+        memory: ByteCount::mib(512),
+        staging_percent: 0,
+        clients,
+        log,
+    }
+}
+
+fn run(seed: u64) -> Result<Vec<Row>, Failure> {
+    rows(seed, ByteCount::mib(32))
+}
+
+fn rows(seed: u64, bytes: ByteCount) -> Result<Vec<Row>, Failure> {
+    let measure = |record_bytes, clients, log| {
+        block_on_virtual(seed, logged(setting(record_bytes, clients, log), bytes))
+    };
+    let judged = |what: &str, unit, ours: f64, published: f64, is_met: bool| {
+        let row = Row::new(format!("trail, {what}"), unit, ours).beside(published);
+        Row { within: Some(is_met), ..row }
+    };
+    let (one, many) = ("4 KB until durable", "64 B, 1,024 at a time");
+    let (blocks, fill) = measure(4096, 1, trail()?)?;
+    let mut rows = vec![
+        judged(one, "ms", blocks.wait_ms, WAIT_MS_MAX, blocks.wait_ms < WAIT_MS_MAX),
+        judged("4 KB, space", "", fill, FILL_MIN, fill > FILL_MIN),
+    ];
+    let (records, fill) = measure(64, 1024, trail()?)?;
+    let per_s = records.requests_per_s;
+    rows.push(judged(many, "records/s", per_s, RECORDS_PER_S_MIN, per_s > RECORDS_PER_S_MIN));
+    rows.push(judged("64 B, space", "", fill, FILL_MIN, fill > FILL_MIN));
+    let (blocks, _) = measure(4096, 1, LogWriter::Append)?;
+    rows.push(Row::new(format!("append, {one}"), "ms", blocks.wait_ms));
+    let (records, _) = measure(64, 1024, LogWriter::Append)?;
+    rows.push(Row::new(format!("append, {many}"), "records/s", records.requests_per_s));
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_as_fast_as_published() {
+        let rows = rows(1, ByteCount::mib(4)).unwrap();
+        for row in &rows {
+            assert_ne!(row.within, Some(false), "{row:?}");
+        }
+    }
+}

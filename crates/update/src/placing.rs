@@ -1,0 +1,378 @@
+//! Where on the log device the next frame goes.
+//!
+//! *Append* puts it behind the last one. *Trail* is for disks (the BOSC paper, 4.1): segments are tracks, and a frame
+//! goes where the head is about to be, so that nothing waits for the platter.
+
+use std::sync::Arc;
+
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
+
+use crate::log::Ring;
+use crate::{Error, Result};
+
+/// A track is left when so many percent of it are written.
+const TRACK_FILL_PERCENT: u64 = 75;
+/// What counts of a track: a frame has seven bytes of eight for content at least.
+const TRACK_ROOM_PERCENT: u64 = TRACK_FILL_PERCENT * 7 / 8;
+/// How long before the head a frame is put at first, as a part of a turn.
+const LOOKAHEAD_FIRST: f64 = 1.0 / 16.0;
+/// How much longer once it came too late, and a turn was lost.
+const LOOKAHEAD_STEP: f64 = 1.0 / 128.0;
+/// How much shorter with each frame that came in time: before any was late, and then.
+const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 131_072.0];
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogWriter {
+    /// Each frame behind the last one: for files and flash, and for disks that take writes into a cache.
+    #[default]
+    Append,
+    /// Each frame where the head is about to be. The device is a disk of its own, or the beginning of one, whose
+    /// ensembles are its tracks.
+    Trail {
+        /// The time of a turn.
+        rotation: Nanos,
+    },
+}
+
+/// Where the segments of a log lie.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    pub(crate) ring: Ring,
+    tracks: Option<Tracks>,
+}
+
+/// The tracks of a disk, in their order.
+#[derive(Debug)]
+struct Tracks {
+    rotation: Nanos,
+    /// Where each begins, and where the last ends.
+    starts: Vec<Lbn>,
+    /// By which part of a turn each begins behind the place where the first does.
+    phases: Vec<f64>,
+}
+
+impl Segments {
+    /// Those of a log that was formatted; `None` when the device has others now.
+    pub(crate) fn of(device: &dyn Device, ring: Ring) -> Result<Option<Segments>> {
+        if ring.writer == LogWriter::Append {
+            let is_there = ring.segment.0 * u64::from(ring.segments) <= device.inquiry().capacity.0;
+            return Ok(is_there.then_some(Segments { ring, tracks: None }));
+        }
+        let now = Segments::tracks_of(device, ring.writer)?;
+        Ok(Some(now).filter(|now| now.ring == ring))
+    }
+
+    /// The tracks of `device`.
+    pub(crate) fn tracks_of(device: &dyn Device, writer: LogWriter) -> Result<Segments> {
+        let rotation = match writer {
+            LogWriter::Trail { rotation } => rotation,
+            LogWriter::Append => Nanos(0),
+        };
+        if rotation == Nanos(0) {
+            return Err(Error::Options {
+                problem: "a turn of the log's disk takes no time".into(),
+            });
+        }
+        let capacity = device.inquiry().capacity;
+        let (mut starts, mut phases) = (vec![Lbn(0)], vec![0.0]);
+        let mut counts = Vec::new();
+        let (mut at, mut phase) = (Lbn(0), 0.0_f64);
+        while at.0 < capacity.0 {
+            let track = device.ensemble(at)?;
+            let count = track.blocks.count;
+            at = track.blocks.end().min(Lbn(capacity.0));
+            phase = (phase + track.switch.0 as f64 / count.0 as f64).fract();
+            counts.push(count);
+            starts.push(at);
+            phases.push(phase);
+        }
+        // What the device's end cuts off is too short to count.
+        let last = counts.pop().unwrap_or_default();
+        let shortest = counts.into_iter().min().unwrap_or_default();
+        if last < shortest {
+            starts.pop();
+        }
+        let segments = starts.len().saturating_sub(1) as u32;
+        let segment = BlockCount(shortest.0 * TRACK_ROOM_PERCENT / 100);
+        let ring = Ring { segment, segments, writer };
+        Ok(Segments { ring, tracks: Some(Tracks { rotation, starts, phases }) })
+    }
+
+    pub(crate) fn at(&self, index: u32) -> BlockRange {
+        let Some(tracks) = &self.tracks else { return self.ring.segment_at(index) };
+        match tracks.starts.get(index as usize..) {
+            Some([first, end, ..]) => BlockRange::between(*first, *end),
+            _ => BlockRange::new(Lbn(0), BlockCount::ZERO),
+        }
+    }
+}
+
+/// Blocks of a segment that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// Blocks of the segment before it.
+    pub(crate) at: BlockCount,
+    pub(crate) count: BlockCount,
+}
+
+impl Gap {
+    fn end(&self) -> BlockCount {
+        self.at + self.count
+    }
+}
+
+/// What is free of a segment, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Free {
+    gaps: Vec<Gap>,
+    all: BlockCount,
+}
+
+impl Free {
+    /// A segment with nothing in it.
+    pub(crate) fn new(all: BlockCount) -> Free {
+        Free { gaps: vec![Gap { at: BlockCount::ZERO, count: all }], all }
+    }
+
+    fn count(&self) -> BlockCount {
+        self.gaps.iter().map(|gap| gap.count).sum()
+    }
+
+    /// These blocks are no more free, as far as they were.
+    pub(crate) fn take(&mut self, taken: Gap) {
+        let mut gaps = Vec::with_capacity(self.gaps.len() + 1);
+        for gap in &self.gaps {
+            let before = taken.at.min(gap.end()).0.saturating_sub(gap.at.0);
+            let behind = gap.end().0.saturating_sub(taken.end().max(gap.at).0);
+            let parts = [(gap.at, before), (BlockCount(gap.end().0 - behind), behind)];
+            let parts = parts.into_iter().map(|(at, count)| Gap { at, count: BlockCount(count) });
+            gaps.extend(parts.filter(|part| part.count > BlockCount::ZERO));
+        }
+        self.gaps = gaps;
+    }
+}
+
+/// What is free of the segment that is written, and where the head is.
+#[derive(Debug)]
+pub(crate) struct Placing {
+    segments: Arc<Segments>,
+    segment: u32,
+    free: Free,
+    head: Head,
+}
+
+/// Where the head is: as parts of a turn behind the beginning of the first track.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    /// Where it was last known to be, at which time, and over which track.
+    known: Option<(f64, Instant, u32)>,
+    /// The frame under way, and when it was begun.
+    under_way: Option<(Gap, Instant)>,
+    /// How far before the head a frame is put.
+    lookahead: f64,
+    was_late: bool,
+}
+
+impl Placing {
+    pub(crate) fn new(segments: Arc<Segments>, segment: u32, free: Free) -> Placing {
+        let head =
+            Head { known: None, under_way: None, lookahead: LOOKAHEAD_FIRST, was_late: false };
+        Placing { segments, segment, free, head }
+    }
+
+    /// The segment that is written.
+    pub(crate) fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// Goes on to a segment that is free.
+    pub(crate) fn go_on_to(&mut self, segment: u32) {
+        self.segment = segment;
+        self.free = Free::new(self.segments.at(segment).count);
+    }
+
+    /// Blocks of the segment that are sure to be written before the next is.
+    pub(crate) fn left(&self) -> BlockCount {
+        match self.segments.tracks {
+            Some(_) => BlockCount::ZERO,
+            None => self.free.count(),
+        }
+    }
+
+    /// Where a frame goes for which `wanted` blocks are needed, at `now`; there may be fewer. `None` when it goes to
+    /// the next segment.
+    pub(crate) fn choose(&self, wanted: BlockCount, now: Instant) -> Option<Gap> {
+        let Some(tracks) = &self.segments.tracks else { return self.free.gaps.first().copied() };
+        let written = self.free.all.0 - self.free.count().0;
+        if written * 100 >= self.free.all.0 * TRACK_FILL_PERCENT {
+            return None;
+        }
+        let from = self.head.arrives(tracks, self.segment, self.free.all, now);
+        // From there on and round; what lies around it is cut there.
+        let behind = self.free.gaps.iter().filter(|gap| gap.end() > from).map(|gap| {
+            let at = gap.at.max(from);
+            Gap { at, count: BlockCount(gap.end().0 - at.0) }
+        });
+        let before = self.free.gaps.iter().filter(|gap| gap.at < from).map(|gap| {
+            let end = gap.end().min(from);
+            Gap { at: gap.at, count: BlockCount(end.0 - gap.at.0) }
+        });
+        let mut around = behind.chain(before);
+        let longest = around.clone().max_by_key(|gap| gap.count);
+        around.find(|gap| gap.count >= wanted).or(longest)
+    }
+
+    /// A frame is written to the first `count` blocks of a gap.
+    pub(crate) fn begin(&mut self, at: BlockCount, count: BlockCount, now: Instant) {
+        let gap = Gap { at, count };
+        self.free.take(gap);
+        self.head.under_way = Some((gap, now));
+    }
+
+    /// The last frame that was begun is on the medium; it `was_alone` when no other was before it.
+    pub(crate) fn end(&mut self, now: Instant, was_alone: bool) {
+        let Some(tracks) = &self.segments.tracks else { return };
+        self.head.ended(tracks, self.segment, self.free.all, now, was_alone);
+    }
+}
+
+impl Head {
+    /// The first block of a track that it can write (equation 1).
+    fn arrives(&self, tracks: &Tracks, track: u32, blocks: BlockCount, now: Instant) -> BlockCount {
+        let Some((phase, at, over)) = self.known else { return BlockCount::ZERO };
+        let begin = tracks.phase(track);
+        // Another track is reached in the time that its skew leaves.
+        let switch = if over == track { 0.0 } else { (begin - tracks.phase(over)).rem_euclid(1.0) };
+        let phase = phase + tracks.turns(now.since(at)) + self.lookahead + switch;
+        let part = (phase - begin).rem_euclid(1.0);
+        BlockCount(((part * blocks.0 as f64).ceil() as u64).min(blocks.0 - 1))
+    }
+
+    fn ended(
+        &mut self,
+        tracks: &Tracks,
+        track: u32,
+        blocks: BlockCount,
+        now: Instant,
+        alone: bool,
+    ) {
+        let Some((gap, begun)) = self.under_way.take() else { return };
+        let part = |count: BlockCount| count.0 as f64 / blocks.0 as f64;
+        let start = tracks.phase(track) + part(gap.at);
+        if let Some((phase, at, _)) = self.known.filter(|(.., over)| alone && *over == track) {
+            let wait = (start - phase - tracks.turns(begun.since(at))).rem_euclid(1.0);
+            let is_late = tracks.turns(now.since(begun)) > wait + part(gap.count) + 0.5;
+            self.was_late |= is_late;
+            let [early, then] = LOOKAHEAD_LESS;
+            let change = match (is_late, self.was_late) {
+                (true, _) => LOOKAHEAD_STEP,
+                (false, false) => -early,
+                (false, true) => -then,
+            };
+            self.lookahead = (self.lookahead + change).clamp(0.0, 0.9);
+        }
+        self.known = Some((start + part(gap.count), now, track));
+    }
+}
+
+impl Tracks {
+    fn phase(&self, track: u32) -> f64 {
+        self.phases.get(track as usize).copied().unwrap_or(0.0)
+    }
+
+    fn turns(&self, time: Nanos) -> f64 {
+        time.0 as f64 / self.rotation.0 as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ROTATION: Nanos = Nanos(8_000_000);
+    const TRACK: u64 = 400;
+    const SKEW: u64 = 50;
+
+    /// Ten tracks.
+    fn disk() -> Arc<Segments> {
+        let tracks = Tracks {
+            rotation: ROTATION,
+            starts: (0..11).map(|track| Lbn(track * TRACK)).collect(),
+            phases: (0..11).map(|track| (track * SKEW) as f64 / TRACK as f64).collect(),
+        };
+        let writer = LogWriter::Trail { rotation: ROTATION };
+        let ring = Ring { segment: BlockCount(TRACK * 3 / 5), segments: 10, writer };
+        Arc::new(Segments { ring, tracks: Some(tracks) })
+    }
+
+    /// When the head has passed the frame, for a disk that needs `overhead` before it looks for it.
+    fn written(
+        segments: &Segments,
+        segment: u32,
+        gap: Gap,
+        begun: Instant,
+        overhead: Nanos,
+    ) -> Instant {
+        let tracks = segments.tracks.as_ref().unwrap();
+        let ready = begun + overhead;
+        let start = tracks.phase(segment) + gap.at.0 as f64 / TRACK as f64;
+        let now = (ready.ns % ROTATION.0) as f64 / ROTATION.0 as f64;
+        let turns = (start - now).rem_euclid(1.0) + gap.count.0 as f64 / TRACK as f64;
+        ready + Nanos((turns * ROTATION.0 as f64) as u64)
+    }
+
+    #[test]
+    fn frames_are_where_the_head_is_about_to_be() {
+        let segments = disk();
+        let mut placing = Placing::new(Arc::clone(&segments), 0, Free::new(BlockCount(TRACK)));
+        let overhead = Nanos(300_000);
+        let mut now = Instant { ns: 0 };
+        let (mut waited, mut frames, mut tracks) = (0, 0, 0);
+        for round in 0..4000_u64 {
+            now = now + Nanos(round * 7919 % 3_000_000);
+            let wanted = BlockCount(1 + round % 12);
+            let Some(gap) = placing.choose(wanted, now) else {
+                tracks += 1;
+                placing.go_on_to((placing.segment() + 1) % 10);
+                continue;
+            };
+            let gap = Gap { count: gap.count.min(wanted), ..gap };
+            placing.begin(gap.at, gap.count, now);
+            let done = written(&segments, placing.segment(), gap, now, overhead);
+            if round > 2000 {
+                waited += done.since(now).0;
+                frames += 1;
+            }
+            now = done;
+            placing.end(now, true);
+        }
+        assert!(tracks > 50, "{tracks}");
+        // The overhead, some six blocks, and what lies before the next that is free: anywhere on the track it would be
+        // half a turn more.
+        let mean = Nanos(waited / frames);
+        let anywhere = overhead + Nanos(ROTATION.0 / 2);
+        assert!(mean.0 < anywhere.0 / 3, "{mean} of {anywhere}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_not_free(taken in prop::collection::vec((0u64..100, 1u64..20), 0..20)) {
+            let mut free = Free::new(BlockCount(100));
+            let mut is_free = [true; 120];
+            for (at, count) in taken {
+                free.take(Gap { at: BlockCount(at), count: BlockCount(count) });
+                is_free[at as usize..(at + count) as usize].fill(false);
+            }
+            let mut found = [false; 120];
+            for gap in &free.gaps {
+                prop_assert!(gap.count > BlockCount::ZERO);
+                found[gap.at.0 as usize..gap.end().0 as usize].fill(true);
+            }
+            prop_assert_eq!(&found[..100], &is_free[..100]);
+        }
+    }
+}
