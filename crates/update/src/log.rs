@@ -12,7 +12,7 @@ use moirai_runtime::now;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::placing::{Gap, LogWriter, Placing, Segments};
@@ -88,7 +88,9 @@ pub(crate) struct Log {
     freed: Notify,
     /// Told when there may be room for more.
     room: Arc<Notify>,
-    progress: watch::Sender<Progress>,
+    progress: Mutex<Progress>,
+    /// Told when it came further. A channel of tokio's would wake who waits in an order that differs from run to run.
+    further: Notify,
     bytes_written: AtomicU64,
     bytes_passed: AtomicU64,
     /// The last frame that is durable.
@@ -152,7 +154,8 @@ impl Log {
             wake: Notify::new(),
             freed: Notify::new(),
             room,
-            progress: watch::Sender::new(progress),
+            progress: Mutex::new(progress),
+            further: Notify::new(),
             bytes_written: AtomicU64::new(0),
             bytes_passed: AtomicU64::new(0),
             durable: AtomicU64::new(0),
@@ -190,14 +193,13 @@ impl Log {
 
     /// Lets go of all who wait: nothing more becomes durable for sure.
     pub(crate) fn fail(&self, why: &Arc<str>) {
-        self.progress.send_modify(|progress| {
-            progress.failed.get_or_insert_with(|| Arc::clone(why));
-        });
+        self.progress.lock().failed.get_or_insert_with(|| Arc::clone(why));
+        self.further.notify_waiters();
     }
 
     /// Why it goes no further, if it does not.
     pub(crate) fn failed(&self) -> Option<Arc<str>> {
-        self.progress.borrow().failed.clone()
+        self.progress.lock().failed.clone()
     }
 
     /// Bytes of frames written since it was opened.
@@ -277,13 +279,18 @@ impl Log {
         &self,
         is_reached: impl Fn(&Progress) -> bool,
     ) -> std::result::Result<(), Arc<str>> {
-        let mut watched = self.progress.subscribe();
-        let is_over = |now: &Progress| is_reached(now) || now.failed.is_some();
-        let reached = watched.wait_for(is_over).await.map(|now| now.clone());
-        match reached {
-            Ok(now) if is_reached(&now) => Ok(()),
-            Ok(Progress { failed: Some(why), .. }) => Err(why),
-            _ => Err("it was closed".into()),
+        loop {
+            let further = self.further.notified();
+            {
+                let progress = self.progress.lock();
+                if is_reached(&progress) {
+                    return Ok(());
+                }
+                if let Some(why) = &progress.failed {
+                    return Err(Arc::clone(why));
+                }
+            }
+            further.await;
         }
     }
 
@@ -328,7 +335,7 @@ impl Log {
                 let begins = std::mem::take(&mut pending.begins);
                 (std::mem::take(&mut pending.bytes), begins, pending.first, pending.to_flush)
             };
-            let progress = self.progress.borrow().clone();
+            let progress = self.progress.lock().clone();
             let flushes = progress.flushed < to_flush;
             if bytes.is_empty() && !flushes {
                 self.wake.notified().await;
@@ -340,7 +347,7 @@ impl Log {
             };
             if let Err(error) = self.write(&mut at, &bytes, &begins, first, flushes, end).await {
                 let why = format!("writing the log failed: {error}").into();
-                self.progress.send_modify(|progress| progress.failed = Some(why));
+                self.fail(&why);
                 return;
             }
             let placed = begins.len() as u64 * (GROUP_OVERHEAD_BYTES - 4) + bytes.len() as u64;
@@ -380,12 +387,14 @@ impl Log {
             self.durable.store(at.number, Ordering::Relaxed);
             at.placing.end(now(), at.number == number + 1);
         }
-        self.progress.send_modify(|progress| {
+        {
+            let mut progress = self.progress.lock();
             progress.written = end;
             if flushes {
                 progress.flushed = end;
             }
-        });
+        }
+        self.further.notify_waiters();
         Ok(())
     }
 
