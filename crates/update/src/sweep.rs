@@ -283,6 +283,12 @@ impl Shared {
         let sorted = sorted(staged.chain(job.sealed.queue.iter()));
         let mut pieces = Pieces::new(self.division.block_bytes());
         let mut placed = Vec::new();
+        let room = self.division.partition_blocks as usize;
+        // What comes in the order of its keys comes behind: partitions may be left full. Others get more.
+        let full = match self.is_behind(job, &content, &sorted)? {
+            true => room,
+            false => (room * 3 / 4).max(1),
+        };
         for Part { index, mut low, mut block, mut now } in self.parts(job, &content, &sorted) {
             let damaged = || self.damaged_block(job.extent.as_deref(), index);
             // Many modifications make many blocks: these are written as they come.
@@ -300,13 +306,11 @@ impl Shared {
                 applied.map_err(|_| damaged())?;
                 now = others;
                 low = now.first().map_or(low, |first| first.key);
-                self.place_full(job, &mut pieces, &mut placed).await?;
+                self.place_full(job, full, &mut pieces, &mut placed).await?;
             }
         }
-        let room = self.division.partition_blocks as usize;
         if pieces.len() > room {
-            let half = pieces.len() / 2;
-            let first = pieces.take(half);
+            let first = pieces.take(if full == room { room } else { pieces.len() / 2 });
             self.place_one(job, &first, &mut placed).await?;
         }
         if !pieces.is_empty() || placed.is_empty() {
@@ -358,16 +362,27 @@ impl Shared {
         modifications.len()
     }
 
-    /// Writes blocks once there are enough for several partitions.
+    /// Whether all modifications are of keys behind those of a partition's blocks.
+    fn is_behind(&self, job: &Job, content: &[u8], sorted: &[Modification<'_>]) -> Result<bool> {
+        let Some(last) = job.blocks.len().checked_sub(1) else { return Ok(true) };
+        let block = content.chunks_exact(self.division.block_bytes()).nth(last);
+        let Some((block, first)) = block.zip(sorted.first()) else { return Ok(false) };
+        let last_key = self.format.last_key(job.blocks.low(last), block);
+        let last_key = last_key.map_err(|_| self.damaged_block(job.extent.as_deref(), last))?;
+        Ok(first.key > last_key)
+    }
+
+    /// Writes blocks once there are enough for several partitions, `full` to each.
     async fn place_full(
         &self,
         job: &Job,
+        full: usize,
         pieces: &mut Pieces,
         placed: &mut Vec<Piece>,
     ) -> Result<()> {
         let room = self.division.partition_blocks as usize;
         while pieces.len() > 2 * room {
-            let part = pieces.take((room * 3 / 4).max(1));
+            let part = pieces.take(full);
             self.place_one(job, &part, placed).await?;
         }
         Ok(())

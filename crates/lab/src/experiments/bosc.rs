@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use moirai::devices::Contents;
-use moirai::runtime::{now, random, spawn};
+use moirai::runtime::{now, random, sleep, spawn};
 use moirai::storage::{Device, Op, Request};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::{
-    Durability, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter, Modification,
-    Options, PUT, SpaceId, Value, WholeBlocks,
+    At, Durability, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter,
+    Modification, Options, PUT, SpaceId, Value, WholeBlocks,
 };
 use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
@@ -40,7 +40,22 @@ pub(super) struct Setting {
     /// Requests under way at a time.
     pub(super) clients: u64,
     pub(super) log: LogWriter,
+    pub(super) workload: Workload,
 }
+
+/// Which leaves are changed, after 6.1 of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Workload {
+    /// Any.
+    Random,
+    /// One after the other, by as many records as it has room for.
+    Sequential,
+    /// Any, by 32 records.
+    Clustered,
+}
+
+/// Records of a cluster.
+const CLUSTER: u64 = 32;
 
 impl Setting {
     fn leaves(&self) -> u64 {
@@ -91,6 +106,7 @@ pub(super) struct Measured {
 /// Counts requests, and when enough was done.
 #[derive(Default)]
 struct Progress {
+    begun: AtomicU64,
     requests: AtomicU64,
     waits_ns: AtomicU64,
     is_over: AtomicBool,
@@ -109,8 +125,31 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
     cycle(&engine, setting, 2).await
 }
 
+/// The devices of an index, and what it is opened with.
+struct Made {
+    data: Arc<dyn Device>,
+    log: Arc<dyn Device>,
+    setting: Setting,
+}
+
+impl Made {
+    async fn open(&self) -> Result<Engine, Failure> {
+        let mut kinds = Kinds::new();
+        kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: self.setting.record_bytes }))?;
+        let memory = self.setting.memory;
+        let options = Options { memory, durability: Durability::Flushed, ..Options::default() };
+        let (data, log) = (Arc::clone(&self.data), Arc::clone(&self.log));
+        Ok(Engine::open(data, log, kinds, Arc::new(WholeBlocks), options).await?)
+    }
+}
+
 /// The update engine with leaves that are empty.
 async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
+    Ok(Arc::new(made(setting).await?.open().await?))
+}
+
+/// An index of leaves that are empty.
+async fn made(setting: Setting) -> Result<Made, Failure> {
     let profile = profile(DRIVE)?;
     let disk = |name: String| drive(&profile, name, Contents::memory(), None);
     let disks = (0..4).map(|index| disk(format!("data {index}"))).collect();
@@ -129,12 +168,8 @@ async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
         log: setting.log,
     };
     Engine::format(&*data, &*log, &WholeBlocks, format).await?;
-    let mut kinds = Kinds::new();
-    kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: setting.record_bytes }))?;
-    let options =
-        Options { memory: setting.memory, durability: Durability::Flushed, ..Options::default() };
-    let engine = Engine::open(data, log, kinds, Arc::new(WholeBlocks), options).await?;
-    let engine = Arc::new(engine);
+    let made = Made { data, log, setting };
+    let engine = made.open().await?;
     engine.create_space(SPACE).await?;
     let mut group = Group::new();
     for leaf in 0..setting.leaves() {
@@ -146,8 +181,8 @@ async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
         }
     }
     engine.commit(&group).await?;
-    engine.checkpoint().await?;
-    Ok(engine)
+    engine.close().await?;
+    Ok(made)
 }
 
 /// Requests until so many bytes were logged, after as many that do not count; with it the part of the tracks, or
@@ -168,6 +203,79 @@ pub(super) async fn logged(setting: Setting, bytes: ByteCount) -> Result<(Measur
 fn section(device: &Arc<dyn Device>, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
     let blocks = BlockRange::new(Lbn(0), BlockCount(bytes / BLOCK_BYTES));
     Ok(Section::of(Arc::clone(device), blocks)?)
+}
+
+/// Requests per second over as many as fill the memory ten times, after as many that do not count.
+pub(super) async fn sustained(setting: Setting) -> Result<f64, Failure> {
+    let engine = engine(setting).await?;
+    let count = 10 * setting.memory.0 / setting.record_bytes as u64;
+    requests(&engine, setting, 1, move |figures| figures.modifications > count).await?;
+    let until = engine.figures().modifications + count;
+    let measured = requests(&engine, setting, 2, move |figures| figures.modifications > until);
+    Ok(measured.await?.requests_per_s)
+}
+
+/// What it takes to open an index after a crash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recovered {
+    /// Requests that were pending.
+    pub(super) pending: u64,
+    pub(super) ms: f64,
+    /// How much of the log was read, and how long that takes in one request.
+    pub(super) log: ByteCount,
+    pub(super) log_ms: f64,
+}
+
+pub(super) async fn recovered(setting: Setting, pending: u64) -> Result<Recovered, Failure> {
+    let made = made(setting).await?;
+    let engine = Arc::new(made.open().await?);
+    let until = engine.figures().modifications + pending;
+    requests(&engine, setting, 1, move |figures| figures.modifications >= until).await?;
+    drop(engine);
+    sleep(Nanos(1_000_000_000)).await;
+    let began = now();
+    let engine = made.open().await?;
+    let ms = now().since(began).0 as f64 / 1e6;
+    let figures = engine.figures();
+    let log = ByteCount(figures.replayed_bytes);
+    let began = now();
+    made.log.read(BlockRange::new(Lbn(0), BlockCount::holding(log))).await?;
+    let log_ms = now().since(began).0 as f64 / 1e6;
+    Ok(Recovered { pending: figures.queued, ms, log, log_ms })
+}
+
+/// Mean times to read a random leaf, and `leaves` that follow each other from a random one on: with the engine, which has
+/// as much pending as it takes without a sweep, and from the disks. In ms.
+pub(super) async fn queries(
+    setting: Setting,
+    leaves: u64,
+    count: u64,
+) -> Result<[[f64; 2]; 2], Failure> {
+    let made = made(setting).await?;
+    let engine = Arc::new(made.open().await?);
+    requests(&engine, setting, 1, move |figures| figures.queued_bytes > setting.memory.0 * 2 / 5)
+        .await?;
+    let mut means = [[0.0; 2]; 2];
+    for (length, means) in [1, leaves].into_iter().zip(&mut means) {
+        for (with_engine, mean) in [true, false].into_iter().zip(means) {
+            let mut random = random(&format!("queries of {length}"));
+            let began = now();
+            for _ in 0..count {
+                let first = random.random_range(0..setting.leaves() - length);
+                for leaf in first..first + length {
+                    if with_engine {
+                        engine.view(SPACE, At::Key(&leaf.to_be_bytes())).await?;
+                    } else {
+                        let blocks = BlockCount(setting.leaf.0 / BLOCK_BYTES);
+                        let at = Lbn(leaf * blocks.0);
+                        made.data.read(BlockRange::new(at, blocks)).await?;
+                    }
+                }
+            }
+            *mean = now().since(began).0 as f64 / 1e6 / count as f64;
+        }
+    }
+    Ok(means)
 }
 
 /// Random requests until all leaves were written once more.
@@ -191,9 +299,21 @@ async fn requests(
         spawn(async move {
             let mut random = random(&format!("cycle {number} client {client}"));
             let mut record = vec![7; setting.record_bytes];
-            while !progress.is_over.load(Ordering::Relaxed) {
-                let leaf = random.random_range(0..setting.leaves());
+            let mut leaf = 0;
+            let per_leaf = setting.leaf.0 / setting.record_bytes as u64;
+            for turn in 0_u64.. {
+                if progress.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
                 let within: u64 = random.random();
+                leaf = match setting.workload {
+                    Workload::Sequential => {
+                        let begun = progress.begun.fetch_add(1, Ordering::Relaxed);
+                        begun / per_leaf % setting.leaves()
+                    }
+                    Workload::Clustered if !turn.is_multiple_of(CLUSTER) => leaf,
+                    _ => random.random_range(0..setting.leaves()),
+                };
                 for (place, byte) in record
                     .iter_mut()
                     .zip(leaf.to_be_bytes().into_iter().chain(within.to_be_bytes()))

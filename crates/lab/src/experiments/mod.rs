@@ -6,6 +6,9 @@ mod journal_cost;
 mod quadrangles;
 mod raid5_scan;
 mod update_logging;
+mod update_queries;
+mod update_recovery;
+mod update_sensitivity;
 mod update_throughput;
 
 use crate::Experiment;
@@ -22,6 +25,9 @@ pub fn all() -> &'static [Experiment] {
         capsule_scan::EXPERIMENT,
         journal_cost::EXPERIMENT,
         update_logging::EXPERIMENT,
+        update_queries::EXPERIMENT,
+        update_recovery::EXPERIMENT,
+        update_sensitivity::EXPERIMENT,
         update_throughput::EXPERIMENT,
     ]
 }

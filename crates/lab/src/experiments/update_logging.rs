@@ -4,7 +4,7 @@ use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 use moirai::update::LogWriter;
 
-use super::bosc::{Setting, logged, trail};
+use super::bosc::{Setting, Workload, logged, trail};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -33,6 +33,7 @@ fn setting(record_bytes: usize, clients: u64, log: LogWriter) -> Setting {
         staging_percent: 0,
         clients,
         log,
+        workload: Workload::Random,
     }
 }
 

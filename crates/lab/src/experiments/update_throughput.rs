@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, on_the_engine, plain, trail};
+use super::bosc::{Setting, Workload, on_the_engine, plain, trail};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -43,6 +43,7 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
             staging_percent: 0,
             clients: 1024,
             log: trail()?,
+            workload: Workload::Random,
         };
         rows.extend(rows_of(seed, setting, mib == PUBLISHED_MIB)?);
     }
@@ -81,6 +82,7 @@ mod tests {
             staging_percent: 0,
             clients: 256,
             log: trail().unwrap(),
+            workload: Workload::Random,
         };
         let rows = rows_of(1, setting, true).unwrap();
         for row in &rows {

@@ -1,0 +1,157 @@
+//! What the rate of updates depends on: figures 4 to 8 of the BOSC paper.
+
+use moirai::runtime::block_on_virtual;
+use moirai::units::ByteCount;
+
+use super::bosc::{Setting, Workload, sustained, trail};
+use crate::{Experiment, Failure, Row};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "update-sensitivity",
+    source: "BOSC figures 4 to 8",
+    summary: "updates per second by leaf, record, index and memory, at a 64th of the paper's sizes",
+    assumptions: &[
+        "Drives: five ibm-deskstar-dtla-307030. Index and memory are a 64th of the paper's, 1 GB for 64 GB and 16 MB for \
+         1 GB: how many updates a leaf has pending when it is swept is the same. Leaves and records are the paper's.",
+        "The figures' values are not in the text; judged is that the rate goes where the paper says it goes with each step, \
+         within 3 %. Where sequential inserts are concerned the log is the limit, and they are not judged.",
+        "1,024 requests under way. Processors take no time, to which the paper lays part of what sequential inserts gain.",
+    ],
+    run,
+};
+
+/// The paper's sizes by this.
+const SCALE: u64 = 64;
+const WORKLOADS: [(&str, Workload); 3] = [
+    ("sequential", Workload::Sequential),
+    ("clustered", Workload::Clustered),
+    ("random", Workload::Random),
+];
+/// By how much a step may go the other way.
+const SLACK: f64 = 0.03;
+
+/// A figure: settings from the left to the right, and whether the rate rises with them.
+struct Figure {
+    name: &'static str,
+    steps: Vec<(String, Setting)>,
+    rises: bool,
+}
+
+fn figures(paper: Setting) -> Vec<Figure> {
+    let kib = |kib: u64| ByteCount(kib << 10);
+    let step = |name: String, setting: Setting| (name, setting);
+    vec![
+        Figure {
+            name: "figure 4",
+            steps: [16, 64, 256, 1024]
+                .map(|leaf| step(format!("leaf {leaf} KiB"), Setting { leaf: kib(leaf), ..paper }))
+                .into(),
+            rises: true,
+        },
+        Figure {
+            name: "figure 5",
+            steps: [64, 256, 1024]
+                .map(|bytes| {
+                    step(format!("record {bytes} B"), Setting { record_bytes: bytes, ..paper })
+                })
+                .into(),
+            rises: false,
+        },
+        Figure {
+            name: "figure 6",
+            // As many records to a leaf.
+            steps: [64, 256, 1024]
+                .map(|bytes: usize| {
+                    let setting = Setting { record_bytes: bytes, leaf: kib(bytes as u64), ..paper };
+                    step(format!("record {bytes} B, leaf {bytes} KiB"), setting)
+                })
+                .into(),
+            rises: false,
+        },
+        Figure {
+            name: "figure 7",
+            steps: [16, 32, 64, 128]
+                .map(|gib: u64| {
+                    let setting = Setting { index: ByteCount((gib << 30) / SCALE), ..paper };
+                    step(format!("index {gib} GiB"), setting)
+                })
+                .into(),
+            rises: false,
+        },
+        Figure {
+            name: "figure 8",
+            steps: [512, 1024, 1536]
+                .map(|mib: u64| {
+                    let setting = Setting { memory: ByteCount((mib << 20) / SCALE), ..paper };
+                    step(format!("memory {mib} MiB"), setting)
+                })
+                .into(),
+            rises: true,
+        },
+    ]
+}
+
+fn run(seed: u64) -> Result<Vec<Row>, Failure> {
+    let paper = Setting {
+        index: ByteCount((64 << 30) / SCALE),
+        leaf: ByteCount(64 << 10),
+        record_bytes: 64,
+        memory: ByteCount((1 << 30) / SCALE),
+        staging_percent: 0,
+        clients: 1024,
+        log: trail()?,
+        workload: Workload::Random,
+    };
+    let mut rows = Vec::new();
+    for figure in figures(paper) {
+        for workload in WORKLOADS {
+            rows.extend(rows_of(seed, &figure, workload)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn rows_of(
+    seed: u64,
+    figure: &Figure,
+    (called, workload): (&str, Workload),
+) -> Result<Vec<Row>, Failure> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (step, setting) in &figure.steps {
+        let setting = Setting { workload, ..*setting };
+        let per_s = block_on_virtual(seed, sustained(setting))?;
+        let mut row = Row::new(format!("{}, {called}, {step}", figure.name), "requests/s", per_s);
+        let goes_on = |before: &Row| match figure.rises {
+            true => per_s >= before.ours * (1.0 - SLACK),
+            false => per_s <= before.ours * (1.0 + SLACK),
+        };
+        row.within = rows.last().filter(|_| workload != Workload::Sequential).map(goes_on);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At another sixteenth of the sizes: more memory, more updates.
+    #[test]
+    fn more_memory_is_more_updates() {
+        let paper = Setting {
+            index: ByteCount::mib(64),
+            leaf: ByteCount(64 << 10),
+            record_bytes: 64,
+            memory: ByteCount::mib(1),
+            staging_percent: 0,
+            clients: 256,
+            log: trail().unwrap(),
+            workload: Workload::Random,
+        };
+        let steps = [1, 2, 4]
+            .map(|mib| (format!("{mib} MiB"), Setting { memory: ByteCount::mib(mib), ..paper }));
+        let figure = Figure { name: "figure 8", steps: steps.into(), rises: true };
+        let rows = rows_of(1, &figure, ("random", Workload::Random)).unwrap();
+        assert!(rows[2].ours > rows[0].ours * 1.5, "{rows:?}");
+    }
+}
