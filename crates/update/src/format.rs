@@ -98,7 +98,7 @@ impl Engine {
         superblock.write(data).await
     }
 
-    /// How long the log of the engine on `data` is.
+    /// How long the log of the engine on `data` is; of one on tracks, what counts of them.
     pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
         let Ring { segment, segments, .. } = Superblock::read(data).await?.ring;
         Ok(BlockCount(segment.0 * u64::from(segments)))

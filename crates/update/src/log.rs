@@ -466,14 +466,16 @@ impl Log {
 
     /// Writes a frame without content, so that what was found behind `at` counts no more.
     pub(crate) async fn write_opening(&self, at: &mut Position, next: Seq) -> Result<()> {
-        let is_out = at.placing.choose(BlockCount(1), now()).is_none();
-        if is_out && self.segments_used() >= self.segments() {
-            let log = &self.device.inquiry().name;
-            let problem =
-                format!("{log}: the log is full to its last block: it was made too small");
-            return Err(Error::Options { problem });
-        }
-        let gap = self.room(at, 0, next).await;
+        let is_last = self.segments_used() >= self.segments();
+        let gap = match at.placing.choose(BlockCount(1), now()) {
+            None if is_last => at.placing.any().ok_or_else(|| {
+                let log = &self.device.inquiry().name;
+                let problem =
+                    format!("{log}: the log is full to its last block: it was made too small");
+                Error::Options { problem }
+            })?,
+            _ => self.room(at, 0, next).await,
+        };
         self.write_frame(at, gap.at, &[], 0, next).await?;
         self.device.flush().await?;
         at.placing.end(now(), true);

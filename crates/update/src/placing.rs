@@ -15,12 +15,14 @@ use crate::{Error, Result};
 const TRACK_FILL_PERCENT: u64 = 75;
 /// What counts of a track: a frame has seven bytes of eight for content at least.
 const TRACK_ROOM_PERCENT: u64 = TRACK_FILL_PERCENT * 7 / 8;
+/// Tracks of a log at most.
+const TRACKS_MAX: usize = 1 << 20;
 /// How long before the head a frame is put at first, as a part of a turn.
 const LOOKAHEAD_FIRST: f64 = 1.0 / 16.0;
 /// How much longer once it came too late, and a turn was lost.
 const LOOKAHEAD_STEP: f64 = 1.0 / 128.0;
 /// How much shorter with each frame that came in time: before any was late, and then.
-const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 131_072.0];
+const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 32_768.0];
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +83,16 @@ impl Segments {
         let (mut at, mut phase) = (Lbn(0), 0.0_f64);
         while at.0 < capacity.0 {
             let track = device.ensemble(at)?;
-            let count = track.blocks.count;
-            at = track.blocks.end().min(Lbn(capacity.0));
+            let (count, end) = (track.blocks.count, track.blocks.end().min(Lbn(capacity.0)));
+            if end <= at || starts.len() > TRACKS_MAX {
+                let name = &device.inquiry().name;
+                let problem = format!(
+                    "{name}: its ensembles are no tracks, or more than {TRACKS_MAX}: give the log a disk, or the \
+                     beginning of one"
+                );
+                return Err(Error::Options { problem });
+            }
+            at = end;
             phase = (phase + track.switch.0 as f64 / count.0 as f64).fract();
             counts.push(count);
             starts.push(at);
@@ -134,6 +144,10 @@ impl Free {
     /// A segment with nothing in it.
     pub(crate) fn new(all: BlockCount) -> Free {
         Free { gaps: vec![Gap { at: BlockCount::ZERO, count: all }], all }
+    }
+
+    pub(crate) fn contains(&self, at: BlockCount) -> bool {
+        self.gaps.iter().any(|gap| (gap.at..gap.end()).contains(&at))
     }
 
     fn count(&self) -> BlockCount {
@@ -222,6 +236,11 @@ impl Placing {
         let mut around = behind.chain(before);
         let longest = around.clone().max_by_key(|gap| gap.count);
         around.find(|gap| gap.count >= wanted).or(longest)
+    }
+
+    /// Where one block is free, however full the segment is.
+    pub(crate) fn any(&self) -> Option<Gap> {
+        self.free.gaps.first().copied()
     }
 
     /// A frame is written to the first `count` blocks of a gap.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use moirai_storage::{Device, IoBuf};
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
 use crate::frame::Frame;
@@ -47,9 +47,24 @@ impl Segment {
         })
     }
 
+    /// What does not count, and might another time: frames behind the last one, and what cannot be read now.
+    fn doubtful(&self, number: u64) -> impl Iterator<Item = Doubtful> {
+        let first = self.blocks.first;
+        let later = self.headers.iter().filter(move |(_, frame)| frame.number > number);
+        let frames = later.map(move |(at, _)| Doubtful { block: first + *at, is_frame: true });
+        let unreadable = self.unreadable.iter();
+        frames.chain(unreadable.map(move |at| Doubtful { block: first + *at, is_frame: false }))
+    }
+
     fn range(&self, gap: Gap) -> BlockRange {
         BlockRange::new(self.blocks.first + gap.at, gap.count)
     }
+}
+
+/// See [`Segment::doubtful`].
+struct Doubtful {
+    block: Lbn,
+    is_frame: bool,
 }
 
 /// The segments of a log, as recovery reads them.
@@ -121,7 +136,7 @@ pub(crate) async fn replay(
     if number < superblock.snapshot.frame {
         return Err(reader.lost(&segment, number + 1));
     }
-    reader.check_end(&segment, number, used.len()).await?;
+    reader.check_end(&segment, &free, number, used.len()).await?;
     state.next = state.next.max(known);
     state.unseal();
     let placing = Placing::new(Arc::clone(segments), segment.index, free);
@@ -193,20 +208,36 @@ impl Reader<'_> {
         Ok(Segment { index, blocks, content, unreadable, headers })
     }
 
-    /// The log ends behind frame `number`, in `last`: an error when a frame further on says that more was durable. What
-    /// might be taken to follow another time is written over.
-    async fn check_end(&self, last: &Segment, number: u64, used: usize) -> Result<()> {
+    /// The log ends behind frame `number`, in `last`: an error when a frame further on says that more was durable. Once
+    /// none does, what might be taken to follow another time is written over, the last first: who is stopped on the
+    /// way finds the rest again.
+    async fn check_end(&self, last: &Segment, free: &Free, number: u64, used: usize) -> Result<()> {
         self.check_beyond(last, number)?;
-        self.clear(last, number).await?;
+        let mut doubtful: Vec<Doubtful> = last.doubtful(number).collect();
+        doubtful.retain(|one| free.contains(BlockCount(one.block.0 - last.blocks.first.0)));
         let mut index = last.index;
         for _ in used..self.segments.ring.segments as usize {
             index = self.segments.ring.after(index);
             let segment = self.read(index).await?;
             self.check_beyond(&segment, number)?;
-            self.clear(&segment, number).await?;
+            doubtful.extend(segment.doubtful(number));
             // One write may have gone over several segments.
             if segment.headers.iter().all(|(_, frame)| frame.number <= number) {
                 break;
+            }
+        }
+        for Doubtful { block, is_frame } in doubtful.into_iter().rev() {
+            let cleared = self.device.write(block, IoBuf::zeroed(BlockCount(1))).await;
+            let log = &self.device.inquiry().name;
+            match (cleared, is_frame) {
+                (Err(error), true) => return Err(error.into()),
+                (Err(error), false) => {
+                    tracing::warn!("{log}: block {block} can be neither read nor written: {error}");
+                }
+                (Ok(()), true) => {}
+                (Ok(()), false) => {
+                    tracing::warn!("{log}: block {block}, where the log ends, could not be read");
+                }
             }
         }
         Ok(self.device.flush().await?)
@@ -223,21 +254,6 @@ impl Reader<'_> {
             true => Err(self.lost(segment, number + 1)),
             false => Ok(()),
         }
-    }
-
-    /// Writes zeros where frames lie that do not count, and where nothing can be read: what is behind there may come
-    /// back.
-    async fn clear(&self, segment: &Segment, number: u64) -> Result<()> {
-        let later = segment.headers.iter().filter(|(_, frame)| frame.number > number);
-        let later = later.map(|(at, _)| at);
-        for at in later.chain(&segment.unreadable) {
-            self.device.write(segment.blocks.first + *at, IoBuf::zeroed(BlockCount(1))).await?;
-        }
-        if !segment.unreadable.is_empty() {
-            let log = &self.device.inquiry().name;
-            tracing::warn!("{log}: the log ends where blocks cannot be read");
-        }
-        Ok(())
     }
 
     fn lost(&self, segment: &Segment, frame: u64) -> Error {
