@@ -14,6 +14,7 @@ mod lint_exceptions;
 mod rust_text;
 mod tree;
 mod unordered_maps;
+mod unsafe_code;
 
 use std::fmt;
 use std::path::Path;
@@ -29,6 +30,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Violation>] = &[
     hidden_inputs::check,
     lint_exceptions::check,
     unordered_maps::check,
+    unsafe_code::check,
 ];
 
 /// A place where the tree breaks a rule.

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, join_all};
-use moirai_runtime::{blocking, now};
+use moirai_runtime::{blocking, is_virtual, now};
 use moirai_storage::{
     Completion, Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed,
     Inquiry, IoBuf, Op, Request, Result, Timing,
@@ -18,10 +19,12 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn}
 use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use crate::ring::{Carried, Ring};
+
 /// What a file's size and its volume block are multiples of: the page of common file systems.
 const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
 
-/// Requests of one batch that are handed to the operating system at the same time.
+/// Requests of one batch that threads carry out at the same time, where there is no ring.
 const BATCH_PARALLELISM: usize = 8;
 
 /// How to open a file.
@@ -39,6 +42,8 @@ pub struct FileOptions {
 pub struct FileDevice {
     inquiry: Inquiry,
     ensemble: BlockCount,
+    /// Made when it is first used; `None` where there is no direct I/O, or the system has no rings.
+    ring: OnceLock<Option<Ring>>,
     files: Arc<Files>,
     /// Set by a failed flush and never cleared (fsync reports an error once).
     latched: AtomicBool,
@@ -97,6 +102,7 @@ impl FileDevice {
                 keeps_data: true,
             },
             ensemble,
+            ring: OnceLock::new(),
             files: Arc::new(Files { path, buffered, direct }),
             latched: AtomicBool::new(false),
         }))
@@ -113,6 +119,61 @@ impl FileDevice {
             return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        // In virtual time the order in which transfers end would be the machine's.
+        if is_virtual() || self.files.direct.is_none() {
+            return None;
+        }
+        self.ring.get_or_init(Ring::new).as_ref()
+    }
+
+    async fn by_ring(&self, ring: &Ring, requests: Vec<Request>, issued: Instant) -> Completions {
+        if requests.iter().all(|request| request.data.is_empty()) {
+            return self.by_threads(requests, issued).await;
+        }
+        let offsets: Vec<u64> =
+            requests.iter().map(|request| request.blocks.first.byte_offset()).collect();
+        let file_of = |offset, buffer: &[u8]| self.files.file_for(offset, buffer).as_raw_fd();
+        let carried = match ring.carry_out(requests, file_of).await {
+            Ok(carried) => carried,
+            Err(error) => {
+                let error = |offset| Error::Io {
+                    device: self.inquiry.name.clone(),
+                    action: "handing over a transfer",
+                    offset,
+                    source: io::Error::new(error.kind(), error.to_string()),
+                };
+                return offsets.into_iter().map(|offset| Err(error(offset))).collect();
+            }
+        };
+        let mut results = Vec::with_capacity(carried.len());
+        for Carried { request, is_whole, started, finished } in carried {
+            if is_whole {
+                let timing = Timing { issued, started, finished, parts: None };
+                results.push(Ok(Completion { data: request.data, timing }));
+            } else {
+                // It came short, or failed: another try finishes it, or says why it cannot be.
+                results.append(&mut self.by_threads(vec![request], issued).await);
+            }
+        }
+        results
+    }
+
+    async fn by_threads(&self, requests: Vec<Request>, issued: Instant) -> Completions {
+        let share = requests.len().div_ceil(BATCH_PARALLELISM).max(1);
+        let mut requests = requests.into_iter().peekable();
+        let mut jobs = Vec::new();
+        while requests.peek().is_some() {
+            let requests: Vec<Request> = requests.by_ref().take(share).collect();
+            let files = Arc::clone(&self.files);
+            jobs.push(blocking(move || {
+                let carry_out = |request| files.carry_out(request, issued);
+                requests.into_iter().map(carry_out).collect::<Completions>()
+            }));
+        }
+        join_all(jobs).await.into_iter().flatten().collect()
     }
 
     fn ensemble_around(&self, lbn: Lbn) -> Result<BlockRange> {
@@ -300,34 +361,20 @@ impl Device for FileDevice {
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
             let issued = now();
-            let mut results: Completions = Vec::with_capacity(batch.len());
-            let mut shares: Vec<Vec<(usize, Request)>> = Vec::new();
-            shares.resize_with(BATCH_PARALLELISM.min(batch.len()), Vec::new);
-            let share_size = batch.len().div_ceil(BATCH_PARALLELISM).max(1);
-            for (index, request) in batch.into_iter().enumerate() {
-                results.push(Err(Error::Latched { device: self.inquiry.name.clone() }));
-                let checked = self.check_latch().and_then(|()| request.check(&self.inquiry));
-                match (checked, shares.get_mut(index / share_size)) {
-                    (Ok(()), Some(share)) => share.push((index, request)),
-                    (Ok(()), None) => {}
-                    (Err(error), _) => {
-                        if let Some(result) = results.get_mut(index) {
-                            *result = Err(error);
-                        }
-                    }
+            let mut refused = Vec::new();
+            let mut requests = Vec::with_capacity(batch.len());
+            for (place, request) in batch.into_iter().enumerate() {
+                match self.check_latch().and_then(|()| request.check(&self.inquiry)) {
+                    Ok(()) => requests.push(request),
+                    Err(error) => refused.push((place, error)),
                 }
             }
-            let jobs = shares.into_iter().filter(|share| !share.is_empty()).map(|share| {
-                let files = Arc::clone(&self.files);
-                blocking(move || {
-                    let carry_out = |(index, request)| (index, files.carry_out(request, issued));
-                    share.into_iter().map(carry_out).collect::<Vec<_>>()
-                })
-            });
-            for (index, done) in join_all(jobs).await.into_iter().flatten() {
-                if let Some(result) = results.get_mut(index) {
-                    *result = done;
-                }
+            let mut results = match self.ring() {
+                Some(ring) => self.by_ring(ring, requests, issued).await,
+                None => self.by_threads(requests, issued).await,
+            };
+            for (place, error) in refused {
+                results.insert(place, Err(error));
             }
             results
         })

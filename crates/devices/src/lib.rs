@@ -7,6 +7,7 @@ mod file;
 mod host_bus;
 mod open;
 mod profiles;
+mod ring;
 mod simulated;
 
 pub use contents::Contents;

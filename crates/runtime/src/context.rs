@@ -147,6 +147,12 @@ impl<T> Task<T> {
             handle.abort();
         }
     }
+
+    /// Whether it has come to its end, or was stopped, as all tasks are when their runtime ends.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.0.as_ref().is_none_or(tokio::task::JoinHandle::is_finished)
+    }
 }
 
 impl<T> Future for Task<T> {

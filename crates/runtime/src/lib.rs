@@ -17,12 +17,14 @@ mod real;
 mod seeds;
 mod timers;
 mod virtual_time;
+mod watched;
 
 pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, spawn, unique};
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
 pub use seeds::each_seed;
 pub use virtual_time::{block_on_virtual, block_on_virtual_with_files};
+pub use watched::{Watched, watch};
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ pub fn block_on_real<F: Future>(seed: u64, future: F) -> F::Output {
     let began = std::time::Instant::now();
     // Worker threads start before the runtime's own handle is known, so they take it as they start.
     let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_io()
         .enable_time()
         .on_thread_start(move || {
             let context = Context {
