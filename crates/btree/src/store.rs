@@ -5,7 +5,8 @@ use std::sync::Arc;
 use moirai_storage::Device;
 use moirai_units::ByteCount;
 use moirai_update::{
-    DELETE, Engine, Figures, Format, Group, KindNumber, Kinds, Modification, Options, PUT, SpaceId,
+    DELETE, Engine, Figures, Format, Group, KindNumber, Kinds, Modification, Options, PUT,
+    Question, SpaceId,
 };
 
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
@@ -29,6 +30,25 @@ impl Tree {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+/// Whether there is a value.
+struct IsThere;
+
+impl Question for IsThere {
+    type Answer = bool;
+
+    fn of_newest(&self, newest: Modification<'_>) -> Option<bool> {
+        match newest.kind {
+            PUT => Some(true),
+            DELETE => Some(false),
+            _ => None,
+        }
+    }
+
+    fn of_value(&self, value: Option<&[u8]>) -> bool {
+        value.is_some()
     }
 }
 
@@ -184,6 +204,11 @@ impl Store {
     /// The value under `key`.
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.engine.get(tree.space, key).await?)
+    }
+
+    /// Whether something is under `key`; nothing is read where the last change of it is in memory and tells.
+    pub async fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.engine.query(tree.space, key, &IsThere).await?)
     }
 
     /// The records of `range`, one after the other.

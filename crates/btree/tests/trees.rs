@@ -112,6 +112,7 @@ async fn compare(store: &Store, tree: &Tree, model: &Records, random: &mut Rando
     for _ in 0..10 {
         let key = any_key(random);
         assert_eq!(store.get(tree, &key).await.unwrap(), model.get(&key).cloned());
+        assert_eq!(store.contains(tree, &key).await.unwrap(), model.contains_key(&key));
         let (from, to) = (any_key(random), any_key(random));
         let any_bound = |random: &mut Random, key: Vec<u8>| match random.random_range(0..3) {
             0 => Bound::Included(key),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use moirai_runtime::{Task, spawn};
+use moirai_runtime::{Task, now, spawn};
 use moirai_storage::Device;
-use moirai_units::ByteCount;
+use moirai_units::{ByteCount, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -22,7 +22,9 @@ use crate::superblock::{
     NAME_BYTES, Snapshot, Superblock, encode_state, read_snapshot, write_snapshot,
 };
 use crate::sweep::EXTENTS_RESERVE;
-use crate::{At, BlockFormat, Error, Group, Kinds, Modification, Result, Seq, SpaceId, View};
+use crate::{
+    At, BlockFormat, Error, Group, Kinds, Modification, Question, Result, Seq, SpaceId, View,
+};
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
@@ -33,6 +35,9 @@ const HOT_BYTES_MAX: usize = 1 << 20;
 /// The part of the memory that one partition's queue may take: to sort it takes as much again. Groups wait then,
 /// whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
+
+/// Who waits longer for memory, or for room in the log, says so.
+const LONG_WAIT: Nanos = Nanos(1_000_000_000);
 
 /// When a group is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,7 +284,7 @@ impl Engine {
             return Ok(());
         }
         shared.check(group)?;
-        let mut has_waited = false;
+        let mut waiting_since = None;
         let turn = shared.turn.lock().await;
         let seq = loop {
             let freed = shared.room.notified();
@@ -304,15 +309,21 @@ impl Engine {
                     break seq;
                 }
             }
-            if !has_waited {
+            if waiting_since.is_none() {
                 shared.counts.waits.add(1);
-                has_waited = true;
+                waiting_since = Some(now());
             }
             shared.log.want(group.bytes.len());
             shared.sweep_wake.notify_one();
             freed.await;
         };
         drop(turn);
+        if let Some(waited) = waiting_since.map(|since| now().since(since))
+            && waited >= LONG_WAIT
+        {
+            let name = &shared.data.inquiry().name;
+            tracing::warn!("{name}: a group waited {waited} until sweeps had made room for it");
+        }
         shared.counts.modifications.add(group.len() as u64);
         shared.acknowledged(seq).await
     }
@@ -327,6 +338,16 @@ impl Engine {
     /// The value under a key, with all that was modified; from memory alone where that says all.
     pub async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.shared.get(space, key).await
+    }
+
+    /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
+    pub async fn query<Q: Question>(
+        &self,
+        space: SpaceId,
+        key: &[u8],
+        question: &Q,
+    ) -> Result<Q::Answer> {
+        self.shared.query(space, key, question).await
     }
 
     /// A block with all that is pending for it.
@@ -372,7 +393,7 @@ impl Engine {
         let Shared { counts, state, log, extents, .. } = &*self.shared;
         let state = state.lock();
         let blocks = state.partitions.iter().map(|one| one.blocks.len() as u64).sum();
-        let directory_bytes = state.partitions.iter().map(|one| one.blocks.memory_bytes() as u64);
+        let directory_bytes = state.partitions.iter().map(|one| one.directory_bytes() as u64);
         Figures {
             modifications: counts.modifications.get(),
             queued: state.queued as u64,

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::chunk::Chunk;
 use crate::codec::{Taker, put_bytes, put_number};
-use crate::partition::{BlockTable, Chunk, PartitionId};
+use crate::partition::{BlockTable, PartitionId};
 use crate::{KindNumber, Modification, SpaceId};
 
 /// What an entry of the engine begins with, where others have their space.

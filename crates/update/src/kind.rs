@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Error, Result};
+use crate::{Error, Modification, Result};
 
 /// The number of a kind. It is in logs, and so it is always the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,19 @@ pub trait Kind: Send + Sync {
         let _ = (older, newer, both);
         false
     }
+}
+
+/// What somebody wants to know of the value under a key, which what is pending in memory may tell.
+pub trait Question: Sync {
+    /// What comes back.
+    type Answer;
+
+    /// The answer, where the newest modification of the value tells it, whatever was before. It is as the program
+    /// gave it: what the blocks' format makes of a value is not yet done.
+    fn of_newest(&self, newest: Modification<'_>) -> Option<Self::Answer>;
+
+    /// The answer from the value with all that was modified; `None` when there is none.
+    fn of_value(&self, value: Option<&[u8]>) -> Self::Answer;
 }
 
 /// The kinds that an engine knows.

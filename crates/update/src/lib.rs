@@ -10,6 +10,7 @@
 //! and nothing is written over, so that a torn write harms nothing.
 
 mod blocks;
+mod chunk;
 mod codec;
 mod engine;
 mod entry;
@@ -38,7 +39,7 @@ pub use error::{Error, Result};
 pub use figures::Figures;
 pub use format::Format;
 pub use group::Group;
-pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Value};
+pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Question, Value};
 pub use placing::LogWriter;
 pub use read::{At, View};
 

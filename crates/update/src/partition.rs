@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::chunk::{Chunk, staged_blocks};
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::extents::Extent;
 use crate::queue::Queue;
@@ -10,6 +11,10 @@ use crate::{Seq, SpaceId};
 
 /// Blocks that a partition has at most.
 pub(crate) const PARTITION_BLOCKS_MAX: u32 = 64;
+
+/// What a request costs beside its bytes: as much as so many bytes. Measured on flash; disks take four times as much,
+/// for which reading is cheap until then.
+pub(crate) const REQUEST_BYTES: u64 = 32 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PartitionId(pub(crate) u32);
@@ -86,27 +91,6 @@ impl BlockTable {
     }
 }
 
-/// Modifications in the staging area of an extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub(crate) bytes: u32,
-    pub(crate) checksum: u32,
-    /// The blocks that it has modifications of, a bit each.
-    pub(crate) blocks: u64,
-}
-
-impl Chunk {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_number(out, u64::from(self.bytes));
-        out.extend_from_slice(&self.checksum.to_le_bytes());
-        out.extend_from_slice(&self.blocks.to_le_bytes());
-    }
-
-    pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Chunk> {
-        Some(Chunk { bytes: taker.number32()?, checksum: taker.le32()?, blocks: taker.le64()? })
-    }
-}
-
 /// What was pending when a partition was sealed, and is on its way out of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
@@ -124,7 +108,9 @@ pub(crate) struct Partition {
     /// Where its blocks lie; `None` when it has none.
     pub(crate) extent: Option<Arc<Extent>>,
     pub(crate) blocks: Arc<BlockTable>,
-    pub(crate) staged: Vec<Chunk>,
+    pub(crate) staged: Vec<Arc<Chunk>>,
+    /// What reading what is staged has cost since blocks were written, in bytes transferred. Not in the log.
+    pub(crate) paid_bytes: u64,
     /// All modifications of groups before this one are in the blocks, or staged.
     pub(crate) frontier: Seq,
     pub(crate) sealed: Option<Sealed>,
@@ -141,6 +127,7 @@ impl Partition {
             extent: None,
             blocks: Arc::default(),
             staged: Vec::new(),
+            paid_bytes: 0,
             frontier,
             sealed: None,
             active: Queue::default(),
@@ -148,10 +135,23 @@ impl Partition {
         }
     }
 
+    /// What it costs to read its blocks and what is staged, and to write its blocks anew: two reads and a write.
+    pub(crate) fn price_bytes(&self, block_bytes: usize) -> u64 {
+        let blocks = (self.blocks.len() * block_bytes) as u64;
+        2 * blocks + staged_blocks(&self.staged).bytes().0 + 3 * REQUEST_BYTES
+    }
+
+    /// Bytes of memory that say where its blocks and staged modifications lie.
+    pub(crate) fn directory_bytes(&self) -> usize {
+        let staged: usize = self.staged.iter().map(|chunk| chunk.memory_bytes()).sum();
+        self.blocks.memory_bytes() + staged
+    }
+
     /// The oldest group that it still needs the log for.
     pub(crate) fn oldest(&self) -> Option<Seq> {
         let active = (!self.active.is_empty()).then_some(self.since);
-        let sealed = self.sealed.as_ref().filter(|sealed| !sealed.queue.is_empty());
-        sealed.map(|sealed| sealed.since).into_iter().chain(active).min()
+        // What comes of a seal is told behind the seal, also when nothing was pending.
+        let sealed = self.sealed.as_ref().map(|sealed| sealed.since.min(sealed.at));
+        sealed.into_iter().chain(active).min()
     }
 }

@@ -1,21 +1,20 @@
 //! Reading: a block, what is staged for it, and what is pending in memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use moirai_storage::{IoBuf, Request};
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
+use crate::chunk::{Chunk, Stretch, staged_blocks};
+use crate::codec::is_sum;
 use crate::engine::Shared;
 use crate::extents::Extent;
-use crate::partition::{BlockTable, Chunk, Partition};
+use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_BYTES};
 use crate::queue::{decode, encode};
-use crate::sweep::staged_blocks;
-use crate::{Error, Kinds, Modification, Pieces, Result, SpaceId, Value};
-
-/// A block and what is staged for it are read with what lies between them, when that is no more than this: any
-/// device reads on for as long sooner than it takes up another request. Where that cannot be read they are read apart.
-const READ_TOGETHER: BlockCount = BlockCount(256);
+use crate::state::State;
+use crate::{Error, Kinds, Modification, Pieces, Question, Result, SpaceId, Value};
 
 /// Which block of a space is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,23 +43,45 @@ struct Wanted {
     extent: Option<Arc<Extent>>,
     blocks: Arc<BlockTable>,
     block: usize,
-    staged: Vec<Chunk>,
+    /// Of the staging area, oldest first.
+    staged: Vec<Stretch>,
     /// What is pending in memory, oldest first, as queues have it.
     pending: Vec<u8>,
 }
 
 impl Wanted {
-    fn of(partition: &Partition, block: usize) -> Wanted {
-        let bit = 1_u64 << block.min(63);
-        let is_staged = partition.staged.iter().any(|chunk| chunk.blocks & bit != 0);
+    /// A block with what is staged for it; what may be of `key` alone, when one is given.
+    fn of(partition: &Partition, block: usize, key: Option<&[u8]>) -> Wanted {
+        let mut staged = Vec::new();
+        let mut from = 0;
+        for chunk in &partition.staged {
+            if let Some(Stretch { bytes, checksum }) = chunk.part(block, key) {
+                staged.push(Stretch { bytes: bytes.start + from..bytes.end + from, checksum });
+            }
+            from += chunk.length().bytes().0 as usize;
+        }
         Wanted {
             extent: partition.extent.clone(),
             blocks: Arc::clone(&partition.blocks),
             block,
-            staged: if is_staged { partition.staged.clone() } else { Vec::new() },
+            staged,
             pending: Vec::new(),
         }
     }
+
+    /// From the first that is staged to the last.
+    fn area(&self) -> Option<Range<usize>> {
+        Some(self.staged.first()?.bytes.start..self.staged.last()?.bytes.end)
+    }
+}
+
+/// What was read of a partition.
+#[derive(Default)]
+struct Found {
+    /// The block, when there is one.
+    block: Option<IoBuf>,
+    /// What is staged for it, oldest first.
+    staged: Vec<Bytes>,
 }
 
 /// What is pending in memory of a partition, oldest first.
@@ -73,10 +94,10 @@ impl Shared {
     /// The value under a key; from memory alone when what is pending says all.
     pub(crate) async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (wanted, is_told) = {
-            let state = self.state.lock();
-            let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
-            let partition = partition.ok_or(Error::NoSpace { space })?;
-            let mut wanted = Wanted::of(partition, partition.blocks.holding(key));
+            let mut state = self.state.lock();
+            let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
+            let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
+            let mut wanted = Wanted::of(partition, partition.blocks.holding(key), Some(key));
             let mut is_told = false;
             for modification in in_memory(partition).filter(|one| one.key == key) {
                 if Kinds::replaces(modification.kind) {
@@ -85,22 +106,25 @@ impl Shared {
                 }
                 encode(&mut wanted.pending, modification);
             }
+            if !is_told {
+                self.pay(&mut state, id, &wanted);
+            }
             (wanted, is_told)
         };
         let mut value = Value::default();
         let block_bytes = self.division.block_bytes();
-        let mut chunks = Vec::new();
+        let mut staged = Vec::new();
         if !is_told && let Some(extent) = &wanted.extent {
-            let (block, staged) = self.read_block(extent, &wanted).await?;
-            if let Some(block) = &block {
+            let found = self.read_block(extent, &wanted).await?;
+            if let Some(block) = &found.block {
                 let low = wanted.blocks.low(wanted.block);
                 let found = self.format.find(low, block, key);
                 value.set(found.map_err(|_| self.damaged_block(Some(extent), wanted.block))?);
             }
-            chunks = staged;
+            staged = found.staged;
         }
         self.format.settle(&mut value, block_bytes);
-        let staged = chunks.iter().flat_map(|chunk| decode(chunk)).filter(|one| one.key == key);
+        let staged = staged.iter().flat_map(|part| decode(part)).filter(|one| one.key == key);
         for modification in staged.chain(decode(&wanted.pending)) {
             self.kinds.apply(modification.kind, &mut value, modification.bytes);
             self.format.settle(&mut value, block_bytes);
@@ -108,20 +132,39 @@ impl Shared {
         Ok(value.is_there.then_some(value.bytes))
     }
 
+    /// The answer to a question; from memory alone when the newest of what is pending tells it.
+    pub(crate) async fn query<Q: Question>(
+        &self,
+        space: SpaceId,
+        key: &[u8],
+        question: &Q,
+    ) -> Result<Q::Answer> {
+        let told = {
+            let state = self.state.lock();
+            let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
+            let partition = partition.ok_or(Error::NoSpace { space })?;
+            let newest = in_memory(partition).filter(|one| one.key == key).last();
+            newest.and_then(|newest| question.of_newest(newest))
+        };
+        match told {
+            Some(answer) => Ok(answer),
+            None => Ok(question.of_value(self.get(space, key).await?.as_deref())),
+        }
+    }
+
     /// A block with all that is pending for it; `None` when nothing lies where it is asked for.
     pub(crate) async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
         let Some((mut wanted, low, next)) = self.wanted_at(space, at)? else { return Ok(None) };
-        let mut chunks = Vec::new();
-        let mut content = None;
+        let mut found = Found::default();
         if let Some(extent) = &wanted.extent {
-            (content, chunks) = self.read_block(extent, &wanted).await?;
+            found = self.read_block(extent, &wanted).await?;
         }
         let from = low.as_deref().unwrap_or_default();
         let is_of_block = |one: &Modification<'_>| {
             one.key >= from && next.as_deref().is_none_or(|next| one.key < next)
         };
         let pending = std::mem::take(&mut wanted.pending);
-        let staged = chunks.iter().flat_map(|chunk| decode(chunk)).filter(is_of_block);
+        let staged = found.staged.iter().flat_map(|part| decode(part)).filter(is_of_block);
         let mut all: Vec<Modification<'_>> = staged.chain(decode(&pending)).collect();
         all.sort_by(|one, other| one.key.cmp(other.key));
         let mut pieces = Pieces::new(self.division.block_bytes());
@@ -130,7 +173,7 @@ impl Shared {
             _ => wanted.blocks.low(wanted.block),
         };
         self.format
-            .apply(block_low, content.as_deref(), &all, &self.kinds, &mut pieces)
+            .apply(block_low, found.block.as_deref(), &all, &self.kinds, &mut pieces)
             .map_err(|_| self.damaged_block(wanted.extent.as_deref(), wanted.block))?;
         Ok(Some(View { pieces, low, next }))
     }
@@ -142,7 +185,7 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
     ) -> Result<Option<(Wanted, Option<Box<[u8]>>, Option<Box<[u8]>>)>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
         let mut place = match at {
@@ -182,7 +225,7 @@ impl Shared {
             true => Some(partition.blocks.low(block + 1).into()),
             false => partition_at(place + 1).map(|next| next.low.clone()),
         };
-        let mut wanted = Wanted::of(partition, block);
+        let mut wanted = Wanted::of(partition, block, None);
         let from = first.as_deref().unwrap_or_default();
         for modification in in_memory(partition) {
             let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
@@ -190,55 +233,74 @@ impl Shared {
                 encode(&mut wanted.pending, modification);
             }
         }
+        if let Some(id) = directory.at(place) {
+            self.pay(&mut state, id, &wanted);
+        }
         Ok(Some((wanted, first, next)))
     }
 
-    /// Reads a block, if there is one, and with it what is staged.
-    async fn read_block(
-        &self,
-        extent: &Extent,
-        wanted: &Wanted,
-    ) -> Result<(Option<IoBuf>, Vec<Bytes>)> {
+    /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
+    fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
+        let Some(area) = wanted.area() else { return };
+        if state.pay(id, REQUEST_BYTES + area.len() as u64, self.division.block_bytes()) {
+            self.sweep_wake.notify_one();
+        }
+    }
+
+    /// Reads a block, if there is one, and with it what is staged: two requests at most, at the same time.
+    async fn read_block(&self, extent: &Extent, wanted: &Wanted) -> Result<Found> {
         let Wanted { blocks, block, staged, .. } = wanted;
         let has_block = *block < blocks.len();
-        let of_block = self.division.block_at(extent.index, *block);
-        let count = staged_blocks(staged);
-        let area = self.division.staging_at(extent.index, BlockCount::ZERO, count);
-        self.counts.staged_reads.add(u64::from(!staged.is_empty()));
+        let of_block = has_block.then(|| self.division.block_at(extent.index, *block));
+        let of_staged = match wanted.area() {
+            Some(bytes) => Some(self.staged_at(extent, &bytes)?),
+            None => None,
+        };
+        let ranges = [of_block, of_staged.as_ref().map(|(range, _)| *range)];
+        let batch: Vec<Request> = ranges.into_iter().flatten().map(Request::read).collect();
+        self.counts.reads.add(batch.len() as u64);
+        self.counts.staged_reads.add(u64::from(of_staged.is_some()));
         let mut read = Vec::with_capacity(2);
-        let both = BlockRange::between(of_block.first, area.end());
-        let is_near = has_block && !staged.is_empty() && both.count <= READ_TOGETHER;
-        let together = if is_near { self.data.read(both).await.ok() } else { None };
-        if let Some(mut buffer) = together {
-            self.counts.reads.add(1);
-            let mut behind = buffer.split_off(of_block.count);
-            let between = BlockRange::between(of_block.end(), area.first);
-            read.extend([buffer, behind.split_off(between.count)]);
-        } else {
-            let ranges = [has_block.then_some(of_block), (!staged.is_empty()).then_some(area)];
-            let batch: Vec<Request> = ranges.into_iter().flatten().map(Request::read).collect();
-            if batch.is_empty() {
-                return Ok((None, Vec::new()));
-            }
-            self.counts.reads.add(batch.len() as u64);
+        if !batch.is_empty() {
             for done in self.data.submit(batch).await {
                 read.extend(done?.data);
             }
         }
         let mut read = read.into_iter();
-        let mut content = None;
+        let mut found = Found::default();
         if has_block {
             let buffer = read.next();
-            let is_right = |buffer: &IoBuf| crc32c::crc32c(buffer) == blocks.checksum(*block);
+            let is_right = |buffer: &IoBuf| is_sum(blocks.checksum(*block), crc32c::crc32c(buffer));
             let whole = buffer.filter(is_right);
-            content = Some(whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?);
+            found.block = Some(whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?);
         }
-        let mut chunks = Vec::new();
-        if !staged.is_empty() {
-            let area = read.next().unwrap_or_else(|| IoBuf::zeroed(BlockCount::ZERO));
-            chunks = self.chunks_of(area, extent, staged)?;
+        if let Some(((range, before), area)) = of_staged.zip(read.next()) {
+            let area = area.freeze();
+            for Stretch { bytes, checksum } in staged {
+                let part = area.get(bytes.start - before..bytes.end - before);
+                let part = part.filter(|part| is_sum(*checksum, crc32c::crc32c(part)));
+                let part = part.ok_or_else(|| self.damaged_staging(range))?;
+                found.staged.push(area.slice_ref(part));
+            }
         }
-        Ok((content, chunks))
+        Ok(found)
+    }
+
+    /// The device's blocks that hold these bytes of a staging area, as the device likes them best, and how many bytes
+    /// of the area come before.
+    fn staged_at(&self, extent: &Extent, bytes: &Range<usize>) -> Result<(BlockRange, usize)> {
+        let device = self.data.inquiry();
+        let area = self.division.staging_at(extent.index, BlockCount::ZERO, self.division.staging);
+        if bytes.end > self.division.staging_bytes() {
+            return Err(self.damaged_staging(area));
+        }
+        let round = device.volume_block.0.max(1);
+        let first = area.first.0 + bytes.start as u64 / BLOCK_BYTES;
+        let end = area.first.0 + (bytes.end as u64).div_ceil(BLOCK_BYTES);
+        let first = Lbn(first / round * round).max(area.first);
+        let end = Lbn(end.next_multiple_of(round)).min(device.all_blocks().end());
+        let before = BlockRange::between(area.first, first).count.bytes().0 as usize;
+        Ok((BlockRange::between(first, end), before))
     }
 
     /// Reads all blocks of a partition, and all that is staged.
@@ -246,7 +308,7 @@ impl Shared {
         &self,
         extent: &Extent,
         blocks: &BlockTable,
-        staged: &[Chunk],
+        staged: &[Arc<Chunk>],
     ) -> Result<(IoBuf, Vec<Bytes>)> {
         let area = self.division.blocks(extent.index, blocks.len());
         let count = staged_blocks(staged);
@@ -265,7 +327,7 @@ impl Shared {
         let empty = || IoBuf::zeroed(BlockCount::ZERO);
         let content = if area.is_empty() { empty() } else { read.next().unwrap_or_else(empty) };
         for (index, block) in content.chunks_exact(self.division.block_bytes()).enumerate() {
-            if crc32c::crc32c(block) != blocks.checksum(index) {
+            if !is_sum(blocks.checksum(index), crc32c::crc32c(block)) {
                 return Err(self.damaged_block(Some(extent), index));
             }
         }
@@ -277,29 +339,30 @@ impl Shared {
     }
 
     /// Divides a staging area into its chunks, and compares their checksums.
-    fn chunks_of(&self, mut area: IoBuf, extent: &Extent, staged: &[Chunk]) -> Result<Vec<Bytes>> {
+    fn chunks_of(&self, area: IoBuf, extent: &Extent, staged: &[Arc<Chunk>]) -> Result<Vec<Bytes>> {
+        let area = area.freeze();
         let mut chunks = Vec::with_capacity(staged.len());
         let mut from = BlockCount::ZERO;
         for chunk in staged {
-            let count = BlockCount(u64::from(chunk.bytes).div_ceil(BLOCK_BYTES));
-            let damaged = || Error::Damaged {
-                device: self.data.inquiry().name.clone(),
-                what: "what is staged",
-                blocks: self.division.staging_at(extent.index, from, count),
+            let damaged = || {
+                self.damaged_staging(self.division.staging_at(extent.index, from, chunk.length()))
             };
-            if area.blocks() < count {
-                return Err(damaged());
+            let first = from.bytes().0 as usize;
+            let bytes = area.get(first..first + chunk.bytes()).ok_or_else(damaged)?;
+            for Stretch { bytes: part, checksum } in chunk.parts() {
+                let part = bytes.get(part).unwrap_or_default();
+                if !is_sum(checksum, crc32c::crc32c(part)) {
+                    return Err(damaged());
+                }
             }
-            let rest = area.split_off(count);
-            let content = std::mem::replace(&mut area, rest);
-            let bytes = content.get(..chunk.bytes as usize);
-            if bytes.is_none_or(|bytes| crc32c::crc32c(bytes) != chunk.checksum) {
-                return Err(damaged());
-            }
-            chunks.push(content.freeze().slice(..chunk.bytes as usize));
-            from += count;
+            chunks.push(area.slice_ref(bytes));
+            from += chunk.length();
         }
         Ok(chunks)
+    }
+
+    fn damaged_staging(&self, blocks: BlockRange) -> Error {
+        Error::Damaged { device: self.data.inquiry().name.clone(), what: "what is staged", blocks }
     }
 
     pub(crate) fn damaged_block(&self, extent: Option<&Extent>, block: usize) -> Error {

@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) hot: BTreeSet<PartitionId>,
     /// From how many bytes on.
     pub(crate) hot_bytes: usize,
+    /// Partitions whose reading has cost as much as writing their blocks, with what is staged, would.
+    pub(crate) costly: BTreeSet<PartitionId>,
     /// See `Options::canary`.
     pub(crate) has_canary: bool,
     /// Extents in use of which the next entries tell.
@@ -78,6 +80,7 @@ impl State {
             is_ahead: false,
             hot: BTreeSet::new(),
             hot_bytes: usize::MAX,
+            costly: BTreeSet::new(),
             has_canary: false,
             arriving: BTreeMap::new(),
         }
@@ -206,6 +209,23 @@ impl State {
         self.hot = hot.map(|(id, _)| PartitionId(id as u32)).collect();
     }
 
+    /// Counts what reading staged modifications of a partition cost, and remembers it once that is as much as writing
+    /// its blocks anew would, of `block_bytes` each: it pays to rent until one has paid the price. Tells whether it is.
+    pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64, block_bytes: usize) -> bool {
+        let Some(partition) = self.partition_mut(id) else { return false };
+        partition.paid_bytes += bytes;
+        partition.paid_bytes >= partition.price_bytes(block_bytes) && self.costly.insert(id)
+    }
+
+    /// Readers of a partition that was costly have to pay again.
+    pub(crate) fn pay_again(&mut self, id: PartitionId) {
+        if self.costly.remove(&id)
+            && let Some(partition) = self.partition_mut(id)
+        {
+            partition.paid_bytes = 0;
+        }
+    }
+
     /// Whether a partition has more pending than it is to have: sorting it takes memory, too.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         let queues = self.hot.iter().filter_map(|id| self.partition(*id));
@@ -236,7 +256,9 @@ impl State {
             }
             Entry::Staged { partition, chunk } => {
                 self.settle(partition)?;
-                self.partition_mut(partition)?.staged.push(chunk);
+                if chunk.bytes() > 0 {
+                    self.partition_mut(partition)?.staged.push(Arc::new(chunk));
+                }
                 Some(())
             }
             Entry::Placed { partition, into } => {
@@ -246,6 +268,7 @@ impl State {
                 let (active, since) = (std::mem::take(&mut old.active), old.since);
                 old.extent = None;
                 old.staged.clear();
+                self.pay_again(partition);
                 for placed in &into {
                     let extent = match placed.extent {
                         Some(index) => {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
+use crate::chunk::Chunk;
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::extents::{Division, Extent, Extents};
 use crate::log::{Ring, Start};
-use crate::partition::{BlockTable, Chunk, Partition, PartitionId};
+use crate::partition::{BlockTable, Partition, PartitionId};
 use crate::placing::LogWriter;
 use crate::state::State;
 use crate::{Error, Result, Seq};
@@ -17,7 +18,7 @@ use crate::{Error, Result, Seq};
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 2;
+pub(crate) const DATA_VERSION: u32 = 3;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -221,7 +222,7 @@ pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> O
         }
         partition.blocks = Arc::new(BlockTable::take(&mut taker)?);
         for _ in 0..taker.number()? {
-            partition.staged.push(Chunk::take(&mut taker)?);
+            partition.staged.push(Arc::new(Chunk::take(&mut taker)?));
         }
         state.spaces.entry(space).or_default();
         state.add(PartitionId(id), partition)?;
@@ -237,7 +238,6 @@ pub(crate) async fn write_snapshot(
     bytes: &[u8],
 ) -> Result<Vec<Extent>> {
     let mut taken = Vec::new();
-    let mut writes = Vec::new();
     let most = division.extent_bytes().saturating_mul(SNAPSHOT_EXTENTS_MAX);
     if bytes.len() > most {
         let problem = format!(
@@ -251,10 +251,10 @@ pub(crate) async fn write_snapshot(
         let extent = extents.take(0);
         let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
         let extent = extent.ok_or_else(full)?;
-        writes.push((division.first_of(extent.index), IoBuf::holding(part)));
+        // One at a time: a snapshot is to take its own memory once.
+        device.write(division.first_of(extent.index), IoBuf::holding(part)).await?;
         taken.push(extent);
     }
-    device.batch_write(writes).await?;
     Ok(taken)
 }
 

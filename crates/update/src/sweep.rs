@@ -9,19 +9,22 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use moirai_storage::IoBuf;
-use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
+use moirai_units::BlockCount;
 
+use crate::chunk::{Chunk, staged_blocks};
 use crate::codec::prefix_of;
 use crate::engine::Shared;
 use crate::entry::{Entry, Placed};
 use crate::extents::Extent;
-use crate::partition::{BlockTable, Chunk, PartitionId, Sealed};
-use crate::queue::{decode, encode};
+use crate::partition::{BlockTable, PartitionId, Sealed};
+use crate::queue::decode;
 use crate::state::State;
-use crate::{Error, Kinds, Modification, Pieces, Result, Seq, SpaceId};
+use crate::{Error, Modification, Pieces, Result, Seq, SpaceId};
 
 /// Partitions that are swept before the data are flushed.
 const BATCH_PARTITIONS: usize = 64;
+/// Partitions that are swept for those who read them before the data are flushed.
+const COSTLY_PARTITIONS: usize = 16;
 /// Partitions under way at a time: one is read, one is worked on, one is written.
 const PIPELINE: usize = 3;
 /// Extents at least that partitions do not take: snapshots need some, and make others free.
@@ -44,7 +47,11 @@ struct Job {
     blocks: Arc<BlockTable>,
     /// Held until what comes in its place is durable.
     extent: Option<Arc<Extent>>,
-    staged: Vec<Chunk>,
+    staged: Vec<Arc<Chunk>>,
+    /// Whether reading it costs so much that its blocks are to be written, though there were room for staging.
+    is_costly: bool,
+    /// Whether that alone is why it is swept.
+    is_optional: bool,
     /// Whether the log says that it was sealed.
     is_logged: bool,
 }
@@ -129,9 +136,15 @@ impl Shared {
             jobs.push(job);
         }
         let is_logged = jobs.iter().all(|job| job.is_logged);
+        // What nobody waits for leaves the device to those who read.
+        let pipeline = match jobs.iter().all(|job| job.is_optional) {
+            true => 1,
+            // Each of the disks below has one, at least.
+            false => PIPELINE.max(self.data.inquiry().parallelism as usize),
+        };
         let done: Vec<(Job, Done)> = futures::stream::iter(jobs)
             .map(|job| async { self.carry_out(&job).await.map(|done| (job, done)) })
-            .buffered(PIPELINE)
+            .buffered(pipeline)
             .try_collect()
             .await?;
         self.data.flush().await?;
@@ -145,6 +158,8 @@ impl Shared {
                 left.extend(job.extent);
                 match done {
                     Done::Staged(chunk) => {
+                        // Of one that could not be placed: readers pay once more before it is tried again.
+                        state.pay_again(job.id);
                         Entry::Staged { partition: job.id, chunk }.encode(&mut group);
                     }
                     Done::Placed(pieces) => {
@@ -213,6 +228,10 @@ impl Shared {
             Some(Need::Older(_)) => Vec::new(),
             _ => state.hot.iter().copied().filter(is_free).take(BATCH_PARTITIONS).collect(),
         };
+        let is_optional = ids.is_empty() && need.is_none();
+        if is_optional {
+            ids = self.costly(state);
+        }
         if ids.is_empty() {
             let mut cursor = self.cursor.lock();
             ids = choose(state, need?, &cursor, (self.memory_bytes / 8, self.log.own_bytes_max()));
@@ -242,6 +261,8 @@ impl Shared {
                 blocks: Arc::clone(&partition.blocks),
                 extent: partition.extent.clone(),
                 staged: partition.staged.clone(),
+                is_costly: state.costly.contains(&id),
+                is_optional,
                 is_logged,
             })
         };
@@ -251,25 +272,60 @@ impl Shared {
         Some(jobs)
     }
 
+    /// Some partitions that are costly to read, when nothing else is to be done: as far as there is room.
+    fn costly(&self, state: &State) -> Vec<PartitionId> {
+        let room = self.extents.free().saturating_sub(self.reserve()) / 4;
+        let mut entry_bytes = self.log.own_bytes_max() / 2;
+        if self.is_closing() || !self.log.has_room_for_own(2 * self.log.own_bytes_max()) {
+            return Vec::new();
+        }
+        let is_free = |id: &PartitionId| {
+            let partition = state.partition(*id).filter(|one| one.sealed.is_none());
+            let left = partition.and_then(|one| entry_bytes.checked_sub(2 * one.directory_bytes()));
+            entry_bytes = left.unwrap_or(entry_bytes);
+            left.is_some()
+        };
+        state.costly.iter().copied().filter(is_free).take(room.min(COSTLY_PARTITIONS)).collect()
+    }
+
     async fn carry_out(&self, job: &Job) -> Result<Done> {
-        let division = &self.division;
-        if let Some(extent) = job.extent.as_ref().filter(|_| division.staging > BlockCount::ZERO) {
-            let used = staged_blocks(&job.staged);
-            // What does not fit as it is may when it is combined; a quarter is worth the try.
-            let worth = used.bytes().0 as usize + job.sealed.queue.bytes() / 4;
-            if worth <= division.staging_bytes() {
-                let (chunk, blocks) = compact(&job.sealed, &job.blocks, &self.kinds);
-                let length = BlockCount::holding(ByteCount(chunk.len() as u64));
-                if used + length <= division.staging {
-                    let place = division.staging_at(extent.index, used, length);
-                    self.data.write(place.first, IoBuf::holding(&chunk)).await?;
-                    self.counts.staged_bytes.add(length.bytes().0);
-                    let checksum = crc32c::crc32c(&chunk);
-                    return Ok(Done::Staged(Chunk { bytes: chunk.len() as u32, checksum, blocks }));
+        if job.is_costly {
+            match self.place(job).await {
+                Ok(placed) => return Ok(Done::Placed(placed)),
+                // It need not be now.
+                Err(error) => {
+                    tracing::warn!("a partition that is costly to read stays so: {error}")
                 }
             }
         }
-        self.place(job).await.map(Done::Placed)
+        match self.stage(job).await? {
+            Some(chunk) => Ok(Done::Staged(chunk)),
+            None => self.place(job).await.map(Done::Placed),
+        }
+    }
+
+    /// Writes what was sealed to the staging area; `None` when there is no room.
+    async fn stage(&self, job: &Job) -> Result<Option<Chunk>> {
+        if job.sealed.queue.is_empty() {
+            return Ok(Some(Chunk::default()));
+        }
+        let division = &self.division;
+        let Some(extent) = &job.extent else { return Ok(None) };
+        let used = staged_blocks(&job.staged);
+        // What does not fit as it is may when it is combined; a quarter is worth the try.
+        let worth = used.bytes().0 as usize + job.sealed.queue.bytes() / 4;
+        if worth > division.staging_bytes() {
+            return Ok(None);
+        }
+        let (chunk, bytes) = Chunk::of(&job.sealed.queue, &job.blocks, &self.kinds);
+        let length = chunk.length();
+        if used + length > division.staging {
+            return Ok(None);
+        }
+        let place = division.staging_at(extent.index, used, length);
+        self.data.write(place.first, IoBuf::holding(&bytes)).await?;
+        self.counts.staged_bytes.add(length.bytes().0);
+        Ok(Some(chunk))
     }
 
     /// Writes the blocks of a partition, with all that was staged and sealed, to extents of their own: to one as
@@ -439,7 +495,7 @@ fn choose(
     for id in around.filter(needs) {
         let Some(partition) = state.partition(id) else { continue };
         bytes += partition.active.bytes();
-        entry_bytes += partition.blocks.memory_bytes() + partition.active.bytes() / 4;
+        entry_bytes += 2 * partition.blocks.memory_bytes() + partition.active.bytes() / 4;
         let is_enough =
             chosen.len() >= BATCH_PARTITIONS || bytes > bytes_max || entry_bytes > entry_bytes_max;
         if is_enough && !chosen.is_empty() {
@@ -450,47 +506,10 @@ fn choose(
     chosen
 }
 
-/// Device blocks that chunks take.
-pub(crate) fn staged_blocks(chunks: &[Chunk]) -> BlockCount {
-    chunks.iter().map(|chunk| BlockCount(u64::from(chunk.bytes).div_ceil(BLOCK_BYTES))).sum()
-}
-
 /// Modifications in the order of their keys; those of one key stay in theirs.
-fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
+pub(crate) fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
     let mut keyed: Vec<(u64, Modification<'a>)> =
         all.map(|modification| (prefix_of(modification.key), modification)).collect();
     keyed.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.key.cmp(b.key)));
     keyed.into_iter().map(|(_, modification)| modification).collect()
-}
-
-/// What was sealed as a chunk, as short as the kinds allow, and a bit for each block that it changes.
-fn compact(sealed: &Sealed, blocks: &BlockTable, kinds: &Kinds) -> (Vec<u8>, u64) {
-    let sorted = sorted(sealed.queue.iter());
-    let mut chunk = Vec::with_capacity(sealed.queue.bytes());
-    let mut changed = 0_u64;
-    for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
-        let Some(first) = of_key.first() else { continue };
-        changed |= 1 << blocks.holding(first.key).min(63);
-        // Nothing before the last that replaces matters.
-        let from = of_key.iter().rposition(|one| Kinds::replaces(one.kind)).unwrap_or(0);
-        let mut rest = of_key.get(from..).unwrap_or_default().iter();
-        let Some(mut last) = rest.next().copied() else { continue };
-        let mut combined: Vec<u8> = Vec::new();
-        let mut both = Vec::new();
-        let mut is_combined = false;
-        for next in rest {
-            let older = if is_combined { &combined[..] } else { last.bytes };
-            both.clear();
-            if next.kind == last.kind && kinds.combine(last.kind, older, next.bytes, &mut both) {
-                std::mem::swap(&mut combined, &mut both);
-                is_combined = true;
-                continue;
-            }
-            encode(&mut chunk, Modification { bytes: older, ..last });
-            (last, is_combined) = (*next, false);
-        }
-        let bytes = if is_combined { &combined[..] } else { last.bytes };
-        encode(&mut chunk, Modification { bytes, ..last });
-    }
-    (chunk, changed)
 }

@@ -254,9 +254,12 @@ async fn survive(canary: bool) {
                     let block = random.random_range(0..bench.blocks);
                     let mut model = base.clone();
                     groups.iter().for_each(|group| apply(&mut model, group));
-                    if let Ok(read) = running.get(SPACE, &block.to_be_bytes()).await {
-                        let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
-                        assert_eq!(read, Some(expected), "block {block} while it runs");
+                    // So often that it may be swept for that.
+                    for _ in 0..random.random_range(1..12) {
+                        if let Ok(read) = running.get(SPACE, &block.to_be_bytes()).await {
+                            let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
+                            assert_eq!(read, Some(expected), "block {block} while it runs");
+                        }
                     }
                 }
                 3 => sleep(Nanos(random.random_range(0..20_000_000))).await,

@@ -1,0 +1,172 @@
+//! What reading takes: one request, one more where something is staged for what is read, and none of these once
+//! readers have paid for a sweep.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{block_on_virtual, sleep};
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
+use moirai_update::{
+    Engine, Format, Group, Kind, KindNumber, Kinds, Modification, Options, PUT, Question, SpaceId,
+    Value, WholeBlocks,
+};
+
+const SPACE: SpaceId = SpaceId(1);
+const ADD: KindNumber = KindNumber(20);
+const BLOCK: usize = 4096;
+const KEYS: u64 = 512;
+/// The key of a block that is told by what it begins with.
+const MARKED: u64 = 56;
+const MARK: u64 = 1000;
+
+/// Adds to the number at the front.
+struct AddToFront;
+
+impl Kind for AddToFront {
+    fn apply(&self, value: &mut Value, _: &[u8]) {
+        if let Some(front) = value.bytes.first_chunk_mut() {
+            *front = (u64::from_le_bytes(*front) + 1).to_le_bytes();
+        }
+    }
+}
+
+async fn modify_all(engine: &Engine, keys: impl Iterator<Item = u64>, kind: KindNumber) {
+    for key in keys {
+        let mut group = Group::new();
+        let number: u64 = if key == MARKED { MARK } else { 0 };
+        let (key, bytes) = (key.to_be_bytes(), number.to_le_bytes());
+        group.modify(SPACE, Modification { key: &key, kind, bytes: &bytes });
+        engine.commit(&group).await.unwrap();
+    }
+}
+
+async fn number(engine: &Engine, key: u64) -> u64 {
+    let value = engine.get(SPACE, &key.to_be_bytes()).await.unwrap().unwrap();
+    u64::from_le_bytes(*value.first_chunk().unwrap())
+}
+
+/// An engine whose blocks are written, and that has staged one addition to every eighth of them; with its data device.
+async fn staged() -> (Engine, Arc<FaultyDevice>) {
+    let power = Power::on();
+    let device = |name: &str, blocks| {
+        FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+    };
+    let (data, log) = (device("data", 40_000), device("log", 20_000));
+    let format =
+        Format { block_bytes: ByteCount(BLOCK as u64), partition_blocks: 64, ..Format::default() };
+    Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
+    let mut kinds = Kinds::new();
+    kinds.register(ADD, Arc::new(AddToFront)).unwrap();
+    let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
+    let engine = Engine::open(Arc::clone(&data) as _, log, kinds, Arc::new(WholeBlocks), options)
+        .await
+        .unwrap();
+    engine.create_space(SPACE).await.unwrap();
+    modify_all(&engine, 0..KEYS, PUT).await;
+    engine.checkpoint().await.unwrap();
+    modify_all(&engine, (0..KEYS).step_by(8), ADD).await;
+    engine.checkpoint().await.unwrap();
+    (engine, data)
+}
+
+#[test]
+fn reading_takes_two_requests_at_most_and_one_where_nothing_is_staged() {
+    block_on_virtual(1, async {
+        let (engine, _) = staged().await;
+        let before = engine.figures();
+        assert!(before.staged_bytes > 0);
+        for key in [1, 9, 17, 130, 511] {
+            assert_eq!(number(&engine, key).await, 0);
+        }
+        let alone = engine.figures();
+        assert_eq!((alone.reads - before.reads, alone.staged_reads), (5, before.staged_reads));
+        for key in [0, 8, 16, 256, 504] {
+            assert_eq!(number(&engine, key).await, 1);
+        }
+        let both = engine.figures();
+        assert_eq!((both.reads - alone.reads, both.staged_reads - alone.staged_reads), (10, 5));
+    });
+}
+
+#[test]
+fn what_readers_have_paid_for_is_swept() {
+    block_on_virtual(1, async {
+        let (engine, _) = staged().await;
+        let before = engine.figures();
+        // A partition of 64 blocks of 4 KiB: some 20 reads cost as much as writing it.
+        for turn in 0..40 {
+            assert_eq!(number(&engine, turn % 7 * 8).await, 1);
+            sleep(Nanos(1_000_000)).await;
+        }
+        let after = engine.figures();
+        assert_eq!(after.placed - before.placed, 1);
+        assert!(after.staged_reads - before.staged_reads < 30);
+        assert_eq!(number(&engine, 0).await, 1);
+        assert_eq!(engine.figures().staged_reads, after.staged_reads);
+        // Others are as they were.
+        assert_eq!(number(&engine, 256).await, 1);
+        assert_eq!(engine.figures().staged_reads, after.staged_reads + 1);
+    });
+}
+
+#[test]
+fn what_cannot_be_swept_for_readers_stops_nothing() {
+    block_on_virtual(1, async {
+        let (engine, data) = staged().await;
+        let before = engine.figures();
+        let device: &dyn Device = &*data;
+        let mut marked = 0;
+        for lbn in (0..device.inquiry().capacity.0).map(Lbn) {
+            let block = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
+            if block.starts_with(&MARK.to_le_bytes()) {
+                data.make_unreadable(lbn);
+                marked += 1;
+            }
+        }
+        assert_eq!(marked, 1);
+        for turn in 0..100 {
+            assert_eq!(number(&engine, turn % 7 * 8).await, 1);
+            sleep(Nanos(1_000_000)).await;
+        }
+        assert_eq!(engine.figures().placed, before.placed);
+        modify_all(&engine, 0..6, ADD).await;
+        assert_eq!(number(&engine, 0).await, 2);
+        assert!(engine.get(SPACE, &MARKED.to_be_bytes()).await.is_err());
+    });
+}
+
+/// Whether a value was added to, or a number is in it.
+struct WasAddedTo;
+
+impl Question for WasAddedTo {
+    type Answer = bool;
+
+    fn of_newest(&self, newest: Modification<'_>) -> Option<bool> {
+        (newest.kind == ADD).then_some(true)
+    }
+
+    fn of_value(&self, value: Option<&[u8]>) -> bool {
+        value.is_some_and(|value| value.iter().any(|byte| *byte != 0))
+    }
+}
+
+#[test]
+fn what_is_pending_answers_a_question_without_reading() {
+    block_on_virtual(1, async {
+        let (engine, _) = staged().await;
+        let ask = |key: u64| {
+            let engine = &engine;
+            async move { engine.query(SPACE, &key.to_be_bytes(), &WasAddedTo).await.unwrap() }
+        };
+        modify_all(&engine, std::iter::once(3), ADD).await;
+        let before = engine.figures();
+        assert!(ask(3).await);
+        assert_eq!(engine.figures().reads, before.reads);
+        // Staged, and neither.
+        assert!(ask(8).await && !ask(9).await);
+        assert_eq!(engine.figures().reads, before.reads + 3);
+    });
+}
