@@ -15,14 +15,15 @@ use moirai::update::{
 use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
 
+use super::index_requests::{Requests, Workload};
 use crate::Failure;
 use crate::setting::{drive, profile};
 
 const DRIVE: &str = "ibm-deskstar-dtla-307030";
-const SPACE: SpaceId = SpaceId(1);
-const PUT_RECORD: KindNumber = KindNumber(16);
-/// Leaves of a partition.
-const PARTITION_LEAVES: u32 = 64;
+pub(super) const SPACE: SpaceId = SpaceId(1);
+pub(super) const PUT_RECORD: KindNumber = KindNumber(16);
+/// Leaves of a partition at most.
+const PARTITION_LEAVES: u64 = 64;
 /// Bytes of the number of records in a leaf.
 const LEAF_HEADER_BYTES: usize = 4;
 /// Requests between two looks at how far the sweeps are.
@@ -43,23 +44,33 @@ pub(super) struct Setting {
     pub(super) workload: Workload,
 }
 
-/// Which leaves are changed, after 6.1 of the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Workload {
-    /// Any.
-    Random,
-    /// One after the other, by as many records as it has room for.
-    Sequential,
-    /// Any, by 32 records.
-    Clustered,
-}
-
-/// Records of a cluster.
-const CLUSTER: u64 = 32;
-
 impl Setting {
+    /// The paper's: 64 B records in leaves of 64 KB, four disks and a log that is trail, 1,024 requests under way.
+    pub(super) fn of_the_paper() -> Result<Setting, Failure> {
+        Ok(Setting {
+            index: ByteCount(16 << 30),
+            leaf: ByteCount(64 << 10),
+            record_bytes: 64,
+            memory: ByteCount(1 << 30),
+            staging_percent: 0,
+            clients: 1024,
+            log: trail()?,
+            workload: Workload::Random,
+        })
+    }
+
+    /// With index and memory divided by `scale`: as many updates are pending for a leaf when it is swept.
+    pub(super) fn scaled(self, scale: u64) -> Setting {
+        let (index, memory) = (ByteCount(self.index.0 / scale), ByteCount(self.memory.0 / scale));
+        Setting { index, memory, ..self }
+    }
+
     fn leaves(&self) -> u64 {
         self.index.0 / self.leaf.0
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        Requests::new(self.workload, self.leaves(), self.leaf.0 / self.record_bytes as u64)
     }
 }
 
@@ -106,7 +117,6 @@ pub(super) struct Measured {
 /// Counts requests, and when enough was done.
 #[derive(Default)]
 struct Progress {
-    begun: AtomicU64,
     requests: AtomicU64,
     waits_ns: AtomicU64,
     is_over: AtomicBool,
@@ -126,14 +136,14 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
 }
 
 /// The devices of an index, and what it is opened with.
-struct Made {
-    data: Arc<dyn Device>,
+pub(super) struct Made {
+    pub(super) data: Arc<dyn Device>,
     log: Arc<dyn Device>,
     setting: Setting,
 }
 
 impl Made {
-    async fn open(&self) -> Result<Engine, Failure> {
+    pub(super) async fn open(&self) -> Result<Engine, Failure> {
         let mut kinds = Kinds::new();
         kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: self.setting.record_bytes }))?;
         let memory = self.setting.memory;
@@ -149,7 +159,7 @@ async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
 }
 
 /// An index of leaves that are empty.
-async fn made(setting: Setting) -> Result<Made, Failure> {
+pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
     let profile = profile(DRIVE)?;
     let disk = |name: String| drive(&profile, name, Contents::memory(), None);
     let disks = (0..4).map(|index| disk(format!("data {index}"))).collect();
@@ -162,7 +172,8 @@ async fn made(setting: Setting) -> Result<Made, Failure> {
     let log = section(&disk("log".into()), setting.memory.0 * 4)?;
     let format = Format {
         block_bytes: setting.leaf,
-        partition_blocks: PARTITION_LEAVES,
+        // Several dozen at least, as in a large index.
+        partition_blocks: (setting.leaves() / 64).clamp(1, PARTITION_LEAVES) as u32,
         staging_percent: setting.staging_percent,
         segment_bytes: Some(ByteCount::mib(4)),
         log: setting.log,
@@ -205,10 +216,10 @@ fn section(device: &Arc<dyn Device>, bytes: u64) -> Result<Arc<dyn Device>, Fail
     Ok(Section::of(Arc::clone(device), blocks)?)
 }
 
-/// Requests per second over as many as fill the memory ten times, after as many that do not count.
+/// Requests per second over as many as fill the memory four times, after as many that do not count.
 pub(super) async fn sustained(setting: Setting) -> Result<f64, Failure> {
     let engine = engine(setting).await?;
-    let count = 10 * setting.memory.0 / setting.record_bytes as u64;
+    let count = 4 * setting.memory.0 / setting.record_bytes as u64;
     requests(&engine, setting, 1, move |figures| figures.modifications > count).await?;
     let until = engine.figures().modifications + count;
     let measured = requests(&engine, setting, 2, move |figures| figures.modifications > until);
@@ -294,32 +305,16 @@ async fn requests(
 ) -> Result<Measured, Failure> {
     let progress = Arc::new(Progress::default());
     let began = now();
+    let all = setting.requests();
     let client = |client: u64| {
         let (engine, progress) = (Arc::clone(engine), Arc::clone(&progress));
+        let all = all.clone();
         spawn(async move {
-            let mut random = random(&format!("cycle {number} client {client}"));
+            let mut next = all.client(&format!("cycle {number} client {client}"));
             let mut record = vec![7; setting.record_bytes];
-            let mut leaf = 0;
-            let per_leaf = setting.leaf.0 / setting.record_bytes as u64;
-            for turn in 0_u64.. {
-                if progress.is_over.load(Ordering::Relaxed) {
-                    break;
-                }
-                let within: u64 = random.random();
-                leaf = match setting.workload {
-                    Workload::Sequential => {
-                        let begun = progress.begun.fetch_add(1, Ordering::Relaxed);
-                        begun / per_leaf % setting.leaves()
-                    }
-                    Workload::Clustered if !turn.is_multiple_of(CLUSTER) => leaf,
-                    _ => random.random_range(0..setting.leaves()),
-                };
-                for (place, byte) in record
-                    .iter_mut()
-                    .zip(leaf.to_be_bytes().into_iter().chain(within.to_be_bytes()))
-                {
-                    *place = byte;
-                }
+            while !progress.is_over.load(Ordering::Relaxed) {
+                let leaf = next.leaf();
+                fill(&mut record, leaf, next.record());
                 let key = leaf.to_be_bytes();
                 let asked = now();
                 let one = Modification { key: &key, kind: PUT_RECORD, bytes: &record };
@@ -342,6 +337,12 @@ async fn requests(
         requests_per_s: requests / now().since(began).as_s(),
         wait_ms: progress.waits_ns.load(Ordering::Relaxed) as f64 / 1e6 / requests,
     })
+}
+
+/// Makes a record one of a leaf, with a number there.
+pub(super) fn fill(record: &mut [u8], leaf: u64, number: u64) {
+    let key = leaf.to_be_bytes().into_iter().chain(number.to_be_bytes());
+    record.iter_mut().zip(key).for_each(|(place, byte)| *place = byte);
 }
 
 /// The plain tree: leaves on five disks, and a cache of them that is full of changed ones. No log is written.

@@ -2,7 +2,9 @@
 
 mod bosc;
 mod capsule_scan;
+mod index_requests;
 mod journal_cost;
+mod one_queue;
 mod quadrangles;
 mod raid5_scan;
 mod update_logging;
@@ -10,6 +12,7 @@ mod update_queries;
 mod update_recovery;
 mod update_sensitivity;
 mod update_throughput;
+mod update_variants;
 
 use crate::Experiment;
 
@@ -29,6 +32,7 @@ pub fn all() -> &'static [Experiment] {
         update_recovery::EXPERIMENT,
         update_sensitivity::EXPERIMENT,
         update_throughput::EXPERIMENT,
+        update_variants::EXPERIMENT,
     ]
 }
 

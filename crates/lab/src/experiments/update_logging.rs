@@ -4,7 +4,7 @@ use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 use moirai::update::LogWriter;
 
-use super::bosc::{Setting, Workload, logged, trail};
+use super::bosc::{Setting, logged, trail};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -24,17 +24,9 @@ const WAIT_MS_MAX: f64 = 0.5;
 const RECORDS_PER_S_MIN: f64 = 50_000.0;
 const FILL_MIN: f64 = 0.7;
 
-fn setting(record_bytes: usize, clients: u64, log: LogWriter) -> Setting {
-    Setting {
-        index: ByteCount::mib(512),
-        leaf: ByteCount(64 << 10),
-        record_bytes,
-        memory: ByteCount::mib(512),
-        staging_percent: 0,
-        clients,
-        log,
-        workload: Workload::Random,
-    }
+fn setting(record_bytes: usize, clients: u64, log: LogWriter) -> Result<Setting, Failure> {
+    let (index, memory) = (ByteCount::mib(512), ByteCount::mib(512));
+    Ok(Setting { index, memory, record_bytes, clients, log, ..Setting::of_the_paper()? })
 }
 
 fn run(seed: u64) -> Result<Vec<Row>, Failure> {
@@ -43,7 +35,7 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
 
 fn rows(seed: u64, bytes: ByteCount) -> Result<Vec<Row>, Failure> {
     let measure = |record_bytes, clients, log| {
-        block_on_virtual(seed, logged(setting(record_bytes, clients, log), bytes))
+        block_on_virtual(seed, logged(setting(record_bytes, clients, log)?, bytes))
     };
     let judged = |what: &str, unit, ours: f64, published: f64, is_met: bool| {
         let row = Row::new(format!("trail, {what}"), unit, ours).beside(published);

@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, Workload, queries, trail};
+use super::bosc::{Setting, queries};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,12 +34,8 @@ fn rows(seed: u64, index: ByteCount, count: u64) -> Result<Vec<Row>, Failure> {
     let setting = Setting {
         index,
         leaf: ByteCount(4 << 10),
-        record_bytes: 64,
         memory: ByteCount(index.0 / 4),
-        staging_percent: 0,
-        clients: 1024,
-        log: trail()?,
-        workload: Workload::Random,
+        ..Setting::of_the_paper()?
     };
     let means = block_on_virtual(seed, queries(setting, RANGE_LEAVES, count))?;
     let mut rows = Vec::new();

@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Recovered, Setting, Workload, recovered, trail};
+use super::bosc::{Recovered, Setting, recovered};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -30,16 +30,8 @@ fn run(seed: u64) -> Result<Vec<Row>, Failure> {
 }
 
 fn rows(seed: u64, all: &[u64]) -> Result<Vec<Row>, Failure> {
-    let setting = Setting {
-        index: ByteCount::mib(512),
-        leaf: ByteCount(64 << 10),
-        record_bytes: 16,
-        memory: ByteCount::mib(256),
-        staging_percent: 0,
-        clients: 1024,
-        log: trail()?,
-        workload: Workload::Random,
-    };
+    let (index, memory) = (ByteCount::mib(512), ByteCount::mib(256));
+    let setting = Setting { index, memory, record_bytes: 16, ..Setting::of_the_paper()? };
     let run = |pending: &u64| block_on_virtual(seed, recovered(setting, *pending));
     let runs = all.iter().map(run).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::new();

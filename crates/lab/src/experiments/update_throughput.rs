@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, Workload, on_the_engine, plain, trail};
+use super::bosc::{Setting, on_the_engine, plain};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -35,16 +35,7 @@ const PLAIN_REQUESTS: u64 = 20_000;
 fn run(seed: u64) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for mib in MEMORIES_MIB {
-        let setting = Setting {
-            index: ByteCount(16 << 30),
-            leaf: ByteCount(64 << 10),
-            record_bytes: 64,
-            memory: ByteCount::mib(mib),
-            staging_percent: 0,
-            clients: 1024,
-            log: trail()?,
-            workload: Workload::Random,
-        };
+        let setting = Setting { memory: ByteCount::mib(mib), ..Setting::of_the_paper()? };
         rows.extend(rows_of(seed, setting, mib == PUBLISHED_MIB)?);
     }
     Ok(rows)
@@ -74,16 +65,7 @@ mod tests {
     /// A sixty-fourth of the paper's index and memory.
     #[test]
     fn sweeps_are_twenty_times_as_fast() {
-        let setting = Setting {
-            index: ByteCount::mib(256),
-            leaf: ByteCount(64 << 10),
-            record_bytes: 64,
-            memory: ByteCount::mib(16),
-            staging_percent: 0,
-            clients: 256,
-            log: trail().unwrap(),
-            workload: Workload::Random,
-        };
+        let setting = Setting { clients: 256, ..Setting::of_the_paper().unwrap().scaled(64) };
         let rows = rows_of(1, setting, true).unwrap();
         for row in &rows {
             assert_ne!(row.within, Some(false), "{row:?}");
