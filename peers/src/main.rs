@@ -3,6 +3,7 @@
 //! Each engine runs in a process of its own, in a fresh folder on the same disk, with the same memory: a budget
 //! that it is told, and a control group that limits the process with the files cached for it.
 
+mod bandwidth;
 mod engines;
 mod process;
 mod table;
@@ -51,7 +52,7 @@ struct Arguments {
     /// Moirai: how often all leaves are swept meanwhile, at least; once before anything counts
     #[arg(long, default_value_t = 3.0)]
     cycles: f64,
-    /// Seconds of reads of random records in the end
+    /// Seconds of reads of random records in the end; three times as many, of which the first and the last count
     #[arg(long, default_value_t = 10)]
     read_seconds: u64,
     /// Acknowledge what is written, and not flushed
@@ -61,13 +62,13 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     runs: usize,
     /// Moirai: bytes of a leaf
-    #[arg(long, default_value = "8KiB")]
+    #[arg(long, default_value = "4KiB")]
     leaf: ByteCount,
     /// Moirai: leaves that are swept together
     #[arg(long, default_value_t = 64)]
     partition: u32,
     /// Moirai: room for staging, in percent of the leaves
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 20)]
     staging: u32,
     /// Where the files go, which are removed in the end
     #[arg(long, default_value = "/tmp")]
@@ -114,7 +115,8 @@ fn main() -> Outcome<()> {
         // What it has not synced does not survive the process.
         arguments.engines.retain(|name| *name != Name::Redb);
     }
-    let mut table = table::Table::new(&arguments.engines);
+    let disk = block_on_real(1, bandwidth::measure(&arguments.folder))?;
+    let mut table = table::Table::new(&arguments.engines, disk);
     for run in 0..arguments.runs {
         for &name in &arguments.engines {
             eprintln!("run {} of {}: {}", run + 1, arguments.runs, name.text());
@@ -172,7 +174,7 @@ fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {
                     block_bytes: arguments.leaf,
                     partition_blocks: arguments.partition,
                     staging_percent: arguments.staging,
-                    segment_bytes: None,
+                    ..Format::default()
                 };
                 let engine = engines::ours::Ours::open(setup, format).await?;
                 measure(engine, workload, folder.path()).await

@@ -3,18 +3,22 @@
 use std::fmt;
 
 use crate::Name;
-use crate::workload::Measured;
+use crate::bandwidth::Bandwidth;
+use crate::workload::{Measured, Moved};
 
-/// The runs of each engine.
-pub(crate) struct Table(Vec<(Name, Vec<Measured>)>);
+/// The runs of each engine, and what its disk can do.
+pub(crate) struct Table {
+    runs: Vec<(Name, Vec<Measured>)>,
+    disk: Bandwidth,
+}
 
 impl Table {
-    pub(crate) fn new(names: &[Name]) -> Table {
-        Table(names.iter().map(|&name| (name, Vec::new())).collect())
+    pub(crate) fn new(names: &[Name], disk: Bandwidth) -> Table {
+        Table { runs: names.iter().map(|&name| (name, Vec::new())).collect(), disk }
     }
 
     pub(crate) fn add(&mut self, name: Name, measured: Measured) {
-        if let Some((_, runs)) = self.0.iter_mut().find(|(had, _)| *had == name) {
+        if let Some((_, runs)) = self.runs.iter_mut().find(|(had, _)| *had == name) {
             runs.push(measured);
         }
     }
@@ -30,13 +34,14 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<14}{:>11}{:>8}{:>9}{:>30}{:>10}{:>10}{:>10}{:>8}{:>8}{:>8}",
+            "{:<14}{:>11}{:>8}{:>9}{:>32}{:>10}{:>10}{:>10}{:>10}{:>9}{:>8}{:>8}",
             "engine",
             "updates/s",
             "ratio",
             "B/update",
             "group ms: median, 99 %, 99.9 %",
             "reads/s",
+            "settled",
             "load/s",
             "CPU s/M",
             "RSS MiB",
@@ -44,12 +49,12 @@ impl fmt::Display for Table {
             "cycles"
         )?;
         let best = self
-            .0
+            .runs
             .iter()
             .filter(|(name, _)| *name != Name::Moirai)
             .map(|(_, runs)| median(runs, |run| run.updates_per_s))
             .fold(f64::NAN, f64::max);
-        for (name, runs) in self.0.iter().filter(|(_, runs)| !runs.is_empty()) {
+        for (name, runs) in self.runs.iter().filter(|(_, runs)| !runs.is_empty()) {
             let median = |figure: fn(&Measured) -> f64| median(runs, figure);
             let updates = median(|run| run.updates_per_s);
             let waits = format!(
@@ -60,11 +65,12 @@ impl fmt::Display for Table {
             );
             writeln!(
                 f,
-                "{:<14}{updates:>11.0}{:>8.2}{:>9.0}{waits:>30}{:>10.0}{:>10.0}{:>10.2}{:>8.0}{:>8.0}{:>8}",
+                "{:<14}{updates:>11.0}{:>8.2}{:>9.0}{waits:>32}{:>10.0}{:>10.0}{:>10.0}{:>10.2}{:>9.0}{:>8.0}{:>8}",
                 name.text(),
                 updates / best,
                 median(|run| run.written),
-                median(|run| run.reads_per_s),
+                median(|run| run.reads_per_s[0]),
+                median(|run| run.reads_per_s[1]),
                 median(|run| run.loaded_per_s),
                 median(|run| run.cpu_s),
                 median(|run| run.resident_mib as f64),
@@ -74,6 +80,26 @@ impl fmt::Display for Table {
                     None => String::new(),
                 }
             )?;
+        }
+        for (name, runs) in &self.runs {
+            let median = |figure: fn(Moved) -> f64, of: f64| {
+                let share = |run: &Measured| run.moved.map_or(f64::NAN, figure) / of * 100.0;
+                median(runs, share)
+            };
+            if runs.iter().any(|run| run.moved.is_some()) {
+                writeln!(
+                    f,
+                    "{}: log {:.0} %, staging {:.0} % and blocks {:.0} % of what the disk writes in a row ({:.0} MB/s); \
+                     sweeps read {:.0} % of what it reads ({:.0} MB/s)",
+                    name.text(),
+                    median(|moved| moved.logged, self.disk.written_per_s),
+                    median(|moved| moved.staged, self.disk.written_per_s),
+                    median(|moved| moved.placed, self.disk.written_per_s),
+                    self.disk.written_per_s / 1e6,
+                    median(|moved| moved.swept, self.disk.read_per_s),
+                    self.disk.read_per_s / 1e6,
+                )?;
+            }
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ pub(crate) struct Workload {
     /// Changing goes on for so long before anything counts, and for so long then.
     pub(crate) warm: Nanos,
     pub(crate) span: Nanos,
+    /// So long, three times.
     pub(crate) read_span: Nanos,
     /// How often an engine that works in cycles goes through its data at least, once it went through them once.
     pub(crate) cycles: f64,
@@ -44,6 +45,10 @@ pub(crate) trait Engine: Send + Sync + 'static {
     fn read(&self, keys: Vec<Key>) -> impl Future<Output = Outcome<Vec<Vec<u8>>>> + Send;
     /// How often all of its data were written, where it tells.
     fn cycles(&self) -> Option<f64> {
+        None
+    }
+    /// What it moved so far, where it tells.
+    fn moved(&self) -> Option<Moved> {
         None
     }
 }
@@ -103,6 +108,27 @@ pub(crate) fn number_of(value: &[u8]) -> u64 {
     value.first_chunk().map_or(0, |front| u64::from_le_bytes(*front))
 }
 
+/// Bytes that an engine moved for updates, or bytes a second.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    pub(crate) logged: f64,
+    pub(crate) staged: f64,
+    pub(crate) swept: f64,
+    pub(crate) placed: f64,
+}
+
+impl Moved {
+    /// What came since `before`, each second.
+    fn since(self, before: Moved, seconds: f64) -> Moved {
+        Moved {
+            logged: (self.logged - before.logged) / seconds,
+            staged: (self.staged - before.staged) / seconds,
+            swept: (self.swept - before.swept) / seconds,
+            placed: (self.placed - before.placed) / seconds,
+        }
+    }
+}
+
 /// What a run of one engine gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
@@ -112,12 +138,15 @@ pub(crate) struct Measured {
     pub(crate) written: f64,
     /// How long a group takes: median, 99 %, 99.9 %.
     pub(crate) waits_ms: [f64; 3],
-    pub(crate) reads_per_s: f64,
+    /// Right after the updates, and when as much was read twice.
+    pub(crate) reads_per_s: [f64; 2],
     /// Time of all cores for a million updates.
     pub(crate) cpu_s: f64,
     pub(crate) resident_mib: u64,
     pub(crate) disk_mib: u64,
     pub(crate) cycles: Option<f64>,
+    /// Bytes a second.
+    pub(crate) moved: Option<Moved>,
 }
 
 /// Runs the workload on an engine whose files are in `folder`.
@@ -177,13 +206,15 @@ pub(crate) async fn measure<E: Engine>(
         }
     };
     phase(1000, workload.warm, 1.0).await?;
-    let (cycles, resident_mib) = (engine.cycles(), process::resident_mib());
+    let (cycles, moved) = (engine.cycles(), engine.moved());
+    let resident_mib = process::resident_mib();
     let used = process::used(folder)?;
     let watch = Stopwatch::start();
     let mut waits_ns = phase(2000, workload.span, workload.cycles).await?;
     let updated_s = watch.elapsed().as_s();
     let used = process::used(folder)? - used;
     let cycles = engine.cycles().zip(cycles).map(|(after, before)| after - before);
+    let moved = engine.moved().zip(moved).map(|(after, before)| after.since(before, updated_s));
     waits_ns.sort_unstable();
     let wait_ms = |share: f64| {
         let at = (waits_ns.len() as f64 * share) as usize;
@@ -193,19 +224,9 @@ pub(crate) async fn measure<E: Engine>(
     };
     let updates = (waits_ns.len() * workload.group) as f64;
 
-    let mut random = Random::seed_from_u64(3000);
-    let (mut reads, watch) = (0, Stopwatch::start());
-    while watch.elapsed() < workload.read_span {
-        let keys = (0..100)
-            .map(|_| key(random.random_range(0..workload.records), workload.records))
-            .collect();
-        let values = engine.read(keys).await?;
-        if values.len() != 100 || values.iter().any(|value| value.get(8..) != Some(&[REST; 40])) {
-            return Err("a record is missing or wrong".into());
-        }
-        reads += values.len();
-    }
-    let read_s = watch.elapsed().as_s();
+    let at_once = read(&engine, workload, 3000).await?;
+    read(&engine, workload, 4000).await?;
+    let in_the_end = read(&engine, workload, 5000).await?;
 
     for (at, count) in counts.iter().enumerate() {
         let number = at as u64 * watched;
@@ -224,10 +245,40 @@ pub(crate) async fn measure<E: Engine>(
         updates_per_s: updates / updated_s,
         written: used.written_bytes as f64 / updates,
         waits_ms: [wait_ms(0.5), wait_ms(0.99), wait_ms(0.999)],
-        reads_per_s: reads as f64 / read_s,
+        reads_per_s: [at_once, in_the_end],
         cpu_s: used.cpu_s * 1e6 / updates,
         resident_mib,
         disk_mib: process::folder_mib(folder),
         cycles,
+        moved,
     })
+}
+
+/// Reads random records with all clients; gives how many a second.
+async fn read<E: Engine>(engine: &Arc<E>, workload: Workload, seed: u64) -> Outcome<f64> {
+    let watch = Stopwatch::start();
+    let client = |client: u64| {
+        let engine = Arc::clone(engine);
+        spawn(async move {
+            let mut random = Random::seed_from_u64(seed + client);
+            let (mut reads, watch) = (0, Stopwatch::start());
+            while watch.elapsed() < workload.read_span {
+                let numbers = (0..100).map(|_| random.random_range(0..workload.records));
+                let keys = numbers.map(|number| key(number, workload.records)).collect();
+                let values = engine.read(keys).await?;
+                let is_right = |value: &Vec<u8>| value.get(8..) == Some(&[REST; 40]);
+                if values.len() != 100 || !values.iter().all(is_right) {
+                    return Err("a record is missing or wrong".into());
+                }
+                reads += values.len();
+            }
+            Outcome::Ok(reads)
+        })
+    };
+    let clients: Vec<_> = (0..workload.clients).map(client).collect();
+    let mut reads = 0;
+    for client in clients {
+        reads += client.await?;
+    }
+    Ok(reads as f64 / watch.elapsed().as_s())
 }

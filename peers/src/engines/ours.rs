@@ -7,7 +7,7 @@ use moirai::units::ByteCount;
 use moirai::update::{Durability, Format, Kind, KindNumber, Kinds, Options, Value};
 
 use super::{LOAD_GROUP, Setup};
-use crate::workload::{Engine, Key, Outcome, add_to, key, new_value, number_of};
+use crate::workload::{Engine, Key, Moved, Outcome, add_to, key, new_value, number_of};
 
 const ADD: KindNumber = KindNumber(16);
 
@@ -83,5 +83,15 @@ impl Engine for Ours {
     fn cycles(&self) -> Option<f64> {
         let figures = self.store.figures();
         Some(figures.placed as f64 / figures.partitions.max(1) as f64)
+    }
+
+    fn moved(&self) -> Option<Moved> {
+        let figures = self.store.figures();
+        Some(Moved {
+            logged: figures.log_bytes as f64,
+            staged: figures.staged_bytes as f64,
+            swept: figures.swept_bytes as f64,
+            placed: figures.placed_bytes as f64,
+        })
     }
 }
