@@ -1,7 +1,7 @@
 //! The engine: taking modifications in, and the tasks that bring them to their places.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moirai_runtime::{Task, now, spawn};
 use moirai_storage::Device;
@@ -36,7 +36,7 @@ const HOT_BYTES_MAX: usize = 1 << 20;
 /// whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
 
-/// Who waits longer for memory, or for room in the log, says so.
+/// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 const LONG_WAIT: Nanos = Nanos(1_000_000_000);
 
 /// When a group is acknowledged.
@@ -52,7 +52,8 @@ pub enum Durability {
 /// How an engine is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for pending modifications. Sweeps begin at half of it, and who modifies waits when it is full, or when
+    /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves the
+    /// others a quarter at least. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
     /// an eighth of it is pending for the same 64 neighbouring blocks.
     pub memory: ByteCount,
     /// When groups are acknowledged.
@@ -117,7 +118,7 @@ pub(crate) struct Shared {
     pub(crate) extents: Arc<Extents>,
     pub(crate) kinds: Kinds,
     pub(crate) format: Arc<dyn BlockFormat>,
-    pub(crate) memory_bytes: usize,
+    memory_bytes: usize,
     pub(crate) state: Mutex<State>,
     /// The last partition that was swept.
     pub(crate) cursor: Mutex<(SpaceId, Box<[u8]>)>,
@@ -135,6 +136,8 @@ pub(crate) struct Shared {
     stopped: Mutex<Option<Arc<str>>>,
     longest: (usize, usize),
     replayed_bytes: u64,
+    /// The longest wait that was said.
+    waited_ns: AtomicU64,
 }
 
 /// The update engine over a data device and a log device.
@@ -228,6 +231,7 @@ impl Engine {
             superblock: tokio::sync::Mutex::new((superblock, held)),
             stopped: Mutex::new(None),
             replayed_bytes: replayed.bytes_read,
+            waited_ns: AtomicU64::new(LONG_WAIT.0 / 2),
         });
         let writing = Arc::clone(&shared);
         let writer = spawn(async move {
@@ -296,12 +300,12 @@ impl Engine {
                 {
                     return Err(Error::NoSpace { space: *space });
                 }
-                let has_memory = state.queued_bytes < shared.memory_bytes
-                    && !state.is_full(shared.memory_bytes / PARTITION_SHARE);
+                let most = shared.queues_bytes_max(&state);
+                let has_memory =
+                    state.queued_bytes < most && !state.is_full(most / PARTITION_SHARE);
                 if has_memory && shared.log.has_room(group.bytes.len()) {
                     let seq = shared.append(&mut state, &group.bytes)?;
-                    let is_short =
-                        state.queued_bytes > shared.memory_bytes / 2 || !state.hot.is_empty();
+                    let is_short = state.queued_bytes > most / 2 || !state.hot.is_empty();
                     drop(state);
                     if is_short || shared.log.to_leave().is_some() {
                         shared.sweep_wake.notify_one();
@@ -318,11 +322,8 @@ impl Engine {
             freed.await;
         };
         drop(turn);
-        if let Some(waited) = waiting_since.map(|since| now().since(since))
-            && waited >= LONG_WAIT
-        {
-            let name = &shared.data.inquiry().name;
-            tracing::warn!("{name}: a group waited {waited} until sweeps had made room for it");
+        if let Some(since) = waiting_since {
+            shared.say_waited(now().since(since));
         }
         shared.counts.modifications.add(group.len() as u64);
         shared.acknowledged(seq).await
@@ -393,7 +394,6 @@ impl Engine {
         let Shared { counts, state, log, extents, .. } = &*self.shared;
         let state = state.lock();
         let blocks = state.partitions.iter().map(|one| one.blocks.len() as u64).sum();
-        let directory_bytes = state.partitions.iter().map(|one| one.directory_bytes() as u64);
         Figures {
             modifications: counts.modifications.get(),
             queued: state.queued as u64,
@@ -410,7 +410,7 @@ impl Engine {
             waits: counts.waits.get(),
             partitions: state.partitions.len() as u64,
             blocks,
-            directory_bytes: directory_bytes.sum(),
+            directory_bytes: state.directory_bytes as u64,
             extents: u64::from(extents.count),
             extents_free: extents.free() as u64,
             log_segments: log.segments() as u64,
@@ -511,6 +511,20 @@ impl Shared {
             return Err(Error::GroupTooLong { have, most });
         }
         Ok(())
+    }
+
+    /// Bytes of memory that queues may take.
+    pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
+        self.memory_bytes.saturating_sub(state.directory_bytes).max(self.memory_bytes / 4)
+    }
+
+    /// Says how long a group waited for room, when that is long and none waited so long before.
+    fn say_waited(&self, waited: Nanos) {
+        let is_said = |longest: u64| (waited.0 >= 2 * longest).then_some(waited.0);
+        if self.waited_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_said).is_ok() {
+            let name = &self.data.inquiry().name;
+            tracing::warn!("{name}: a group waited {waited} until sweeps had made room for it");
+        }
     }
 
     async fn acknowledged(&self, seq: Seq) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::chunk::{Chunk, Stretch, staged_blocks};
 use crate::codec::is_sum;
 use crate::engine::Shared;
 use crate::extents::Extent;
-use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_BYTES};
+use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_MORE_BYTES};
 use crate::queue::{decode, encode};
 use crate::state::State;
 use crate::{Error, Kinds, Modification, Pieces, Question, Result, SpaceId, Value};
@@ -242,7 +242,7 @@ impl Shared {
     /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
     fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
         let Some(area) = wanted.area() else { return };
-        if state.pay(id, REQUEST_BYTES + area.len() as u64, self.division.block_bytes()) {
+        if state.pay(id, REQUEST_MORE_BYTES + area.len() as u64, self.division.block_bytes()) {
             self.sweep_wake.notify_one();
         }
     }

@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) queued_bytes: usize,
     /// Modifications in queues.
     pub(crate) queued: usize,
+    /// Bytes of memory that say where blocks and staged modifications lie.
+    pub(crate) directory_bytes: usize,
     extents: Arc<Extents>,
     /// Whether it has what neither the log nor a snapshot says yet.
     pub(crate) is_ahead: bool,
@@ -76,6 +78,7 @@ impl State {
             next: Seq(1),
             queued_bytes: 0,
             queued: 0,
+            directory_bytes: 0,
             extents,
             is_ahead: false,
             hot: BTreeSet::new(),
@@ -257,12 +260,15 @@ impl State {
             Entry::Staged { partition, chunk } => {
                 self.settle(partition)?;
                 if chunk.bytes() > 0 {
+                    self.directory_bytes += chunk.memory_bytes();
                     self.partition_mut(partition)?.staged.push(Arc::new(chunk));
                 }
                 Some(())
             }
             Entry::Placed { partition, into } => {
                 self.settle(partition)?;
+                let before = self.partition(partition)?.directory_bytes();
+                self.directory_bytes = self.directory_bytes.saturating_sub(before);
                 let old = self.partition_mut(partition)?;
                 let (space, frontier) = (old.space, old.frontier);
                 let (active, since) = (std::mem::take(&mut old.active), old.since);
@@ -284,6 +290,8 @@ impl State {
                     let now = self.partition_mut(placed.partition)?;
                     now.extent = extent.map(Arc::new);
                     now.blocks = Arc::clone(&placed.blocks);
+                    let after = now.directory_bytes();
+                    self.directory_bytes += after;
                 }
                 self.divide(partition, into.len(), active, since)
             }

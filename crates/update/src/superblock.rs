@@ -224,6 +224,7 @@ pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> O
         for _ in 0..taker.number()? {
             partition.staged.push(Arc::new(Chunk::take(&mut taker)?));
         }
+        state.directory_bytes += partition.directory_bytes();
         state.spaces.entry(space).or_default();
         state.add(PartitionId(id), partition)?;
     }

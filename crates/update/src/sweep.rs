@@ -107,7 +107,7 @@ impl Shared {
         {
             return Some(Need::Older(older));
         }
-        if state.queued_bytes > self.memory_bytes / 2 {
+        if state.queued_bytes > self.queues_bytes_max(state) / 2 {
             let all: usize = state.partitions.iter().map(|one| one.active.bytes()).sum();
             let average = all / state.partitions.len().max(1);
             return Some(Need::Memory { bytes_min: average / 2 });
@@ -234,7 +234,8 @@ impl Shared {
         }
         if ids.is_empty() {
             let mut cursor = self.cursor.lock();
-            ids = choose(state, need?, &cursor, (self.memory_bytes / 8, self.log.own_bytes_max()));
+            let most = (self.queues_bytes_max(state) / 8, self.log.own_bytes_max());
+            ids = choose(state, need?, &cursor, most);
             if let Some(last) = ids.last().and_then(|id| state.partition(*id)) {
                 *cursor = (last.space, last.low.clone());
             }

@@ -255,7 +255,7 @@ async fn survive(canary: bool) {
                     let mut model = base.clone();
                     groups.iter().for_each(|group| apply(&mut model, group));
                     // So often that it may be swept for that.
-                    for _ in 0..random.random_range(1..12) {
+                    for _ in 0..random.random_range(1..40) {
                         if let Ok(read) = running.get(SPACE, &block.to_be_bytes()).await {
                             let expected = model.get(&block).cloned().unwrap_or(vec![0; BLOCK]);
                             assert_eq!(read, Some(expected), "block {block} while it runs");
