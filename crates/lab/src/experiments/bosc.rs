@@ -175,7 +175,7 @@ pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
         // Several dozen at least, as in a large index.
         partition_blocks: (setting.leaves() / 64).clamp(1, PARTITION_LEAVES) as u32,
         staging_percent: setting.staging_percent,
-        segment_bytes: Some(ByteCount::mib(4)),
+        segment_bytes: None,
         log: setting.log,
     };
     Engine::format(&*data, &*log, &WholeBlocks, format).await?;
