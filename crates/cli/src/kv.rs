@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// The tree
     #[arg(long, value_name = "NAME", default_value = "default")]
     tree: String,
-    /// Memory for changes that are not in their leaves yet
+    /// Memory for changes that are not in their leaves yet; what they leave keeps leaves that were read
     #[arg(long, default_value = "64MiB")]
     memory: ByteCount,
     /// When the store is made: bytes of a leaf

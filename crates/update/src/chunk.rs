@@ -1,8 +1,8 @@
 //! Chunks: what was swept out of memory and waits in a partition's staging area for the sweep that applies it.
 //!
-//! A chunk is modifications in the order of their keys, so those of a block are a stretch of it, its *part*. Of
-//! each modification eight bits of its key's hash stay in memory: who reads a value reads the parts alone that
-//! have its hash.
+//! A chunk is modifications in the order of their keys, so those of a block are a stretch of it. That, with what comes
+//! for the next blocks when it is short, is a *part*. A filter of the keys of each part stays in memory, with a byte for
+//! each modification: who reads a value reads the parts alone that may have something of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::codec::{Taker, put_number};
+use crate::filter::KeyHash;
 use crate::partition::{BlockTable, PARTITION_BLOCKS_MAX};
 use crate::queue::{Queue, encode};
 use crate::sweep::sorted;
@@ -19,15 +20,20 @@ use crate::{Kinds, Modification};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
     parts: Box<[Part]>,
-    /// Of each modification.
-    hashes: Box<[u8]>,
+    /// The filters of all parts, one behind the other.
+    filters: Box<[u8]>,
 }
 
-/// The modifications of a block.
+/// A part has so many bytes at least, if not the last: less is not read by itself.
+const PART_BYTES_MIN: u32 = BLOCK_BYTES as u32;
+
+/// The modifications of a block, or of some blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    block: u32,
-    /// Modifications up to its end.
+    /// The first of them, and the last.
+    first: u16,
+    last: u16,
+    /// Modifications up to its end, and bytes of filters.
     count: u32,
     /// Bytes up to its end.
     end: u32,
@@ -41,10 +47,6 @@ pub(crate) struct Stretch {
     pub(crate) checksum: u32,
 }
 
-fn hash_of(key: &[u8]) -> u8 {
-    (crc32c::crc32c(key) >> 24) as u8
-}
-
 impl Chunk {
     /// What `queue` holds, as short as the kinds allow; with the chunk's bytes.
     pub(crate) fn of(queue: &Queue, blocks: &BlockTable, kinds: &Kinds) -> (Chunk, Vec<u8>) {
@@ -52,24 +54,40 @@ impl Chunk {
         let mut bytes = Vec::with_capacity(queue.bytes());
         let mut hashes = Vec::with_capacity(sorted.len());
         let mut parts: Vec<Part> = Vec::new();
+        // Where the last part begins.
+        let mut begin = 0;
         for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
             let Some(Modification { key, .. }) = of_key.first() else { continue };
             let before = bytes.len();
             for_each_combined(of_key, kinds, |modification| {
                 encode(&mut bytes, modification);
-                hashes.push(hash_of(key));
+                hashes.push(KeyHash::of(key));
             });
-            let block = blocks.holding(key) as u32;
-            if parts.last().is_none_or(|last| last.block != block) {
-                parts.push(Part { block, count: 0, end: 0, checksum: 0 });
+            let block = blocks.holding(key) as u16;
+            let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
+            if parts.last().is_none_or(|part| block != part.last && is_full(part)) {
+                begin = before as u32;
+                parts.push(Part { first: block, last: block, count: 0, end: 0, checksum: 0 });
             }
             if let Some(part) = parts.last_mut() {
                 let added = bytes.get(before..).unwrap_or_default();
                 part.checksum = crc32c::crc32c_append(part.checksum, added);
+                part.last = block;
                 (part.count, part.end) = (hashes.len() as u32, bytes.len() as u32);
             }
         }
-        (Chunk { parts: parts.into(), hashes: hashes.into() }, bytes)
+        let mut filters = vec![0; hashes.len()];
+        let mut from = 0;
+        for part in &parts {
+            let of_part = from..part.count as usize;
+            from = of_part.end;
+            if let Some((filter, hashes)) =
+                filters.get_mut(of_part.clone()).zip(hashes.get(of_part))
+            {
+                hashes.iter().for_each(|hash| hash.put_into(filter));
+            }
+        }
+        (Chunk { parts: parts.into(), filters: filters.into() }, bytes)
     }
 
     /// Bytes of its modifications.
@@ -82,14 +100,14 @@ impl Chunk {
         BlockCount((self.bytes() as u64).div_ceil(BLOCK_BYTES))
     }
 
-    /// The part of a block, when it has one; of those with `key` alone when it has something of its hash.
-    pub(crate) fn part(&self, block: usize, key: Option<&[u8]>) -> Option<Stretch> {
-        let at = self.parts.binary_search_by_key(&block, |part| part.block as usize).ok()?;
-        let part = self.parts.get(at)?;
+    /// The part where a block's modifications are, if there are any; when it may have something of `key`, if one is given.
+    pub(crate) fn part(&self, block: usize, key: Option<KeyHash>) -> Option<Stretch> {
+        let at = self.parts.partition_point(|part| (part.last as usize) < block);
+        let part = self.parts.get(at).filter(|part| part.first as usize <= block)?;
         let before = at.checked_sub(1).and_then(|before| self.parts.get(before));
         let (first, from) = before.map_or((0, 0), |before| (before.count, before.end));
-        let hashes = self.hashes.get(first as usize..part.count as usize)?;
-        let is_wanted = key.is_none_or(|key| hashes.contains(&hash_of(key)));
+        let filter = self.filters.get(first as usize..part.count as usize)?;
+        let is_wanted = key.is_none_or(|key| key.may_be_in(filter));
         let bytes = from as usize..part.end as usize;
         is_wanted.then_some(Stretch { bytes, checksum: part.checksum })
     }
@@ -105,36 +123,41 @@ impl Chunk {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.parts.len() * size_of::<Part>() + self.hashes.len() + size_of::<Chunk>()
+        self.parts.len() * size_of::<Part>() + self.filters.len() + size_of::<Chunk>()
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.parts.len() as u64);
         let (mut count, mut end) = (0, 0);
         for part in &self.parts {
-            put_number(out, u64::from(part.block));
+            put_number(out, u64::from(part.first));
+            put_number(out, u64::from(part.last - part.first));
             put_number(out, u64::from(part.count - count));
             put_number(out, u64::from(part.end - end));
             out.extend_from_slice(&part.checksum.to_le_bytes());
             (count, end) = (part.count, part.end);
         }
-        out.extend_from_slice(&self.hashes);
+        out.extend_from_slice(&self.filters);
     }
 
     pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Chunk> {
         let mut parts: Vec<Part> = Vec::new();
         let (mut count, mut end) = (0_u32, 0_u32);
         for _ in 0..taker.number()? {
-            let block = taker.number32().filter(|block| *block < PARTITION_BLOCKS_MAX)?;
-            if parts.last().is_some_and(|last| last.block >= block) {
+            let first = taker.number32()?;
+            let last = first.checked_add(taker.number32()?)?;
+            if last >= PARTITION_BLOCKS_MAX
+                || parts.last().is_some_and(|before| u32::from(before.last) >= first)
+            {
                 return None;
             }
             count = count.checked_add(taker.number32()?)?;
             end = end.checked_add(taker.number32()?)?;
-            parts.push(Part { block, count, end, checksum: taker.le32()? });
+            let (first, last) = (first as u16, last as u16);
+            parts.push(Part { first, last, count, end, checksum: taker.le32()? });
         }
-        let hashes = taker.fixed(count as usize)?;
-        Some(Chunk { parts: parts.into(), hashes: hashes.into() })
+        let filters = taker.fixed(count as usize)?;
+        Some(Chunk { parts: parts.into(), filters: filters.into() })
     }
 }
 
@@ -178,34 +201,42 @@ mod tests {
 
     const BLOCKS: [&[u8]; 3] = [b"b", b"d", b"f"];
 
+    /// Of values of 200 bytes.
     fn chunk_of(keys: &[&[u8]]) -> (Chunk, Vec<u8>) {
         let mut queue = Queue::default();
         for key in keys {
             let mut encoded = Vec::new();
-            encode(&mut encoded, Modification { key, kind: PUT, bytes: b"value" });
-            queue.push(&encoded);
+            encode(&mut encoded, Modification { key, kind: PUT, bytes: &[7; 200] });
+            queue.push(key, &encoded);
         }
         let blocks = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
         Chunk::of(&queue, &blocks, &Kinds::new())
     }
 
     #[test]
-    fn each_block_has_its_part() {
-        let (chunk, bytes) = chunk_of(&[b"f1", b"a", b"b2", b"f0", b"f1"]);
+    fn a_block_is_in_one_part_and_a_part_is_worth_reading() {
+        let all: [&[u8]; 9] = [b"f1", b"a", b"b2", b"f0", b"b3", b"f1", b"d1", b"f2", b"e"];
+        let (chunk, bytes) = chunk_of(&all);
         assert_eq!(chunk.bytes(), bytes.len());
-        let keys_of = |stretch: Stretch| -> Vec<Vec<u8>> {
+        let keys_of = |stretch: Stretch| -> Vec<String> {
             let part = &bytes[stretch.bytes];
             assert_eq!(crc32c::crc32c(part), stretch.checksum);
-            decode(part).map(|one| one.key.to_vec()).collect()
+            decode(part).map(|one| String::from_utf8(one.key.to_vec()).unwrap()).collect()
         };
-        // What comes before the first block is in the first; of a key the last value alone is there.
-        assert_eq!(keys_of(chunk.part(0, None).unwrap()), [&b"a"[..], b"b2"]);
-        assert_eq!(chunk.part(1, None), None);
-        assert_eq!(keys_of(chunk.part(2, Some(b"f1")).unwrap()), [b"f0", b"f1"]);
+        // What comes before the first block is in the first; of a key the last value alone is there; of the second
+        // block there is too little for a part.
+        assert_eq!(keys_of(chunk.part(0, None).unwrap()), ["a", "b2", "b3"]);
+        let rest = ["d1", "e", "f0", "f1", "f2"];
+        assert_eq!(keys_of(chunk.part(1, None).unwrap()), rest);
+        assert_eq!(keys_of(chunk.part(2, Some(KeyHash::of(b"f1"))).unwrap()), rest);
         assert_eq!(chunk.parts().count(), 2);
-        let others = (0..100_u8).filter(|last| *last != b'0' && *last != b'1');
-        let taken = others.filter(|last| chunk.part(2, Some(&[b'f', *last])).is_some()).count();
-        assert!(taken <= 10, "{taken} of 98 keys that are not there");
+        let others = (0..100_u8).filter(|last| !b"012".contains(last));
+        let may_be = |last: &u8| chunk.part(2, Some(KeyHash::of(&[b'f', *last]))).is_some();
+        let taken = others.filter(may_be).count();
+        assert!(taken <= 10, "{taken} of 97 keys that are not there");
+        // Nothing of the first block, and of the last.
+        let (chunk, _) = chunk_of(&[b"d1", b"d2"]);
+        assert_eq!((chunk.part(0, None), chunk.part(2, None)), (None, None));
     }
 
     #[test]
@@ -220,7 +251,9 @@ mod tests {
             assert_eq!(Chunk::take(&mut Taker(&encoded[..end])), None);
         }
         // A block that no partition has, and blocks out of their order.
-        assert_eq!(Chunk::take(&mut Taker(&[1, 64, 0, 0, 0, 0, 0, 0])), None);
-        assert_eq!(Chunk::take(&mut Taker(&[2, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0])), None);
+        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0])).is_some());
+        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0])), None);
+        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(Chunk::take(&mut Taker(&twice)), None);
     }
 }

@@ -98,6 +98,12 @@ pub(crate) fn prefix_of(key: &[u8]) -> u64 {
     }
 }
 
+/// Whether two keys are the same; mostly told by their first bytes.
+#[inline]
+pub(crate) fn is_same_key(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && prefix_of(one) == prefix_of(other) && one == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +127,7 @@ mod tests {
     fn prefixes_are_ordered_as_keys() {
         let keys: [&[u8]; 6] = [b"", b"\0", b"a", b"aaaaaaaa", b"aaaaaaab", b"b"];
         assert!(keys.windows(2).all(|pair| prefix_of(pair[0]) <= prefix_of(pair[1])));
+        assert!(keys.windows(2).all(|pair| !is_same_key(pair[0], pair[1])));
+        assert!(keys.iter().all(|key| is_same_key(key, key)));
     }
 }

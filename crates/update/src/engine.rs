@@ -9,6 +9,7 @@ use moirai_units::{ByteCount, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::cache::Cache;
 use crate::entry::Entry;
 use crate::extents::{Division, Extent, Extents};
 use crate::figures::{Counts, Figures};
@@ -53,9 +54,12 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves the
-    /// others a quarter at least. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
-    /// an eighth of it is pending for the same 64 neighbouring blocks.
+    /// others a quarter at least; with more than half of it for these nothing more is staged. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
+    /// an eighth of it is pending for the same 64 neighbouring blocks. What is not in use keeps blocks that
+    /// were read for a value.
     pub memory: ByteCount,
+    /// Of that, what blocks that were read may take at most.
+    pub cache: ByteCount,
     /// When groups are acknowledged.
     pub durability: Durability,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
@@ -66,7 +70,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory: ByteCount::mib(64), durability: Durability::default(), canary: false }
+        Options {
+            memory: ByteCount::mib(64),
+            cache: ByteCount(u64::MAX),
+            durability: Durability::default(),
+            canary: false,
+        }
     }
 }
 
@@ -118,7 +127,9 @@ pub(crate) struct Shared {
     pub(crate) extents: Arc<Extents>,
     pub(crate) kinds: Kinds,
     pub(crate) format: Arc<dyn BlockFormat>,
-    memory_bytes: usize,
+    pub(crate) memory_bytes: usize,
+    cache_bytes_max: usize,
+    pub(crate) cache: Cache,
     pub(crate) state: Mutex<State>,
     /// The last partition that was swept.
     pub(crate) cursor: Mutex<(SpaceId, Box<[u8]>)>,
@@ -219,6 +230,8 @@ impl Engine {
             kinds,
             format: blocks,
             memory_bytes: options.memory.0 as usize,
+            cache_bytes_max: options.cache.0 as usize,
+            cache: Cache::new(),
             state: Mutex::new(state),
             cursor: Mutex::new((SpaceId(0), Box::default())),
             snapshots: Snapshots::default(),
@@ -305,6 +318,7 @@ impl Engine {
                     state.queued_bytes < most && !state.is_full(most / PARTITION_SHARE);
                 if has_memory && shared.log.has_room(group.bytes.len()) {
                     let seq = shared.append(&mut state, &group.bytes)?;
+                    shared.cache.shrink(shared.cache_bytes_max(&state));
                     let is_short = state.queued_bytes > most / 2 || !state.hot.is_empty();
                     drop(state);
                     if is_short || shared.log.to_leave().is_some() {
@@ -391,7 +405,7 @@ impl Engine {
     /// What it did.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let Shared { counts, state, log, extents, .. } = &*self.shared;
+        let Shared { counts, state, cache, log, extents, .. } = &*self.shared;
         let state = state.lock();
         let blocks = state.partitions.iter().map(|one| one.blocks.len() as u64).sum();
         Figures {
@@ -407,6 +421,8 @@ impl Engine {
             placed: counts.placed.get(),
             reads: counts.reads.get(),
             staged_reads: counts.staged_reads.get(),
+            cached_reads: counts.cached_reads.get(),
+            cached_bytes: cache.bytes() as u64,
             waits: counts.waits.get(),
             partitions: state.partitions.len() as u64,
             blocks,
@@ -516,6 +532,12 @@ impl Shared {
     /// Bytes of memory that queues may take.
     pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
         self.memory_bytes.saturating_sub(state.directory_bytes).max(self.memory_bytes / 4)
+    }
+
+    /// Bytes of memory that blocks may take which were read: what others leave.
+    pub(crate) fn cache_bytes_max(&self, state: &State) -> usize {
+        let left = self.memory_bytes.saturating_sub(state.directory_bytes + state.queued_bytes);
+        left.min(self.cache_bytes_max)
     }
 
     /// Says how long a group waited for room, when that is long and none waited so long before.

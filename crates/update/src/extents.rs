@@ -89,19 +89,23 @@ struct Free {
     extents: BTreeSet<u32>,
     /// Where to look first, so that what is written together lies together.
     next: u32,
+    /// How many were taken.
+    taken: u64,
 }
 
 /// An extent in use, and free once dropped.
 #[derive(Debug)]
 pub(crate) struct Extent {
     pub(crate) index: u32,
+    /// That of no other that was ever taken.
+    pub(crate) number: u64,
     all: Arc<Extents>,
 }
 
 impl Extents {
     /// `count` extents, all free.
     pub(crate) fn new(count: u32) -> Arc<Extents> {
-        let free = Mutex::new(Free { extents: (0..count).collect(), next: 0 });
+        let free = Mutex::new(Free { extents: (0..count).collect(), next: 0, taken: 0 });
         Arc::new(Extents { free, count })
     }
 
@@ -117,15 +121,21 @@ impl Extents {
         }
         let ahead = free.extents.range(free.next..).next().copied();
         let index = ahead.or_else(|| free.extents.first().copied())?;
-        free.extents.remove(&index);
         free.next = index + 1;
-        Some(Extent { index, all: Arc::clone(self) })
+        self.remove(&mut free, index)
     }
 
     /// The extent `index`, when it is free.
     pub(crate) fn take_this(self: &Arc<Extents>, index: u32) -> Option<Extent> {
-        let taken = self.free.lock().extents.remove(&index);
-        taken.then(|| Extent { index, all: Arc::clone(self) })
+        self.remove(&mut self.free.lock(), index)
+    }
+
+    fn remove(self: &Arc<Extents>, free: &mut Free, index: u32) -> Option<Extent> {
+        if !free.extents.remove(&index) {
+            return None;
+        }
+        free.taken += 1;
+        Some(Extent { index, number: free.taken, all: Arc::clone(self) })
     }
 }
 

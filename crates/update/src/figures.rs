@@ -26,6 +26,7 @@ pub(crate) struct Counts {
     pub(crate) placed: Count,
     pub(crate) reads: Count,
     pub(crate) staged_reads: Count,
+    pub(crate) cached_reads: Count,
     pub(crate) waits: Count,
 }
 
@@ -56,6 +57,10 @@ pub struct Figures {
     pub reads: u64,
     /// How many of these were of staging areas.
     pub staged_reads: u64,
+    /// How many blocks readers found in memory.
+    pub cached_reads: u64,
+    /// Bytes of memory that blocks take which were read.
+    pub cached_bytes: u64,
     /// Groups that waited for memory or for room in the log.
     pub waits: u64,
     /// Partitions.

@@ -10,6 +10,7 @@
 //! and nothing is written over, so that a torn write harms nothing.
 
 mod blocks;
+mod cache;
 mod chunk;
 mod codec;
 mod engine;
@@ -17,6 +18,7 @@ mod entry;
 mod error;
 mod extents;
 mod figures;
+mod filter;
 mod format;
 mod frame;
 #[cfg(fuzzing)]

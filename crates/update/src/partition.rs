@@ -1,10 +1,11 @@
 //! Partitions: neighbouring blocks of a space that lie in one extent and are swept together, with what is
 //! pending for them.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::chunk::{Chunk, staged_blocks};
-use crate::codec::{Taker, put_bytes, put_number};
+use crate::codec::{Taker, prefix_of, put_bytes, put_number};
 use crate::extents::Extent;
 use crate::queue::Queue;
 use crate::{Seq, SpaceId};
@@ -14,7 +15,7 @@ pub(crate) const PARTITION_BLOCKS_MAX: u32 = 64;
 
 /// What a request costs beside its bytes, and what one more at the same time does: as much as so many bytes in a row.
 /// Measured on flash, where 4 KiB take 90 us, two times 4 KiB at once 101 us, and 1 MB in a row 1 ms.
-const REQUEST_BYTES: u64 = 96 << 10;
+pub(crate) const REQUEST_BYTES: u64 = 96 << 10;
 pub(crate) const REQUEST_MORE_BYTES: u64 = 12 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,10 +57,15 @@ impl BlockTable {
 
     /// The block that holds `key`, if there are any: the first one holds all that come before it, too.
     pub(crate) fn holding(&self, key: &[u8]) -> usize {
+        let prefix = prefix_of(key);
+        let is_before = |low: &[u8]| match prefix_of(low).cmp(&prefix) {
+            Ordering::Equal => low <= key,
+            order => order.is_lt(),
+        };
         let (mut first, mut end) = (0, self.len());
         while first < end {
             let middle = first.midpoint(end);
-            match self.low(middle) <= key {
+            match is_before(self.low(middle)) {
                 true => first = middle + 1,
                 false => end = middle,
             }

@@ -1,18 +1,36 @@
 //! Pending modifications of a partition, in memory, in the order in which they came.
 
-use crate::codec::{Taker, put_bytes};
+use crate::codec::{Taker, is_same_key, put_bytes};
+use crate::filter::KeyHash;
 use crate::{KindNumber, Modification};
 
 /// Bytes of memory that a queue takes at a time.
-const PIECE_BYTES: usize = 1024;
+pub(crate) const PIECE_BYTES: usize = 1024;
+/// What a piece takes beside: its place in a list that grows by doubling, and what the allocator needs.
+const PIECE_MORE_BYTES: usize = size_of::<Piece>() * 3 / 2 + 16;
 
 /// Modifications one behind the other: a byte for the kind, and key and modification behind their lengths.
 /// With short ones that is three bytes each, and what the last piece leaves free.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pieces: Vec<Vec<u8>>,
+    pieces: Vec<Piece>,
     bytes: usize,
     count: usize,
+}
+
+/// Some of the modifications.
+#[derive(Debug, Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// Of their keys.
+    filter: [u8; PIECE_BYTES / 32],
+}
+
+impl Piece {
+    fn push(&mut self, key: &[u8], encoded: &[u8]) {
+        self.bytes.extend_from_slice(encoded);
+        KeyHash::of(key).put_into(&mut self.filter);
+    }
 }
 
 impl Queue {
@@ -31,23 +49,27 @@ impl Queue {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // A piece's place in the list, and what the allocator needs.
-        self.pieces.iter().map(|piece| piece.capacity() + 40).sum()
+        self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES).sum()
     }
 
-    /// Adds a modification as [`encode`] writes it; gives by how many bytes the memory grew.
-    pub(crate) fn push(&mut self, encoded: &[u8]) -> usize {
+    /// Adds a modification of `key`, as [`encode`] writes it; gives by how many bytes the memory grew.
+    pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8]) -> usize {
         self.bytes += encoded.len();
         self.count += 1;
         if let Some(last) = self.pieces.last_mut()
-            && last.capacity() - last.len() >= encoded.len()
+            && last.bytes.capacity() - last.bytes.len() >= encoded.len()
         {
-            last.extend_from_slice(encoded);
+            last.push(key, encoded);
             return 0;
         }
-        let mut piece = Vec::with_capacity(PIECE_BYTES.max(encoded.len()));
-        piece.extend_from_slice(encoded);
-        let memory = piece.capacity() + 40;
+        let bytes = Vec::with_capacity(PIECE_BYTES.max(encoded.len()));
+        let mut piece = Piece { bytes, ..Piece::default() };
+        piece.push(key, encoded);
+        let memory = piece.bytes.capacity() + PIECE_MORE_BYTES;
+        // Most queues are short.
+        if self.pieces.is_empty() {
+            self.pieces.reserve_exact(1);
+        }
         self.pieces.push(piece);
         memory
     }
@@ -60,12 +82,19 @@ impl Queue {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {
-        self.pieces.iter().flat_map(|piece| decode(piece))
+        self.pieces.iter().flat_map(|piece| decode(&piece.bytes))
+    }
+
+    /// Those of a key.
+    pub(crate) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Modification<'_>> {
+        let hash = KeyHash::of(key);
+        let pieces = self.pieces.iter().filter(move |piece| hash.may_be_in(&piece.filter));
+        pieces.flat_map(|piece| decode(&piece.bytes)).filter(move |one| is_same_key(one.key, key))
     }
 
     /// With them as they are encoded.
     pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
-        self.pieces.iter().flat_map(|piece| decode_encoded(piece))
+        self.pieces.iter().flat_map(|piece| decode_encoded(&piece.bytes))
     }
 }
 
@@ -105,7 +134,7 @@ mod tests {
             encoded.clear();
             let (key, bytes) = (number.to_be_bytes(), [number as u8; 8]);
             encode(&mut encoded, Modification { key: &key, kind: KindNumber(16), bytes: &bytes });
-            memory += queue.push(&encoded);
+            memory += queue.push(&key, &encoded);
         }
         assert_eq!((queue.count(), queue.memory_bytes()), (1000, memory));
         for (number, modification) in queue.iter().enumerate() {
@@ -113,6 +142,12 @@ mod tests {
             assert_eq!(modification.bytes, [number as u8; 8]);
         }
         assert_eq!(queue.iter().count(), 1000);
+        for number in [0_u64, 1, 500, 999] {
+            let of_key: Vec<_> = queue.of_key(&number.to_be_bytes()).collect();
+            assert_eq!(of_key.len(), 1);
+            assert_eq!(of_key[0].bytes, [number as u8; 8]);
+        }
+        assert_eq!(queue.of_key(&1000_u64.to_be_bytes()).count(), 0);
         let overhead = (memory - 1000 * 16) / 1000;
         assert!(overhead <= 8, "{overhead} bytes each");
     }

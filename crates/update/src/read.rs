@@ -11,8 +11,9 @@ use crate::chunk::{Chunk, Stretch, staged_blocks};
 use crate::codec::is_sum;
 use crate::engine::Shared;
 use crate::extents::Extent;
-use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_MORE_BYTES};
-use crate::queue::{decode, encode};
+use crate::filter::KeyHash;
+use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_BYTES, REQUEST_MORE_BYTES};
+use crate::queue::{Queue, decode, encode};
 use crate::state::State;
 use crate::{Error, Kinds, Modification, Pieces, Question, Result, SpaceId, Value};
 
@@ -47,11 +48,13 @@ struct Wanted {
     staged: Vec<Stretch>,
     /// What is pending in memory, oldest first, as queues have it.
     pending: Vec<u8>,
+    /// Whether it is to be kept, once it was read.
+    is_to_keep: bool,
 }
 
 impl Wanted {
     /// A block with what is staged for it; what may be of `key` alone, when one is given.
-    fn of(partition: &Partition, block: usize, key: Option<&[u8]>) -> Wanted {
+    fn of(partition: &Partition, block: usize, key: Option<KeyHash>) -> Wanted {
         let mut staged = Vec::new();
         let mut from = 0;
         for chunk in &partition.staged {
@@ -66,6 +69,7 @@ impl Wanted {
             block,
             staged,
             pending: Vec::new(),
+            is_to_keep: false,
         }
     }
 
@@ -79,15 +83,15 @@ impl Wanted {
 #[derive(Default)]
 struct Found {
     /// The block, when there is one.
-    block: Option<IoBuf>,
+    block: Option<Bytes>,
     /// What is staged for it, oldest first.
     staged: Vec<Bytes>,
 }
 
-/// What is pending in memory of a partition, oldest first.
-fn in_memory(partition: &Partition) -> impl Iterator<Item = Modification<'_>> {
-    let sealed = partition.sealed.iter().flat_map(|sealed| sealed.queue.iter());
-    sealed.chain(partition.active.iter())
+/// What is pending in memory of a partition, in two queues, the older first.
+fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
+    let sealed = partition.sealed.as_ref().map(|sealed| &*sealed.queue);
+    sealed.into_iter().chain(std::iter::once(&partition.active))
 }
 
 impl Shared {
@@ -97,9 +101,11 @@ impl Shared {
             let mut state = self.state.lock();
             let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
             let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
-            let mut wanted = Wanted::of(partition, partition.blocks.holding(key), Some(key));
+            let mut wanted =
+                Wanted::of(partition, partition.blocks.holding(key), Some(KeyHash::of(key)));
+            wanted.is_to_keep = true;
             let mut is_told = false;
-            for modification in in_memory(partition).filter(|one| one.key == key) {
+            for modification in in_memory(partition).flat_map(|queue| queue.of_key(key)) {
                 if Kinds::replaces(modification.kind) {
                     is_told = true;
                     wanted.pending.clear();
@@ -143,7 +149,7 @@ impl Shared {
             let state = self.state.lock();
             let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
             let partition = partition.ok_or(Error::NoSpace { space })?;
-            let newest = in_memory(partition).filter(|one| one.key == key).last();
+            let newest = in_memory(partition).flat_map(|queue| queue.of_key(key)).last();
             newest.and_then(|newest| question.of_newest(newest))
         };
         match told {
@@ -227,7 +233,7 @@ impl Shared {
         };
         let mut wanted = Wanted::of(partition, block, None);
         let from = first.as_deref().unwrap_or_default();
-        for modification in in_memory(partition) {
+        for modification in in_memory(partition).flat_map(Queue::iter) {
             let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
             if modification.key >= from && is_before {
                 encode(&mut wanted.pending, modification);
@@ -242,16 +248,27 @@ impl Shared {
     /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
     fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
         let Some(area) = wanted.area() else { return };
-        if state.pay(id, REQUEST_MORE_BYTES + area.len() as u64, self.division.block_bytes()) {
+        let is_kept = |extent: &Arc<Extent>| self.cache.has(extent, wanted.block);
+        let request = match wanted.extent.as_ref().is_some_and(is_kept) {
+            true => REQUEST_BYTES,
+            false => REQUEST_MORE_BYTES,
+        };
+        if state.pay(id, request + area.len() as u64, self.division.block_bytes()) {
             self.sweep_wake.notify_one();
         }
     }
 
-    /// Reads a block, if there is one, and with it what is staged: two requests at most, at the same time.
+    /// Reads a block, if there is one that is not kept, and with it what is staged: two requests at most, at the same time.
     async fn read_block(&self, extent: &Extent, wanted: &Wanted) -> Result<Found> {
         let Wanted { blocks, block, staged, .. } = wanted;
         let has_block = *block < blocks.len();
-        let of_block = has_block.then(|| self.division.block_at(extent.index, *block));
+        let mut found = Found::default();
+        if has_block {
+            found.block = self.cache.get(extent, *block);
+            self.counts.cached_reads.add(u64::from(found.block.is_some()));
+        }
+        let is_read = has_block && found.block.is_none();
+        let of_block = is_read.then(|| self.division.block_at(extent.index, *block));
         let of_staged = match wanted.area() {
             Some(bytes) => Some(self.staged_at(extent, &bytes)?),
             None => None,
@@ -267,12 +284,16 @@ impl Shared {
             }
         }
         let mut read = read.into_iter();
-        let mut found = Found::default();
-        if has_block {
+        if is_read {
             let buffer = read.next();
             let is_right = |buffer: &IoBuf| is_sum(blocks.checksum(*block), crc32c::crc32c(buffer));
             let whole = buffer.filter(is_right);
-            found.block = Some(whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?);
+            let whole = whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?;
+            if wanted.is_to_keep {
+                let bytes_max = self.cache_bytes_max(&self.state.lock());
+                self.cache.keep(extent, *block, &whole, bytes_max);
+            }
+            found.block = Some(whole.freeze());
         }
         if let Some(((range, before), area)) = of_staged.zip(read.next()) {
             let area = area.freeze();

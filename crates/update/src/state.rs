@@ -147,7 +147,8 @@ impl State {
                         return Err(Misfit::UnknownKind(modification.kind));
                     }
                     let partition = self.partition_of(space, modification.key);
-                    self.enqueue(partition.ok_or(Misfit::NoSpace(space))?, seq, encoded);
+                    let partition = partition.ok_or(Misfit::NoSpace(space))?;
+                    self.enqueue(partition, seq, modification.key, encoded);
                 }
                 Entry::Seal { partition } => self.seal(partition, seq).ok_or(Misfit::NotOfLog)?,
                 _ if seq < known => {}
@@ -158,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    fn enqueue(&mut self, id: PartitionId, seq: Seq, encoded: &[u8]) {
+    fn enqueue(&mut self, id: PartitionId, seq: Seq, key: &[u8], encoded: &[u8]) {
         let Some(partition) = self.partitions.get_mut(id.0 as usize) else { return };
         if seq < partition.frontier {
             return;
@@ -167,7 +168,7 @@ impl State {
             partition.since = seq;
         }
         let before = partition.active.bytes();
-        self.queued_bytes += partition.active.push(encoded);
+        self.queued_bytes += partition.active.push(key, encoded);
         self.queued += 1;
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
             self.hot.insert(id);
@@ -220,11 +221,10 @@ impl State {
         partition.paid_bytes >= partition.price_bytes(block_bytes) && self.costly.insert(id)
     }
 
-    /// Readers of a partition that was costly have to pay again.
+    /// Readers of a partition pay from the beginning.
     pub(crate) fn pay_again(&mut self, id: PartitionId) {
-        if self.costly.remove(&id)
-            && let Some(partition) = self.partition_mut(id)
-        {
+        self.costly.remove(&id);
+        if let Some(partition) = self.partition_mut(id) {
             partition.paid_bytes = 0;
         }
     }
@@ -311,7 +311,7 @@ impl State {
         self.queued = self.queued.saturating_sub(active.count());
         for (modification, encoded) in active.iter_encoded() {
             let to = self.partition_of(space, modification.key)?;
-            self.enqueue(to, since, encoded);
+            self.enqueue(to, since, modification.key, encoded);
         }
         Some(())
     }

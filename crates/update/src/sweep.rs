@@ -1,9 +1,10 @@
 //! Sweeps: what is pending leaves memory, partition after partition in the order of their keys.
 //!
 //! A partition's pending modifications are sealed, and go to the staging area of its extent as long as there is
-//! room. Else its blocks are read, everything staged and pending is applied, and they are written to another
+//! room, or almost. Else its blocks are read, everything staged and pending is applied, and they are written to another
 //! extent. Both count once the log says so, after a flush of the data.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::chunk::{Chunk, staged_blocks};
 use crate::codec::prefix_of;
 use crate::engine::Shared;
 use crate::entry::{Entry, Placed};
-use crate::extents::Extent;
+use crate::extents::{Division, Extent};
 use crate::partition::{BlockTable, PartitionId, Sealed};
 use crate::queue::decode;
 use crate::state::State;
@@ -48,8 +49,9 @@ struct Job {
     /// Held until what comes in its place is durable.
     extent: Option<Arc<Extent>>,
     staged: Vec<Arc<Chunk>>,
-    /// Whether reading it costs so much that its blocks are to be written, though there were room for staging.
-    is_costly: bool,
+    /// Whether its blocks are to be written though there is room for staging: it is costly to read, memory is short, or see
+    /// [`level`].
+    is_to_place: bool,
     /// Whether that alone is why it is swept.
     is_optional: bool,
     /// Whether the log says that it was sealed.
@@ -81,10 +83,10 @@ struct Piece {
 impl Shared {
     /// Sweeps until the engine is closed, or something fails.
     pub(crate) async fn sweep_forever(&self) {
-        let mut waiting = VecDeque::new();
+        let (mut waiting, mut due) = (VecDeque::new(), 0.0);
         loop {
             let woken = self.sweep_wake.notified();
-            match self.sweep_some(&mut waiting).await {
+            match self.sweep_some(&mut waiting, &mut due).await {
                 Ok(true) => self.room.notify_waiters(),
                 Ok(false) if self.is_closing() => return,
                 Ok(false) => woken.await,
@@ -115,11 +117,18 @@ impl Shared {
         None
     }
 
-    /// Sweeps some partitions, those that are `waiting` first; tells whether there was something to do.
-    async fn sweep_some(&self, waiting: &mut VecDeque<Job>) -> Result<bool> {
+    /// Sweeps some partitions, those that are `waiting` first; tells whether there was something to do. For `due` see
+    /// [`level`].
+    async fn sweep_some(&self, waiting: &mut VecDeque<Job>, due: &mut f64) -> Result<bool> {
         if waiting.is_empty() {
             match self.seal_some() {
-                Some(jobs) => waiting.extend(jobs),
+                Some(mut jobs) => {
+                    if self.extents.free() > self.reserve() + jobs.len() {
+                        level(&mut jobs, &self.division, due);
+                        self.forget_staged(&mut jobs);
+                    }
+                    waiting.extend(jobs);
+                }
                 None => return self.free_log().await,
             }
         }
@@ -159,7 +168,9 @@ impl Shared {
                 match done {
                     Done::Staged(chunk) => {
                         // Of one that could not be placed: readers pay once more before it is tried again.
-                        state.pay_again(job.id);
+                        if state.costly.contains(&job.id) {
+                            state.pay_again(job.id);
+                        }
                         Entry::Staged { partition: job.id, chunk }.encode(&mut group);
                     }
                     Done::Placed(pieces) => {
@@ -194,6 +205,14 @@ impl Shared {
         drop(left);
         self.free_log().await?;
         Ok(true)
+    }
+
+    /// Has those of a batch written that have something staged, when what says where that lies takes half of the memory.
+    fn forget_staged(&self, jobs: &mut [Job]) {
+        if self.state.lock().directory_bytes > self.memory_bytes / 2 {
+            let staged = jobs.iter_mut().filter(|job| !job.staged.is_empty());
+            staged.for_each(|job| job.is_to_place = true);
+        }
     }
 
     /// Takes a snapshot when somebody wants one and all that was to be in it is swept, or when that frees
@@ -262,7 +281,7 @@ impl Shared {
                 blocks: Arc::clone(&partition.blocks),
                 extent: partition.extent.clone(),
                 staged: partition.staged.clone(),
-                is_costly: state.costly.contains(&id),
+                is_to_place: state.costly.contains(&id),
                 is_optional,
                 is_logged,
             })
@@ -290,12 +309,12 @@ impl Shared {
     }
 
     async fn carry_out(&self, job: &Job) -> Result<Done> {
-        if job.is_costly {
+        if job.is_to_place {
             match self.place(job).await {
                 Ok(placed) => return Ok(Done::Placed(placed)),
                 // It need not be now.
                 Err(error) => {
-                    tracing::warn!("a partition that is costly to read stays so: {error}")
+                    tracing::warn!("a partition is staged that was to be written: {error}")
                 }
             }
         }
@@ -467,6 +486,30 @@ impl Shared {
         placed.push(Piece { low, extent: Some(extent), blocks });
         Ok(())
     }
+}
+
+/// Has as many partitions written as will have to be on average, those of a batch with the fullest staging areas. What was
+/// loaded together would else run out of room for staging together, and who modifies would wait for that sweep. How many
+/// are `due` goes from batch to batch.
+fn level(jobs: &mut [Job], division: &Division, due: &mut f64) {
+    let room = division.staging_bytes();
+    let staged = |job: &Job| staged_blocks(&job.staged).bytes().0 as usize;
+    // What one sweep of it stages, as far as it was staged before.
+    let chunk = |job: &Job| staged(job).checked_div(job.staged.len()).unwrap_or(0).max(1);
+    let mut known: Vec<&mut Job> = jobs
+        .iter_mut()
+        .filter(|job| !job.staged.is_empty() && !job.sealed.queue.is_empty())
+        .collect();
+    // One sweep of so many finds no room.
+    *due += known.iter().map(|job| 1.0 / (1 + room / chunk(job)) as f64).sum::<f64>();
+    let coming = |job: &Job| chunk(job).min(job.sealed.queue.bytes());
+    let is_placed = |job: &Job| job.is_to_place || staged(job) + coming(job) > room;
+    let placed = known.iter().filter(|job| is_placed(job)).count();
+    known.sort_by_key(|job| Reverse((is_placed(job), staged(job))));
+    let more = (*due as usize).clamp(placed, known.len());
+    known.into_iter().take(more).for_each(|job| job.is_to_place = true);
+    // What had to be written together makes up for nothing that comes.
+    *due = (*due - more as f64).clamp(0.0, BATCH_PARTITIONS as f64);
 }
 
 /// The partitions to sweep: those that need it, from behind the cursor on and round.

@@ -248,7 +248,15 @@ async fn survive(canary: bool) {
                 durable = groups.len();
             }
             match random.random_range(0..12) {
-                0 if running.checkpoint().await.is_ok() => durable = groups.len(),
+                0 if running.checkpoint().await.is_ok() => {
+                    durable = groups.len();
+                    let figures = running.figures();
+                    assert_eq!(
+                        (figures.queued, figures.queued_bytes),
+                        (0, 0),
+                        "after a checkpoint"
+                    );
+                }
                 1 if running.barrier().await.is_ok() => durable = groups.len(),
                 2 => {
                     let block = random.random_range(0..bench.blocks);

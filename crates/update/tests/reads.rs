@@ -1,5 +1,5 @@
 //! What reading takes: one request, one more where something is staged for what is read, and none of these once
-//! readers have paid for a sweep.
+//! readers have paid for a sweep. No request where there is memory to keep what was read.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -109,6 +109,41 @@ fn what_readers_have_paid_for_is_swept() {
         // Others are as they were.
         assert_eq!(number(&engine, 256).await, 1);
         assert_eq!(engine.figures().staged_reads, after.staged_reads + 1);
+    });
+}
+
+#[test]
+fn what_was_read_is_kept_in_memory_that_nothing_else_needs() {
+    block_on_virtual(1, async {
+        let (engine, _) = staged().await;
+        let read_all = async |keys: std::ops::Range<u64>| {
+            let before = engine.figures();
+            for key in keys {
+                assert_eq!(number(&engine, key).await, u64::from(key % 8 == 0));
+            }
+            let after = engine.figures();
+            assert!(after.cached_bytes + after.queued_bytes + after.directory_bytes <= 1 << 20);
+            (after.reads - before.reads, after.cached_reads - before.cached_reads)
+        };
+        assert_eq!(read_all(41..48).await, (7, 0));
+        assert_eq!(read_all(41..48).await, (0, 7));
+        // A block is kept, and what is staged for it is read.
+        assert_eq!(read_all(64..65).await, (2, 0));
+        assert_eq!(read_all(64..65).await, (1, 1));
+        // More than there is room for: each is right, and some are kept.
+        let (reads, kept) = read_all(257..512).await;
+        // Some of what a filter lets pass is not there.
+        assert!((286..300).contains(&reads) && kept == 0, "{reads} and {kept}");
+        let (_, kept) = read_all(257..512).await;
+        assert!((1..255).contains(&kept), "{kept} were kept");
+        // What is modified needs the memory.
+        let before = engine.figures();
+        modify_all(&engine, (0..10).cycle().take(20_000), ADD).await;
+        let after = engine.figures();
+        assert!(after.cached_bytes < before.cached_bytes);
+        assert!(after.cached_bytes + after.queued_bytes + after.directory_bytes <= 1 << 20);
+        engine.checkpoint().await.unwrap();
+        assert_eq!((number(&engine, 9).await, number(&engine, 41).await), (2000, 0));
     });
 }
 

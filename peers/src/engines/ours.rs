@@ -32,7 +32,9 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) async fn open(setup: Setup<'_>, format: Format) -> Outcome<Ours> {
-        let data_mib = setup.records * 64 * 4 / (1 << 20) + 512;
+        // Leaves that are not quite full, their staging areas, and extents to move to.
+        let leaves_mib = setup.records * 64 * 5 / 4 / (1 << 20);
+        let data_mib = leaves_mib * (100 + u64::from(format.staging_percent)) / 100 + 512;
         let log_mib = 4 * setup.memory / (1 << 20) + 64;
         let open = |name: &str, mib: u64| {
             let uri = format!("file:{}?size={mib}MiB", setup.folder.join(name).display());

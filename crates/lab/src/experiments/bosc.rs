@@ -9,8 +9,8 @@ use moirai::runtime::{now, random, sleep, spawn};
 use moirai::storage::{Device, Op, Request};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::{
-    At, Durability, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter,
-    Modification, Options, PUT, SpaceId, Value, WholeBlocks,
+    At, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter, Modification, Options,
+    PUT, SpaceId, Value, WholeBlocks,
 };
 use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
@@ -147,7 +147,8 @@ impl Made {
         let mut kinds = Kinds::new();
         kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: self.setting.record_bytes }))?;
         let memory = self.setting.memory;
-        let options = Options { memory, durability: Durability::Flushed, ..Options::default() };
+        // The paper's memory is for pending modifications: what is read comes from the disks.
+        let options = Options { memory, cache: ByteCount(0), ..Options::default() };
         let (data, log) = (Arc::clone(&self.data), Arc::clone(&self.log));
         Ok(Engine::open(data, log, kinds, Arc::new(WholeBlocks), options).await?)
     }

@@ -1,0 +1,135 @@
+//! Blocks that were read, kept in the memory that pending modifications leave.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::extents::Extent;
+use crate::queue::PIECE_BYTES;
+
+/// What keeping a block takes beside its pieces, and a piece beside its bytes, about.
+const ENTRY_BYTES: usize = 128;
+const PIECE_MORE_BYTES: usize = 40;
+/// Of so many blocks that are read while there is no room one is kept in another's place: those that are read often
+/// come in soon, and those that are not cost little.
+const KEPT_OF: u64 = 4;
+
+/// Blocks by where they lie, of which those that nobody asked for longest go first.
+#[derive(Debug)]
+pub(crate) struct Cache(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    /// By the number of the extent and that of the block in it. Nothing is written over, so that they never change;
+    /// those of extents that were left go in their turn.
+    blocks: LruCache<(u64, usize), Pieces>,
+    bytes: usize,
+    /// How many found no room.
+    asked: u64,
+}
+
+/// A block in pieces as queues have them: what these leave, here and there, is of that size.
+type Pieces = Arc<[Box<[u8]>]>;
+
+/// Bytes of memory for a block.
+fn bytes_of(block_bytes: usize) -> usize {
+    block_bytes + block_bytes.div_ceil(PIECE_BYTES) * PIECE_MORE_BYTES + ENTRY_BYTES
+}
+
+impl Cache {
+    pub(crate) fn new() -> Cache {
+        Cache(Mutex::new(Kept { blocks: LruCache::unbounded(), bytes: 0, asked: 0 }))
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.lock().bytes
+    }
+
+    /// A block that is kept.
+    pub(crate) fn get(&self, extent: &Extent, block: usize) -> Option<Bytes> {
+        let pieces = self.0.lock().blocks.get(&(extent.number, block)).cloned()?;
+        Some(Bytes::from(pieces.concat()))
+    }
+
+    /// Whether a block is kept.
+    pub(crate) fn has(&self, extent: &Extent, block: usize) -> bool {
+        self.0.lock().blocks.contains(&(extent.number, block))
+    }
+
+    /// Keeps a block in `bytes_max` bytes, if there is room for it at all.
+    pub(crate) fn keep(&self, extent: &Extent, block: usize, content: &[u8], bytes_max: usize) {
+        let bytes = bytes_of(content.len());
+        let Some(others_max) = bytes_max.checked_sub(bytes) else { return };
+        let mut kept = self.0.lock();
+        if kept.blocks.contains(&(extent.number, block)) {
+            return;
+        }
+        if kept.bytes > others_max {
+            kept.asked += 1;
+            // Not each fourth: who reads in turns would find the same ones kept.
+            if kept.asked.wrapping_mul(0x9e37_79b9_7f4a_7c15) > u64::MAX / KEPT_OF {
+                return;
+            }
+            kept.shrink(others_max);
+        }
+        let pieces: Pieces = content.chunks(PIECE_BYTES).map(Box::from).collect();
+        kept.blocks.put((extent.number, block), pieces);
+        kept.bytes += bytes;
+    }
+
+    /// Lets go of what is more than `bytes_max` bytes.
+    pub(crate) fn shrink(&self, bytes_max: usize) {
+        self.0.lock().shrink(bytes_max);
+    }
+}
+
+impl Kept {
+    fn shrink(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max
+            && let Some((_, block)) = self.blocks.pop_lru()
+        {
+            self.bytes -= bytes_of(block.iter().map(|piece| piece.len()).sum());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extents::Extents;
+
+    const BLOCK: usize = 2500;
+
+    #[test]
+    fn those_that_nobody_asked_for_longest_go_first() {
+        let extents = Extents::new(1);
+        let extent = extents.take(0).unwrap();
+        let cache = Cache::new();
+        let room = 3 * bytes_of(BLOCK);
+        for block in 0..3 {
+            cache.keep(&extent, block, &[block as u8; BLOCK], room);
+        }
+        assert_eq!(cache.get(&extent, 0).as_deref(), Some(&[0; BLOCK][..]));
+        // Not at once: the others may be asked for more often.
+        cache.keep(&extent, 3, &[3; BLOCK], room);
+        assert!(!cache.has(&extent, 3));
+        (0..4 * KEPT_OF).for_each(|_| cache.keep(&extent, 3, &[3; BLOCK], room));
+        assert_eq!((cache.get(&extent, 1), cache.bytes()), (None, room));
+        assert!(cache.has(&extent, 3) && cache.has(&extent, 0));
+        cache.keep(&extent, 3, &[3; BLOCK], room);
+        assert_eq!(cache.bytes(), room);
+        cache.keep(&extent, 4, &[4; BLOCK], BLOCK);
+        assert_eq!(cache.get(&extent, 4), None);
+        cache.shrink(bytes_of(BLOCK));
+        assert!(cache.get(&extent, 3).is_some() && cache.get(&extent, 0).is_none());
+        // The same place, and another extent.
+        let index = extent.index;
+        drop(extent);
+        let extent = extents.take(0).unwrap();
+        assert_eq!((extent.index, cache.get(&extent, 3)), (index, None));
+        assert_eq!(Arc::strong_count(&extents), 2);
+    }
+}
