@@ -15,6 +15,7 @@ use crate::extents::{Division, Extent, Extents};
 use crate::figures::{Counts, Figures};
 use crate::format::name_of;
 use crate::log::{Log, Opened};
+use crate::options::Options;
 use crate::partition::PartitionId;
 use crate::placing::Segments;
 use crate::replay::replay;
@@ -39,45 +40,6 @@ const PARTITION_SHARE: usize = 8;
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 const LONG_WAIT: Nanos = Nanos(1_000_000_000);
-
-/// When a group is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When it is durable.
-    #[default]
-    Flushed,
-    /// When it is written: a power cut may lose it, with all that came after; the end of the process does not.
-    Written,
-}
-
-/// How an engine is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves the
-    /// others a quarter at least; with more than half of it for these nothing more is staged. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
-    /// an eighth of it is pending for the same 64 neighbouring blocks. What is not in use keeps blocks that
-    /// were read for a value.
-    pub memory: ByteCount,
-    /// Of that, what blocks that were read may take at most.
-    pub cache: ByteCount,
-    /// When groups are acknowledged.
-    pub durability: Durability,
-    /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
-    /// than it is. It loses data.
-    #[doc(hidden)]
-    pub canary: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            memory: ByteCount::mib(64),
-            cache: ByteCount(u64::MAX),
-            durability: Durability::default(),
-            canary: false,
-        }
-    }
-}
 
 /// Snapshots that somebody waits for. The sweeper takes them: what is begun is finished.
 #[derive(Debug, Default)]

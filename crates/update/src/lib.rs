@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod group;
 mod kind;
 mod log;
+mod options;
 mod partition;
 mod placing;
 mod queue;
@@ -36,12 +37,13 @@ mod superblock;
 mod sweep;
 
 pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
-pub use engine::{Durability, Engine, Options};
+pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;
 pub use format::Format;
 pub use group::Group;
 pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Question, Value};
+pub use options::{Durability, Options};
 pub use placing::LogWriter;
 pub use read::{At, View};
 
