@@ -1,6 +1,7 @@
 //! What the operating system knows of this process, and how its memory is limited.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Sub;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,11 @@ impl MemoryLimit {
         } else {
             (Path::new("/sys/fs/cgroup/memory").join(own), "memory.limit_in_bytes")
         };
-        fs::create_dir(&folder)?;
+        // That of a process which was killed, and had the same number, stays.
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         let group = MemoryLimit(folder);
         fs::write(group.0.join(limit), bytes.to_string())?;
         fs::write(group.0.join("cgroup.procs"), std::process::id().to_string())?;
