@@ -9,15 +9,15 @@
 //! # use moirai_units::ByteCount;
 //! # moirai_runtime::block_on_virtual(1, async {
 //! # let power = moirai_devices::Power::on();
-//! # let device = |name: &str| moirai_devices::FaultyDevice::new(
-//! #     name.into(), moirai_units::BlockCount(40_000), moirai_units::BlockCount(16), power.clone());
-//! # let (data, log) = (device("data"), device("log"));
+//! # let device = |name: &str| -> std::sync::Arc<dyn moirai_storage::Device> { moirai_devices::FaultyDevice::new(
+//! #     name.into(), moirai_units::BlockCount(40_000), moirai_units::BlockCount(16), power.clone()) };
+//! # let (data, logs) = (device("data"), [device("log")]);
 //! const COUNT: KindNumber = KindNumber(16);
 //! let mut kinds = Kinds::new();
 //! kinds.register(COUNT, std::sync::Arc::new(AddU64))?;
 //!
-//! Store::format(&*data, &*log, with_leaves(ByteCount(8 << 10))).await?;
-//! let store = Store::open(data, log, kinds, Options::default()).await?;
+//! Store::format(&*data, &logs, with_leaves(ByteCount(8 << 10))).await?;
+//! let store = Store::open(data, &logs, kinds, Options::default()).await?;
 //! let words = store.tree("words").await?;
 //! let mut batch = Batch::new();
 //! for word in ["to", "be", "or", "not", "to", "be"] {

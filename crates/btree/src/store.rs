@@ -98,7 +98,7 @@ impl Batch {
     }
 }
 
-/// A store of B+-trees over a data device and a log device.
+/// A store of B+-trees over a data device and one or more log devices.
 ///
 /// Dropped, it ends at once: what was acknowledged is there when it is opened again, from the log.
 #[derive(Debug)]
@@ -109,23 +109,24 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes `data` and `log` those of a new store; they lose what they hold.
-    pub async fn format(data: &dyn Device, log: &dyn Device, format: Format) -> Result<()> {
+    /// Makes `data` and the devices of a log those of a new store; they lose what they hold.
+    pub async fn format(data: &dyn Device, logs: &[Arc<dyn Device>], format: Format) -> Result<()> {
         let bytes = format.block_bytes.0;
         if bytes < 512 || bytes > LEAF_BYTES_MAX as u64 {
             return Err(Error::LeafBytes { bytes });
         }
-        Ok(Engine::format(data, log, &Leaves, format).await?)
+        Ok(Engine::format(data, logs, &Leaves, format).await?)
     }
 
-    /// Opens the store on `data` and `log`. The `kinds` must have every kind of merges that it was given.
+    /// Opens the store on `data` and `logs`, in the order in which they were formatted. The `kinds` must have every
+    /// kind of merges that it was given.
     pub async fn open(
         data: Arc<dyn Device>,
-        log: Arc<dyn Device>,
+        logs: &[Arc<dyn Device>],
         kinds: Kinds,
         options: Options,
     ) -> Result<Store> {
-        let engine = Engine::open(data, log, kinds, Arc::new(Leaves), options).await?;
+        let engine = Engine::open(data, logs, kinds, Arc::new(Leaves), options).await?;
         engine.create_space(CATALOG).await?;
         Ok(Store { engine, making: tokio::sync::Mutex::default() })
     }

@@ -41,7 +41,7 @@ impl Bench {
             staging_percent: [0, 100, 300][random.random_range(0..3)],
             ..with_leaves(leaf)
         };
-        Store::format(&*data, &*log, format).await.unwrap();
+        Store::format(&*data, &[Arc::clone(&log) as _], format).await.unwrap();
         let memory = ByteCount(random.random_range(4..60) << 10);
         Bench { power, data, log, options: Options { memory, ..Options::default() } }
     }
@@ -50,7 +50,7 @@ impl Bench {
         let mut kinds = Kinds::new();
         kinds.register(COUNT, Arc::new(AddU64)).unwrap();
         let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
-        Store::open(data, log, kinds, self.options).await
+        Store::open(data, &[log], kinds, self.options).await
     }
 
     fn restart(&self) {
@@ -230,7 +230,7 @@ fn a_short_log_and_keys_that_come_backwards_are_borne() {
             };
             let (data, log) = (device("data", 120_000), device("log", 512));
             let format = Format { staging_percent, ..with_leaves(ByteCount(512)) };
-            Store::format(&*data, &*log, format).await.unwrap();
+            Store::format(&*data, &[Arc::clone(&log) as _], format).await.unwrap();
             let options = Options { memory: ByteCount(64 << 10), ..Options::default() };
             let bench = Bench { power, data, log, options };
             let store = bench.open().await.unwrap();

@@ -23,16 +23,16 @@ const SCANNED: u64 = 100;
 
 /// Keys and values in B+-trees that take floods of random updates
 ///
-/// A store is a device, and its log another, or the end of the same. It is made on a device that holds nothing,
+/// A store is a device, and its log others, or the end of the same. It is made on a device that holds nothing,
 /// when something is first put there.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The device or volume that the store is on, as URI
     #[arg(long, value_name = "URI")]
     store: String,
-    /// The log's device, as URI; the end of the store's when not given
+    /// A device of the log, as URI; several share it when this is given again; the end of the store's when not given
     #[arg(long, value_name = "URI")]
-    log: Option<String>,
+    log: Vec<String>,
     /// The tree
     #[arg(long, value_name = "NAME", default_value = "default")]
     tree: String,
@@ -116,14 +116,14 @@ enum Command {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut uris = vec![arguments.store.clone()];
-    uris.extend(arguments.log.clone());
+    uris.extend_from_slice(&arguments.log);
     run::in_time(moirai::are_simulated(&uris)?, carry_out(arguments))
 }
 
 async fn open(arguments: &Arguments, may_make: bool) -> Result<Store, Failure> {
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
-    let place = TreesPlace { data: &arguments.store, log: arguments.log.as_deref() };
+    let place = TreesPlace { data: &arguments.store, logs: &arguments.log };
     let new = NewTrees { leaf: arguments.leaf, log: arguments.log_size };
     let options = Options { memory: arguments.memory, ..Options::default() };
     Ok(moirai::open_trees(place, may_make.then_some(new), kinds, options).await?)

@@ -77,6 +77,24 @@ fn a_store_lies_on_simulated_disks_too() {
     assert_eq!(succeed(folder.path(), &["kv", store, log, "get", "a"]), "b\n");
 }
 
+#[test]
+fn a_log_may_lie_on_several_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let [one, other] = ["--log=file:one.img?size=1MiB", "--log=file:other.img?size=2MiB"];
+    let with = |logs: &[&str], rest: &[&'static str]| {
+        let all: Vec<String> =
+            ["kv", STORE].iter().chain(logs).chain(rest).map(ToString::to_string).collect();
+        run(folder, &all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(with(&[one, other], &["put", "a", "b"]).0, Some(0));
+    assert_eq!(with(&[one, other], &["get", "a"]).1, "b\n");
+    let (status, _, error) = with(&[other, one], &["get", "a"]);
+    assert_eq!((status, error.contains("in their order")), (Some(1), true), "{error}");
+    let (status, _, error) = with(&[one], &["get", "a"]);
+    assert_eq!((status, error.contains("2 devices, and 1 are named")), (Some(1), true), "{error}");
+}
+
 /// Kills a process that loads, `times` times, and looks whether all is there that it said was durable.
 fn kill_and_look(times: u64) {
     let folder = tempfile::tempdir().unwrap();

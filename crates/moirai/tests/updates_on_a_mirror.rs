@@ -96,14 +96,15 @@ async fn work(sides: &[usize]) -> Result<(), Box<dyn std::error::Error>> {
         let (data_volume, log_volume) = (data.open().await?, log.open().await?);
         data.capacity = data_volume.inquiry().capacity.0;
         log.capacity = log_volume.inquiry().capacity.0;
-        Engine::format(&*data_volume, &*log_volume, &WholeBlocks, format).await?;
+        Engine::format(&*data_volume, &[log_volume], &WholeBlocks, format).await?;
     }
     let options = Options { memory: ByteCount(16 << 10), ..Options::default() };
     let mut expected = vec![0_u64; KEYS as usize];
     for _ in 0..3 {
         let (data_volume, log_volume) = (data.open().await?, log.open().await?);
         let blocks = Arc::new(WholeBlocks);
-        let engine = Engine::open(data_volume, log_volume, Kinds::new(), blocks, options).await?;
+        let engine =
+            Engine::open(data_volume, &[log_volume], Kinds::new(), blocks, options).await?;
         engine.create_space(SPACE).await?;
         for (key, expected) in (0_u64..).zip(&expected).filter(|(_, value)| **value > 0) {
             let read = engine.get(SPACE, &key.to_be_bytes()).await?.unwrap();

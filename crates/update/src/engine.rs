@@ -13,8 +13,8 @@ use crate::cache::Cache;
 use crate::entry::Entry;
 use crate::extents::{Division, Extent, Extents};
 use crate::figures::{Counts, Figures};
-use crate::format::name_of;
-use crate::log::{Log, Opened};
+use crate::format::{disk_id, name_of};
+use crate::log::{Log, LogDisk, Opened, Ring};
 use crate::options::Options;
 use crate::partition::PartitionId;
 use crate::placing::Segments;
@@ -24,6 +24,7 @@ use crate::superblock::{
     NAME_BYTES, Snapshot, Superblock, encode_state, read_snapshot, write_snapshot,
 };
 use crate::sweep::EXTENTS_RESERVE;
+use crate::writer::{Position, Writer};
 use crate::{
     At, BlockFormat, Error, Group, Kinds, Modification, Question, Result, Seq, SpaceId, View,
 };
@@ -113,7 +114,7 @@ pub(crate) struct Shared {
     waited_ns: AtomicU64,
 }
 
-/// The update engine over a data device and a log device.
+/// The update engine over a data device and one or more log devices.
 ///
 /// Dropped, it ends at once, as in a crash: what was acknowledged is there when it is opened again. Open the
 /// devices anew then, too: writes to these may still be under way, as they are not after [`Engine::close`].
@@ -124,11 +125,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the engine that was formatted on `data` and `log`, and takes up what a crash left pending. The
-    /// `kinds` must have all that the log holds; `blocks` is what it was formatted with.
+    /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
+    /// crash left pending. The `kinds` must have all that the log holds; `blocks` is what it was formatted with.
     pub async fn open(
         data: Arc<dyn Device>,
-        log: Arc<dyn Device>,
+        logs: &[Arc<dyn Device>],
         kinds: Kinds,
         blocks: Arc<dyn BlockFormat>,
         options: Options,
@@ -138,7 +139,7 @@ impl Engine {
             return Err(Error::Options { problem });
         }
         let superblock = Superblock::read(&*data).await?;
-        let Superblock { division, ring, id, .. } = superblock;
+        let division = superblock.division;
         if superblock.format != name_of(&*blocks) {
             let name = |name: [u8; NAME_BYTES]| {
                 String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
@@ -152,37 +153,29 @@ impl Engine {
                 ),
             });
         }
-        let other_log = || Error::OtherLog {
-            log: log.inquiry().name.clone(),
-            data: data.inquiry().name.clone(),
-        };
-        let is_there = division.first_of(division.extents).0 <= data.inquiry().capacity.0;
-        let segments = Segments::of(&*log, ring)?.filter(|_| is_there);
-        let segments = Arc::new(segments.ok_or_else(other_log)?);
+        let disks = log_disks(&*data, logs, &superblock)?;
         // What the last run left in caches must not be taken for durable.
         data.flush().await?;
-        log.flush().await?;
+        for log in logs {
+            log.flush().await?;
+        }
         let extents = Extents::new(division.extents);
         let (mut state, held) = read_snapshot(&*data, &superblock, &extents).await?;
         state.has_canary = options.canary;
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
-        let replayed = replay(&*log, &segments, &superblock, &mut state, &kinds).await?;
-        let replayed = replayed.ok_or_else(other_log)?;
+        let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds).await?;
         let next = state.next;
         let room = Arc::new(Notify::new());
         let opened = Opened {
-            device: log,
-            segments,
-            id,
+            disks,
             opening: replayed.opening + 1,
-            durability: options.durability,
             used: replayed.used,
             next,
             room: Arc::clone(&room),
         };
-        let log = Log::new(opened);
+        let log = Log::new(opened, &options);
         let mut at = replayed.at;
-        log.write_opening(&mut at, next).await?;
+        at.write_opening(&log, next).await?;
         let shared = Arc::new(Shared {
             longest: blocks.longest(division.block_bytes()),
             data,
@@ -414,6 +407,32 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// The disks of the log, as they were formatted.
+fn log_disks(
+    data: &dyn Device,
+    logs: &[Arc<dyn Device>],
+    superblock: &Superblock,
+) -> Result<Vec<LogDisk>> {
+    let Superblock { id, division, rings, .. } = superblock;
+    if rings.len() != logs.len() {
+        let problem = format!(
+            "{}: its log is on {} devices, and {} are named: name all, in the same order",
+            data.inquiry().name,
+            rings.len(),
+            logs.len()
+        );
+        return Err(Error::Options { problem });
+    }
+    let is_there = division.first_of(division.extents).0 <= data.inquiry().capacity.0;
+    let disk = |((disk, log), ring): ((u64, &Arc<dyn Device>), &Ring)| {
+        let segments = Segments::of(&**log, *ring)?.filter(|_| is_there);
+        let segments = segments.ok_or_else(|| Error::other_log(data, &**log))?;
+        let id = disk_id(*id, disk);
+        Ok(LogDisk { device: Arc::clone(log), segments: Arc::new(segments), id })
+    };
+    (0..).zip(logs).zip(rings).map(disk).collect()
+}
+
 /// Has nobody wait for a task that ended, as when a kind of a program panics.
 struct SayEnded<'a>(&'a Shared, &'static str);
 
@@ -435,11 +454,9 @@ impl Shared {
         EXTENTS_RESERVE.max(self.snapshot_extents.load(Ordering::Relaxed) * 3 / 2 + 1)
     }
 
-    async fn write_log(&self, at: crate::log::Position) {
-        self.log.write_all(at).await;
-        if let Some(why) = self.log.failed() {
-            self.stop(&why);
-        }
+    async fn write_log(&self, at: Position) {
+        let error = Writer::new(&self.log, at).run().await;
+        self.stop(&format!("writing the log failed: {error}"));
     }
 
     /// Numbers a group, does what it says and gives it to the log.

@@ -1,5 +1,6 @@
 //! What can go wrong in the update engine.
 
+use moirai_storage::Device;
 use moirai_units::{BlockRange, ByteCount};
 
 use crate::{KindNumber, SpaceId};
@@ -44,7 +45,10 @@ pub enum Error {
     },
 
     /// Data and log are not of the same engine.
-    #[error("{log} is not the log of {data}: name the devices that were formatted together")]
+    #[error(
+        "{log} is not the log of {data}, or not in its place: name the devices that were formatted together, \
+         in their order"
+    )]
     OtherLog {
         /// The log device.
         log: String,
@@ -65,15 +69,15 @@ pub enum Error {
 
     /// Modifications that were durable cannot be found in the log.
     #[error(
-        "{device}: frame {frame} of the log at {blocks} was durable and cannot be read: what it and later \
-         ones held is lost; bring back a copy of the device"
+        "{device}: the log ends at {blocks}, and frame {frame} behind that was durable and cannot be read: what it \
+         and later ones held is lost; bring back copies of the log's devices"
     )]
     LogLost {
-        /// The log device.
+        /// The log device that has the frame before.
         device: String,
         /// The frame's number.
         frame: u64,
-        /// Where it should begin.
+        /// The segment that the frame before is in.
         blocks: BlockRange,
     },
 
@@ -135,4 +139,11 @@ pub enum Error {
         /// How many it has.
         extents: u32,
     },
+}
+
+impl Error {
+    pub(crate) fn other_log(data: &dyn Device, log: &dyn Device) -> Error {
+        let name = |device: &dyn Device| device.inquiry().name.clone();
+        Error::OtherLog { log: name(log), data: name(data) }
+    }
 }

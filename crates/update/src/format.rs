@@ -1,12 +1,14 @@
 //! Formatting: how data and log are divided.
 
+use std::sync::Arc;
+
 use moirai_runtime::unique;
 use moirai_storage::Device;
-use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::extents::{BLOCK_BYTES_MAX, Division};
-use crate::frame::Frame;
-use crate::log::{Ring, Start};
+use crate::frame::{Frame, LABEL_BLOCKS};
+use crate::log::{LOG_DISKS_MAX, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
 use crate::partition::PARTITION_BLOCKS_MAX;
 use crate::placing::{LogWriter, Segments};
 use crate::superblock::{NAME_BYTES, SUPERBLOCKS, Snapshot, Superblock};
@@ -25,7 +27,7 @@ pub struct Format {
     pub staging_percent: u32,
     /// Bytes of a segment of the log; when not given a sixteenth of it, 4 MiB at most.
     pub segment_bytes: Option<ByteCount>,
-    /// How the log is written. With [`LogWriter::Trail`] its segments are the tracks of its disk.
+    /// How the log is written. With [`LogWriter::Trail`] its segments are the tracks of its disks.
     pub log: LogWriter,
 }
 
@@ -43,66 +45,90 @@ impl Default for Format {
 }
 
 impl Engine {
-    /// Makes `data` and `log` those of a new engine; they lose what they hold.
+    /// Makes `data` and the devices of a log those of a new engine; they lose what they hold.
     pub async fn format(
         data: &dyn Device,
-        log: &dyn Device,
+        logs: &[Arc<dyn Device>],
         blocks: &dyn BlockFormat,
         format: Format,
     ) -> Result<()> {
         let division = divide(data, &format)?;
-        let ring = match format.log {
-            LogWriter::Append => {
-                let bytes = log.inquiry().capacity.bytes().0;
-                let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0);
-                let segment = BlockCount(segment.min(4 << 20) / BLOCK_BYTES);
-                let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0);
-                Ring { segment, segments: segments.min(1 << 20) as u32, writer: format.log }
-            }
-            LogWriter::Trail { .. } => Segments::tracks_of(log, format.log)?.ring,
-        };
-        if ring.segment < BlockCount(8) || ring.segments < 4 {
-            return Err(Error::Options {
-                problem: format!(
-                    "{}: a log has four segments of 4 KiB at least, or tracks of 7 KiB; give it 64 KiB or more",
-                    log.inquiry().name
-                ),
-            });
+        if !(1..=LOG_DISKS_MAX).contains(&logs.len()) {
+            let name = &data.inquiry().name;
+            let problem = format!(
+                "{name}: a log on {} devices: name one, or up to {LOG_DISKS_MAX}",
+                logs.len()
+            );
+            return Err(Error::Options { problem });
         }
-        let start = Start { segment: 0, number: 1, previous: 0, first: Seq(1) };
+        let rings = logs.iter().map(|log| ring(&**log, &format)).collect::<Result<Vec<_>>>()?;
+        let start = Start { at: [0; LOG_DISKS_MAX], number: 1, previous: 0, first: Seq(1) };
         let snapshot =
-            Snapshot { next: Seq(1), frame: 1, start, bytes: 0, checksum: 0, extents: Vec::new() };
+            Snapshot { next: Seq(1), frame: 0, start, bytes: 0, checksum: 0, extents: Vec::new() };
         let mut superblock = Superblock {
             generation: 0,
             id: unique(),
             format: name_of(blocks),
             division,
-            ring,
+            rings,
             snapshot,
         };
         // The log says whose it is before anything else.
-        let first = Frame {
-            log: superblock.id,
-            number: 1,
-            first: Seq(1),
-            durable: 0,
-            previous: 0,
-            bytes: 0,
-            continued: 0,
-            opening: 0,
-        };
-        log.write(Lbn(0), first.encode(&[]).0).await?;
-        log.flush().await?;
+        for (disk, log) in (0..).zip(logs) {
+            log.write(Lbn(0), Frame::label(disk_id(superblock.id, disk))).await?;
+            log.flush().await?;
+        }
+        for (disk, log) in (0..).zip(logs) {
+            let label = log.read(BlockRange::new(Lbn(0), BlockCount(1))).await?;
+            if label[..] != Frame::label(disk_id(superblock.id, disk))[..] {
+                let name = &log.inquiry().name;
+                let problem = format!("{name}: its label is gone: name each device of a log once");
+                return Err(Error::Options { problem });
+            }
+        }
         superblock.write(data).await?;
         superblock.generation = 1;
         superblock.write(data).await
     }
 
-    /// How long the log of the engine on `data` is; of one on tracks, what counts of them.
+    /// How long the log of the engine on `data` is; of tracks, what counts of them.
     pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
-        let Ring { segment, segments, .. } = Superblock::read(data).await?.ring;
-        Ok(BlockCount(segment.0 * u64::from(segments)))
+        let rings = Superblock::read(data).await?.rings;
+        let blocks = |ring: &Ring| ring.segment.0 * u64::from(ring.segments) + LABEL_BLOCKS.0;
+        Ok(rings.iter().map(|ring| BlockCount(blocks(ring))).sum())
     }
+}
+
+/// What frames on a disk of an engine's log say whose they are: no disk is taken for another.
+pub(crate) fn disk_id(engine: u64, disk: u64) -> u64 {
+    engine.wrapping_add(disk)
+}
+
+/// How a device of a log is divided.
+fn ring(log: &dyn Device, format: &Format) -> Result<Ring> {
+    let ring = match format.log {
+        LogWriter::Append => {
+            let bytes = log.inquiry().capacity.0.saturating_sub(LABEL_BLOCKS.0) * BLOCK_BYTES;
+            let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0);
+            let segment = BlockCount(segment.min(4 << 20) / BLOCK_BYTES);
+            let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0);
+            Ring {
+                segment,
+                segments: segments.min(u64::from(*SEGMENTS.end())) as u32,
+                writer: format.log,
+            }
+        }
+        LogWriter::Trail { .. } => Segments::tracks_of(log, format.log)?.ring,
+    };
+    if ring.segment.0 < SEGMENT_BLOCKS_MIN || !SEGMENTS.contains(&ring.segments) {
+        return Err(Error::Options {
+            problem: format!(
+                "{}: a log has four segments of 4 KiB at least, or tracks of 7 KiB; give it 68 KiB or more",
+                log.inquiry().name
+            ),
+        });
+    }
+    Ok(ring)
 }
 
 pub(crate) fn name_of(blocks: &dyn BlockFormat) -> [u8; NAME_BYTES] {

@@ -9,7 +9,9 @@ use crate::codec::{Taker, is_sum};
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
 /// The version of the format of the log.
-pub(crate) const LOG_VERSION: u32 = 1;
+pub(crate) const LOG_VERSION: u32 = 2;
+/// Blocks of a log's device before its segments: a frame of number 0 says there whose log it is.
+pub const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Bytes of a frame before its content.
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 
@@ -35,9 +37,22 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// What a disk's label says.
+    pub(crate) fn label(log: u64) -> IoBuf {
+        let first = Seq(1);
+        let (number, durable, previous) = (0, 0, 0);
+        let (bytes, continued, opening) = (0, 0, 0);
+        Frame { log, number, first, durable, previous, bytes, continued, opening }.encode(&[]).0
+    }
+
     /// Device blocks of a frame with `bytes` of content.
     pub(crate) fn blocks(bytes: usize) -> BlockCount {
         BlockCount(((FRAME_HEADER_BYTES + bytes) as u64).div_ceil(BLOCK_BYTES))
+    }
+
+    /// Bytes of content of a frame on so many device blocks.
+    pub(crate) fn content_bytes(blocks: BlockCount) -> u64 {
+        blocks.bytes().0.saturating_sub(FRAME_HEADER_BYTES as u64)
     }
 
     /// The frame with its content, and its checksum.

@@ -20,7 +20,9 @@ pub fn superblock(bytes: &[u8]) {
             superblock.division.staging,
             superblock.division.block,
         );
-        let _ = superblock.ring.segment_at(superblock.ring.segments);
+        for ring in &superblock.rings {
+            let _ = ring.segment_at(ring.segments);
+        }
     }
 }
 

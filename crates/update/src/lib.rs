@@ -35,12 +35,14 @@ mod replay;
 mod state;
 mod superblock;
 mod sweep;
+mod writer;
 
 pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;
 pub use format::Format;
+pub use frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use group::Group;
 pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Question, Value};
 pub use options::{Durability, Options};

@@ -1,24 +1,40 @@
-//! The log: groups of entries, one behind the other, in a ring of segments.
+//! The log: groups of entries, one behind the other, on one disk or several, each a ring of segments.
 //!
-//! Whoever appends goes on at once; a task writes what came meanwhile as frames, and flushes. A frame is begun
-//! when the one before is written (with [`Durability::Flushed`]: durable), and so what many programs wait for
-//! is one write and one flush.
+//! Whoever appends goes on at once; a task writes what came meanwhile (`crate::writer`).
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use moirai_runtime::now;
 use moirai_storage::Device;
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Instant, Lbn, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::frame::{FRAME_HEADER_BYTES, Frame};
-use crate::placing::{Gap, LogWriter, Placing, Segments};
-use crate::{Durability, Error, Result, Seq};
+use crate::frame::{FRAME_HEADER_BYTES, Frame, LABEL_BLOCKS};
+use crate::placing::{LogWriter, Segments};
+use crate::writer::Batch;
+use crate::{Durability, Options, Seq};
 
-/// Where the log lies on its device.
+/// Disks of a log at most.
+pub(crate) const LOG_DISKS_MAX: usize = 8;
+/// Blocks of a segment at least.
+pub(crate) const SEGMENT_BLOCKS_MIN: u64 = 8;
+/// Segments of a disk, at least and at most.
+pub(crate) const SEGMENTS: RangeInclusive<u32> = 4..=1 << 20;
+
+/// A disk of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogDisk {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) segments: Arc<Segments>,
+    /// What its frames say which disk's they are.
+    pub(crate) id: u64,
+}
+
+/// Where the log lies on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ring {
     /// Blocks of a segment; of tracks, those that count.
@@ -29,21 +45,11 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn segment_at(&self, index: u32) -> BlockRange {
-        BlockRange::new(Lbn(self.segment.0 * u64::from(index)), self.segment)
+        BlockRange::new(Lbn(LABEL_BLOCKS.0 + self.segment.0 * u64::from(index)), self.segment)
     }
 
     pub(crate) fn after(&self, index: u32) -> u32 {
         (index + 1) % self.segments.max(1)
-    }
-
-    /// Segments that only the engine's own entries may take: what frees others must find room.
-    fn reserve(&self) -> u64 {
-        u64::from(self.segments / 4).max(2)
-    }
-
-    /// Bytes that a batch of the engine's own entries may take: there may be two under way.
-    pub(crate) fn own_bytes_max(&self) -> usize {
-        (self.segment.bytes().0 * self.reserve() / 3) as usize
     }
 }
 
@@ -53,13 +59,28 @@ const GROUP_OVERHEAD_BYTES: u64 = 4 + FRAME_HEADER_BYTES as u64 + BLOCK_BYTES;
 /// The beginning of a segment in use: from here the log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
-    pub(crate) segment: u32,
+    /// The segment that each disk is at, of which one begins here.
+    pub(crate) at: [u32; LOG_DISKS_MAX],
     /// The number of its first frame.
     pub(crate) number: u64,
     /// The checksum of the frame before that.
     pub(crate) previous: u32,
     /// The first group that begins in it.
     pub(crate) first: Seq,
+}
+
+impl Start {
+    pub(crate) fn segment(&self, disk: usize) -> u32 {
+        self.at.get(disk).copied().unwrap_or(0)
+    }
+
+    /// This one, with `disk` at `segment`.
+    pub(crate) fn with(mut self, disk: usize, segment: u32) -> Start {
+        if let Some(at) = self.at.get_mut(disk) {
+            *at = segment;
+        }
+        self
+    }
 }
 
 /// How far the log came.
@@ -75,17 +96,19 @@ struct Progress {
 
 #[derive(Debug)]
 pub(crate) struct Log {
-    device: Arc<dyn Device>,
-    ring: Ring,
-    segments: Arc<Segments>,
-    id: u64,
-    opening: u32,
-    durability: Durability,
+    pub(crate) disks: Vec<LogDisk>,
+    pub(crate) opening: u32,
+    pub(crate) durability: Durability,
+    /// See [`Options::log_wait`].
+    pub(crate) wait: Nanos,
+    /// Segments of all disks, and what counts of the shortest.
+    segments: u32,
+    segment: BlockCount,
     pending: Mutex<Pending>,
-    /// The segments in use, the oldest first.
+    /// The segments in use, in the order in which they were begun, but for the first of each disk: these are one.
     used: Mutex<VecDeque<Start>>,
-    wake: Notify,
-    freed: Notify,
+    pub(crate) wake: Notify,
+    pub(crate) freed: Notify,
     /// Told when there may be room for more.
     room: Arc<Notify>,
     progress: Mutex<Progress>,
@@ -95,7 +118,7 @@ pub(crate) struct Log {
     bytes_passed: AtomicU64,
     /// The last frame that is durable.
     durable: AtomicU64,
-    /// What is free of the last segment.
+    /// Contents of so many bytes find room in the last segments.
     left_bytes: AtomicU64,
     /// Bytes of the longest group that waits for room.
     wanted_bytes: AtomicUsize,
@@ -107,31 +130,19 @@ struct Pending {
     bytes: Vec<u8>,
     /// Where each group begins.
     begins: Vec<usize>,
-    /// The first of these groups.
+    /// The first of these groups, and when it came.
     first: Seq,
+    since: Instant,
     /// Groups before this one are to be flushed.
     to_flush: Seq,
     /// Bytes that all this may take, and what is being written.
     unplaced_bytes: u64,
 }
 
-/// Where the writer is.
-#[derive(Debug)]
-pub(crate) struct Position {
-    pub(crate) placing: Placing,
-    /// The last frame.
-    pub(crate) number: u64,
-    /// Its checksum.
-    pub(crate) checksum: u32,
-}
-
 /// What a log is opened with.
 pub(crate) struct Opened {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) segments: Arc<Segments>,
-    pub(crate) id: u64,
+    pub(crate) disks: Vec<LogDisk>,
     pub(crate) opening: u32,
-    pub(crate) durability: Durability,
     pub(crate) used: VecDeque<Start>,
     /// The next group.
     pub(crate) next: Seq,
@@ -139,16 +150,17 @@ pub(crate) struct Opened {
 }
 
 impl Log {
-    pub(crate) fn new(opened: Opened) -> Log {
-        let Opened { device, segments, id, opening, durability, used, next, room } = opened;
+    pub(crate) fn new(opened: Opened, options: &Options) -> Log {
+        let Opened { disks, opening, used, next, room } = opened;
+        let rings = || disks.iter().map(|disk| disk.segments.ring);
         let progress = Progress { written: next, flushed: next, failed: None };
         Log {
-            device,
-            ring: segments.ring,
-            segments,
-            id,
+            segments: rings().map(|ring| ring.segments).sum(),
+            segment: rings().map(|ring| ring.segment).min().unwrap_or_default(),
+            disks,
             opening,
-            durability,
+            durability: options.durability,
+            wait: options.log_wait,
             pending: Mutex::new(Pending { first: next, ..Pending::default() }),
             used: Mutex::new(used),
             wake: Notify::new(),
@@ -164,26 +176,44 @@ impl Log {
         }
     }
 
+    /// Segments that only the engine's own entries may take: what frees others must find room.
+    fn reserve(&self) -> u64 {
+        u64::from(self.segments / 4).max(2)
+    }
+
     /// The longest group: one that finds room once the log is empty.
     pub(crate) fn group_bytes_max(&self) -> usize {
-        let segments = u64::from(self.ring.segments).saturating_sub(self.ring.reserve() + 2).max(1);
-        let bytes = segments * self.ring.segment.bytes().0 - GROUP_OVERHEAD_BYTES;
+        let taken = self.reserve() + 1 + self.disks.len() as u64;
+        let segments = u64::from(self.segments).saturating_sub(taken).max(1);
+        let bytes = segments * Frame::content_bytes(self.segment) - GROUP_OVERHEAD_BYTES;
         bytes.min(u64::from(u32::MAX / 2)) as usize
     }
 
-    /// See [`Ring::own_bytes_max`].
+    /// Bytes that a batch of the engine's own entries may take: there may be two under way.
     pub(crate) fn own_bytes_max(&self) -> usize {
-        self.ring.own_bytes_max()
+        (self.segment.bytes().0 * self.reserve() / 3) as usize
     }
 
     /// Segments that could be in use.
     pub(crate) fn segments(&self) -> usize {
-        self.ring.segments as usize
+        self.segments as usize
     }
 
     /// Segments in use.
     pub(crate) fn segments_used(&self) -> usize {
-        self.used.lock().len()
+        self.used.lock().len() + self.disks.len() - 1
+    }
+
+    /// Whether frames lie where the head was.
+    pub(crate) fn is_trail(&self) -> bool {
+        self.disks.iter().any(|disk| disk.segments.ring.writer != LogWriter::Append)
+    }
+
+    /// The disks' names.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<_> =
+            self.disks.iter().map(|disk| disk.device.inquiry().name.as_str()).collect();
+        names.join(", ")
     }
 
     /// The last frame that is durable.
@@ -195,11 +225,6 @@ impl Log {
     pub(crate) fn fail(&self, why: &Arc<str>) {
         self.progress.lock().failed.get_or_insert_with(|| Arc::clone(why));
         self.further.notify_waiters();
-    }
-
-    /// Why it goes no further, if it does not.
-    pub(crate) fn failed(&self) -> Option<Arc<str>> {
-        self.progress.lock().failed.clone()
     }
 
     /// Bytes of frames written since it was opened.
@@ -214,7 +239,7 @@ impl Log {
 
     /// Whether a group of a program finds room.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.fits(bytes, self.ring.reserve())
+        self.fits(bytes, self.reserve())
     }
 
     /// Says that a group waits for room.
@@ -227,15 +252,15 @@ impl Log {
         self.fits(bytes, 0)
     }
 
-    /// Whether there are segments free, but for `reserve`, or room in the last one, for what is to be written.
+    /// Whether there are segments free, but for `reserve`, or room in the last ones, for what is to be written.
     fn fits(&self, bytes: usize, reserve: u64) -> bool {
         let coming = self.pending.lock().unplaced_bytes + bytes as u64 + GROUP_OVERHEAD_BYTES;
         // First, since a segment that is begun meanwhile counts as used then.
         let left = self.left_bytes.load(Ordering::Relaxed);
         let kept = self.segments_used() as u64 + reserve;
-        let free = u64::from(self.ring.segments).saturating_sub(kept) * self.ring.segment.bytes().0;
-        let is_kept = kept <= u64::from(self.ring.segments);
-        is_kept && coming <= free + left
+        let segments = u64::from(self.segments);
+        let free = segments.saturating_sub(kept) * Frame::content_bytes(self.segment);
+        kept <= segments && coming <= free + left
     }
 
     /// Puts a group behind the others. Called in the order of the numbers.
@@ -243,6 +268,7 @@ impl Log {
         let mut pending = self.pending.lock();
         if pending.begins.is_empty() {
             pending.first = seq;
+            pending.since = now();
         }
         let begin = pending.bytes.len();
         pending.begins.push(begin);
@@ -304,9 +330,10 @@ impl Log {
     /// for room: in any segment but the last.
     pub(crate) fn to_leave(&self) -> Option<Seq> {
         let has_room = self.has_room(self.wanted_bytes.load(Ordering::Relaxed));
+        let segments_used = self.segments_used();
         let used = self.used.lock();
         let from = match has_room {
-            true if used.len() * 2 <= self.segments() => return None,
+            true if segments_used * 2 <= self.segments() => return None,
             true => used.get(used.len() / 2),
             false => used.back(),
         };
@@ -317,8 +344,9 @@ impl Log {
     /// when there is no room.
     pub(crate) fn would_free(&self, oldest: Seq) -> bool {
         let has_room = self.has_room(self.wanted_bytes.load(Ordering::Relaxed));
-        let least = if has_room { (self.segments() / 4).max(1) } else { 1 };
-        self.used.lock().get(least).is_some_and(|start| start.first <= oldest)
+        let used = self.used.lock();
+        let least = if has_room { (self.segments() / 4).min(used.len() / 2).max(1) } else { 1 };
+        used.get(least).is_some_and(|start| start.first <= oldest)
     }
 
     /// Frees the segments before `start`.
@@ -327,159 +355,74 @@ impl Log {
         self.freed.notify_one();
     }
 
-    /// Writes what is appended, until `self` fails. One task does this.
-    pub(crate) async fn write_all(&self, mut at: Position) {
-        loop {
-            let (bytes, begins, first, to_flush) = {
-                let mut pending = self.pending.lock();
-                let begins = std::mem::take(&mut pending.begins);
-                (std::mem::take(&mut pending.bytes), begins, pending.first, pending.to_flush)
-            };
-            let progress = self.progress.lock().clone();
-            let flushes = progress.flushed < to_flush;
-            if bytes.is_empty() && !flushes {
-                self.wake.notified().await;
-                continue;
-            }
-            let end = match begins.is_empty() {
-                true => progress.written,
-                false => Seq(first.0 + begins.len() as u64),
-            };
-            if let Err(error) = self.write(&mut at, &bytes, &begins, first, flushes, end).await {
-                let why = format!("writing the log failed: {error}").into();
-                self.fail(&why);
-                return;
-            }
-            let placed = begins.len() as u64 * (GROUP_OVERHEAD_BYTES - 4) + bytes.len() as u64;
-            self.pending.lock().unplaced_bytes -= placed;
-            self.room.notify_waiters();
-        }
+    /// Since when the oldest group waits that is to be written, if there is one.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        let pending = self.pending.lock();
+        (!pending.begins.is_empty()).then_some(pending.since)
     }
 
-    async fn write(
-        &self,
-        at: &mut Position,
-        bytes: &[u8],
-        begins: &[usize],
-        first: Seq,
-        flushes: bool,
-        end: Seq,
-    ) -> Result<()> {
-        let mut done = 0;
-        let mut begun = 0;
-        let number = at.number;
-        while done < bytes.len() {
-            let group = Seq(first.0 + begun as u64);
-            let gap = self.room(at, bytes.len() - done, group).await;
-            let content = gap.count.bytes().0 as usize - FRAME_HEADER_BYTES;
-            let part = bytes.get(done..bytes.len().min(done + content)).unwrap_or_default();
-            let part_end = done + part.len();
-            // Up to the first group that begins in this frame.
-            let next = begins.get(begun).copied().unwrap_or(bytes.len());
-            let continued = (next - done).min(part.len());
-            self.write_frame(at, gap.at, part, continued, group).await?;
-            begun += begins.iter().skip(begun).take_while(|begin| **begin < part_end).count();
-            done = part_end;
-        }
-        let flushes = flushes || (self.durability == Durability::Flushed && done > 0);
-        if flushes {
-            self.device.flush().await?;
-            self.durable.store(at.number, Ordering::Relaxed);
-            at.placing.end(now(), at.number == number + 1);
-        }
+    /// What is to be written, by who writes it.
+    pub(crate) fn take(&self) -> Batch {
+        let mut pending = self.pending.lock();
+        let begins = std::mem::take(&mut pending.begins);
+        Batch::new(std::mem::take(&mut pending.bytes), begins, pending.first)
+    }
+
+    /// Groups before this one are to be flushed; all of them were appended.
+    pub(crate) fn to_flush(&self) -> Seq {
+        self.pending.lock().to_flush
+    }
+
+    /// Groups before this one are durable.
+    pub(crate) fn flushed(&self) -> Seq {
+        self.progress.lock().flushed
+    }
+
+    /// The segment of `disk` behind `segment`, when that is free.
+    pub(crate) fn next_free(&self, disk: usize, segment: u32) -> Option<u32> {
+        let ring = self.disks.get(disk)?.segments.ring;
+        let next = ring.after(segment);
+        (self.used.lock().front()?.segment(disk) != next).then_some(next)
+    }
+
+    /// Takes a segment of `disk` into use, which is free: by the frame `number`, behind that of checksum `previous`.
+    pub(crate) fn begin(&self, disk: usize, segment: u32, number: u64, previous: u32, first: Seq) {
+        let mut used = self.used.lock();
+        let at = used.back().map_or([0; LOG_DISKS_MAX], |last| last.at);
+        used.push_back(Start { at, number, previous, first }.with(disk, segment));
+        let blocks = self.disks.get(disk).map(|disk| disk.segments.at(segment).count);
+        let bytes = blocks.unwrap_or_default().bytes().0;
+        self.bytes_passed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A frame of so many blocks goes to a disk; contents of `left_bytes` find room in the last segments then.
+    pub(crate) fn count_frame(&self, blocks: BlockCount, left_bytes: u64) {
+        self.bytes_written.fetch_add(blocks.bytes().0, Ordering::Relaxed);
+        self.left_bytes.store(left_bytes, Ordering::Relaxed);
+    }
+
+    /// A batch has its places.
+    pub(crate) fn placed(&self, batch: &Batch) {
+        let bytes = batch.groups() as u64 * (GROUP_OVERHEAD_BYTES - 4) + batch.len() as u64;
+        self.pending.lock().unplaced_bytes -= bytes;
+        self.room.notify_waiters();
+    }
+
+    /// Groups before `end` are written, all up to the frame `durable` is durable.
+    pub(crate) fn advance(&self, written: Seq, flushed: Option<(Seq, u64)>) {
         {
             let mut progress = self.progress.lock();
-            progress.written = end;
-            if flushes {
+            progress.written = written;
+            if let Some((end, frame)) = flushed {
                 progress.flushed = end;
+                self.durable.store(frame, Ordering::Relaxed);
             }
         }
         self.further.notify_waiters();
-        Ok(())
     }
 
-    /// Where the next frame goes, of content of `bytes` or as much as there is room for; goes on to the next segment,
-    /// once that is free, when there is no room in this one.
-    async fn room(&self, at: &mut Position, bytes: usize, first: Seq) -> Gap {
-        loop {
-            if let Some(gap) = at.placing.choose(Frame::blocks(bytes), now()) {
-                return gap;
-            }
-            let segment = self.ring.after(at.placing.segment());
-            let start = Start { segment, number: at.number + 1, previous: at.checksum, first };
-            loop {
-                let freed = self.freed.notified();
-                if self.begin(start) {
-                    break;
-                }
-                tracing::warn!("the log of {} is full: writes wait", self.device.inquiry().name);
-                freed.await;
-            }
-            at.placing.go_on_to(segment);
-        }
-    }
-
-    /// Takes a segment into use; false when all are.
-    fn begin(&self, start: Start) -> bool {
-        let mut used = self.used.lock();
-        let is_free = used.len() < self.segments();
-        if is_free {
-            used.push_back(start);
-            let bytes = self.segments.at(start.segment).count.bytes().0;
-            self.bytes_passed.fetch_add(bytes, Ordering::Relaxed);
-        }
-        is_free
-    }
-
-    async fn write_frame(
-        &self,
-        at: &mut Position,
-        place: BlockCount,
-        content: &[u8],
-        continued: usize,
-        first: Seq,
-    ) -> Result<()> {
-        let frame = Frame {
-            log: self.id,
-            number: at.number + 1,
-            first,
-            durable: self.durable.load(Ordering::Relaxed),
-            previous: at.checksum,
-            bytes: content.len() as u32,
-            continued: continued as u32,
-            opening: self.opening,
-        };
-        let (buffer, checksum) = frame.encode(content);
-        let blocks = buffer.blocks();
-        at.placing.begin(place, blocks, now());
-        let first = self.segments.at(at.placing.segment()).first + place;
-        self.device.write(first, buffer).await?;
-        if !self.device.inquiry().volatile_cache {
-            at.placing.end(now(), true);
-        }
-        self.bytes_written.fetch_add(blocks.bytes().0, Ordering::Relaxed);
-        at.number += 1;
-        at.checksum = checksum;
-        self.left_bytes.store(at.placing.left().bytes().0, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Writes a frame without content, so that what was found behind `at` counts no more.
-    pub(crate) async fn write_opening(&self, at: &mut Position, next: Seq) -> Result<()> {
-        let is_last = self.segments_used() >= self.segments();
-        let gap = match at.placing.choose(BlockCount(1), now()) {
-            None if is_last => at.placing.any().ok_or_else(|| {
-                let log = &self.device.inquiry().name;
-                let problem =
-                    format!("{log}: the log is full to its last block: it was made too small");
-                Error::Options { problem }
-            })?,
-            _ => self.room(at, 0, next).await,
-        };
-        self.write_frame(at, gap.at, &[], 0, next).await?;
-        self.device.flush().await?;
-        at.placing.end(now(), true);
-        self.durable.store(at.number, Ordering::Relaxed);
-        Ok(())
+    /// Groups before this one are written.
+    pub(crate) fn written(&self) -> Seq {
+        self.progress.lock().written
     }
 }

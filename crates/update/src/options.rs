@@ -1,6 +1,6 @@
 //! How an engine is opened.
 
-use moirai_units::ByteCount;
+use moirai_units::{ByteCount, Nanos};
 
 /// When a group is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,16 +15,20 @@ pub enum Durability {
 /// How an engine is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves the
-    /// others a quarter at least; with more than half of it for these, what is swept is written
-    /// where something is staged already. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
-    /// an eighth of it is pending for the same 64 neighbouring blocks. What is not in use keeps blocks that
-    /// were read for a value.
+    /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves
+    /// the others a quarter at least; with more than half of it for these, what is swept is written where something
+    /// is staged already. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
+    /// an eighth of it is pending for the same 64 neighbouring blocks. What is not in use keeps blocks that were
+    /// read for a value.
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most.
     pub cache: ByteCount,
     /// When groups are acknowledged.
     pub durability: Durability,
+    /// With several log disks: how long a group waits for the disk that writes (the BOSC paper's T_wait) before
+    /// another takes it. What waits longer is written together with more. Outside of virtual time the clock counts
+    /// milliseconds.
+    pub log_wait: Nanos,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
     /// than it is. It loses data.
     #[doc(hidden)]
@@ -37,6 +41,7 @@ impl Default for Options {
             memory: ByteCount::mib(64),
             cache: ByteCount(u64::MAX),
             durability: Durability::default(),
+            log_wait: Nanos(250_000),
             canary: false,
         }
     }

@@ -1,6 +1,6 @@
 //! Where on the log device the next frame goes.
 //!
-//! *Append* puts it behind the last one. *Trail* is for disks (the BOSC paper, 4.1): segments are tracks, and a frame
+//! *Append* puts it at the beginning of what is free. *Trail* is for disks (the BOSC paper, 4.1): segments are tracks, and a frame
 //! goes where the head is about to be, so that nothing waits for the platter.
 
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
+use crate::frame::Frame;
 use crate::log::Ring;
 use crate::{Error, Result};
 
@@ -27,18 +28,18 @@ const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 32_768.0];
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogWriter {
-    /// Each frame behind the last one: for files and flash, and for disks that take writes into a cache.
+    /// Each frame behind the last one on its device: for files and flash, and for disks that take writes into a cache.
     #[default]
     Append,
-    /// Each frame where the head is about to be. The device is a disk of its own, or the beginning of one, whose
-    /// ensembles are its tracks.
+    /// Each frame where the head is about to be. Each device of the log is a disk of its own, or the beginning of
+    /// one, whose ensembles are its tracks.
     Trail {
         /// The time of a turn.
         rotation: Nanos,
     },
 }
 
-/// Where the segments of a log lie.
+/// Where the segments of a log lie on a disk.
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub(crate) ring: Ring,
@@ -49,7 +50,7 @@ pub(crate) struct Segments {
 #[derive(Debug)]
 struct Tracks {
     rotation: Nanos,
-    /// Where each begins, and where the last ends.
+    /// Where each begins, and where the last ends. The disk's first is not one: it has the label.
     starts: Vec<Lbn>,
     /// By which part of a turn each begins behind the place where the first does.
     phases: Vec<f64>,
@@ -59,7 +60,8 @@ impl Segments {
     /// Those of a log that was formatted; `None` when the device has others now.
     pub(crate) fn of(device: &dyn Device, ring: Ring) -> Result<Option<Segments>> {
         if ring.writer == LogWriter::Append {
-            let is_there = ring.segment.0 * u64::from(ring.segments) <= device.inquiry().capacity.0;
+            let end = ring.segment_at(ring.segments).first;
+            let is_there = end.0 <= device.inquiry().capacity.0;
             return Ok(is_there.then_some(Segments { ring, tracks: None }));
         }
         let now = Segments::tracks_of(device, ring.writer)?;
@@ -78,9 +80,10 @@ impl Segments {
             });
         }
         let capacity = device.inquiry().capacity;
-        let (mut starts, mut phases) = (vec![Lbn(0)], vec![0.0]);
+        let label = device.ensemble(Lbn(0))?.blocks;
+        let (mut at, mut phase) = (label.end().min(Lbn(capacity.0)), 0.0_f64);
+        let (mut starts, mut phases) = (vec![at], vec![phase]);
         let mut counts = Vec::new();
-        let (mut at, mut phase) = (Lbn(0), 0.0_f64);
         while at.0 < capacity.0 {
             let track = device.ensemble(at)?;
             let (count, end) = (track.blocks.count, track.blocks.end().min(Lbn(capacity.0)));
@@ -207,35 +210,71 @@ impl Placing {
         self.free = Free::new(self.segments.at(segment).count);
     }
 
-    /// Blocks of the segment that are sure to be written before the next is.
-    pub(crate) fn left(&self) -> BlockCount {
+    /// Where that lies.
+    pub(crate) fn blocks(&self) -> BlockRange {
+        self.segments.at(self.segment)
+    }
+
+    /// Bytes of frames' contents that are sure to find room in the segment.
+    pub(crate) fn left_bytes(&self) -> u64 {
         match self.segments.tracks {
-            Some(_) => BlockCount::ZERO,
-            None => self.free.count(),
+            Some(_) => 0,
+            None => self.free.gaps.iter().map(|gap| Frame::content_bytes(gap.count)).sum(),
         }
     }
 
-    /// Where a frame goes for which `wanted` blocks are needed, at `now`; there may be fewer. `None` when it goes to
-    /// the next segment.
-    pub(crate) fn choose(&self, wanted: BlockCount, now: Instant) -> Option<Gap> {
-        let Some(tracks) = &self.segments.tracks else { return self.free.gaps.first().copied() };
+    /// Where a frame goes for which `wanted` blocks are needed, at `now`; there may be fewer. With it the time until the
+    /// head is there. `None` when it goes to the next segment.
+    pub(crate) fn choose(&self, wanted: BlockCount, now: Instant) -> Option<(Gap, Nanos)> {
         let written = self.free.all.0 - self.free.count().0;
-        if written * 100 >= self.free.all.0 * TRACK_FILL_PERCENT {
+        let is_left = written * 100 >= self.free.all.0 * TRACK_FILL_PERCENT;
+        if self.segments.tracks.is_some() && is_left {
             return None;
         }
-        let from = self.head.arrives(tracks, self.segment, self.free.all, now);
+        self.choose_of(self.segment, &self.free, wanted, now)
+    }
+
+    /// The same in a segment with nothing in it.
+    pub(crate) fn choose_in(
+        &self,
+        segment: u32,
+        wanted: BlockCount,
+        now: Instant,
+    ) -> Option<(Gap, Nanos)> {
+        let free = Free::new(self.segments.at(segment).count);
+        self.choose_of(segment, &free, wanted, now)
+    }
+
+    fn choose_of(
+        &self,
+        segment: u32,
+        free: &Free,
+        wanted: BlockCount,
+        now: Instant,
+    ) -> Option<(Gap, Nanos)> {
+        let Some(tracks) = &self.segments.tracks else {
+            return free.gaps.first().map(|gap| (*gap, Nanos(0)));
+        };
+        let from = self.head.arrives(tracks, segment, free.all, now);
         // From there on and round; what lies around it is cut there.
-        let behind = self.free.gaps.iter().filter(|gap| gap.end() > from).map(|gap| {
+        let behind = free.gaps.iter().filter(|gap| gap.end() > from).map(|gap| {
             let at = gap.at.max(from);
             Gap { at, count: BlockCount(gap.end().0 - at.0) }
         });
-        let before = self.free.gaps.iter().filter(|gap| gap.at < from).map(|gap| {
+        let before = free.gaps.iter().filter(|gap| gap.at < from).map(|gap| {
             let end = gap.end().min(from);
             Gap { at: gap.at, count: BlockCount(end.0 - gap.at.0) }
         });
-        let mut around = behind.chain(before);
-        let longest = around.clone().max_by_key(|gap| gap.count);
-        around.find(|gap| gap.count >= wanted).or(longest)
+        let wait = |gap: &Gap| (gap.at.0 + free.all.0 - from.0) % free.all.0.max(1);
+        // The one that takes the least time for each block: what finds no room is the next frame's, and only room for all
+        // would be half a turn away where a track is used.
+        let lookahead = self.head.lookahead * free.all.0 as f64;
+        let cost = |gap: &Gap| {
+            let count = gap.count.min(wanted).0 as f64;
+            (lookahead + wait(gap) as f64 + count) / count
+        };
+        let gap = behind.chain(before).min_by(|one, other| cost(one).total_cmp(&cost(other)))?;
+        Some((gap, Nanos(tracks.rotation.0 * wait(&gap) / free.all.0.max(1))))
     }
 
     /// Where one block is free, however full the segment is.
@@ -354,7 +393,7 @@ mod tests {
         for round in 0..4000_u64 {
             now = now + Nanos(round * 7919 % 3_000_000);
             let wanted = BlockCount(1 + round % 12);
-            let Some(gap) = placing.choose(wanted, now) else {
+            let Some((gap, _)) = placing.choose(wanted, now) else {
                 tracks += 1;
                 placing.go_on_to((placing.segment() + 1) % 10);
                 continue;

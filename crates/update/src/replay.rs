@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use moirai_storage::{Device, IoBuf};
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::Taker;
 use crate::frame::Frame;
-use crate::log::{Position, Start};
-use crate::placing::{Free, Gap, Placing, Segments};
+use crate::log::{LogDisk, Start};
+use crate::placing::{Free, Gap, Placing};
 use crate::state::{Misfit, State};
 use crate::superblock::Superblock;
+use crate::writer::Position;
 use crate::{Error, Kinds, Result, Seq};
 
 /// How far the log went.
@@ -23,6 +24,8 @@ pub(crate) struct Replayed {
     /// Bytes of the log that were read.
     pub(crate) bytes_read: u64,
 }
+
+const NO_BLOCKS: BlockRange = BlockRange { first: Lbn(0), count: BlockCount::ZERO };
 
 /// A segment as it was read.
 struct Segment {
@@ -36,6 +39,41 @@ struct Segment {
 }
 
 impl Segment {
+    /// Reads a segment; blocks that cannot be read come as zeros.
+    async fn read(disk: &LogDisk, index: u32) -> Result<Segment> {
+        let blocks = disk.segments.at(index);
+        let mut unreadable = Vec::new();
+        let content = match disk.device.read(blocks).await {
+            Ok(content) => content,
+            Err(_) => {
+                let mut content = IoBuf::zeroed(blocks.count);
+                let mut error = None;
+                let places = content.chunks_exact_mut(BLOCK_BYTES as usize);
+                for (at, place) in (0..).map(BlockCount).zip(places) {
+                    let block = BlockRange::new(blocks.first + at, BlockCount(1));
+                    match disk.device.read(block).await {
+                        Ok(block) => place.copy_from_slice(&block),
+                        Err(why) => {
+                            unreadable.push(at);
+                            error = Some(why);
+                        }
+                    }
+                }
+                // Where nothing can be read it is the device.
+                if let Some(error) = error
+                    && unreadable.len() as u64 == blocks.count.0
+                {
+                    return Err(error.into());
+                }
+                content
+            }
+        };
+        let at = (0..).map(BlockCount).zip(content.chunks_exact(BLOCK_BYTES as usize));
+        let headers = at.filter_map(|(at, block)| Some((at, Frame::header(block)?)));
+        let headers = headers.filter(|(_, frame)| frame.log == disk.id).collect();
+        Ok(Segment { index, blocks, content, unreadable, headers })
+    }
+
     /// The frame that follows `number`, whose checksum is given, with its place, content and checksum.
     fn after(&self, number: u64, checksum: u32) -> Option<(Gap, Frame, &[u8], u32)> {
         let follows = |frame: &Frame| frame.number == number + 1 && frame.previous == checksum;
@@ -56,6 +94,15 @@ impl Segment {
         frames.chain(unreadable.map(move |at| Doubtful { block: first + *at, is_frame: false }))
     }
 
+    /// Whether a frame in it says that more was durable than up to frame `number`.
+    fn says_more(&self, number: u64) -> bool {
+        let claims = |(_, frame): &&(_, Frame)| frame.number > number && frame.durable > number;
+        self.headers.iter().filter(claims).any(|(at, _)| {
+            let bytes = self.content.get((at.0 * BLOCK_BYTES) as usize..);
+            bytes.is_some_and(|bytes| Frame::decode(bytes).is_some())
+        })
+    }
+
     fn range(&self, gap: Gap) -> BlockRange {
         BlockRange::new(self.blocks.first + gap.at, gap.count)
     }
@@ -67,49 +114,68 @@ struct Doubtful {
     is_frame: bool,
 }
 
-/// The segments of a log, as recovery reads them.
+/// A disk of the log, as recovery reads it.
 struct Reader<'a> {
-    device: &'a dyn Device,
-    segments: &'a Segments,
-    id: u64,
+    disk: &'a LogDisk,
+    /// The segment that it is at.
+    segment: Segment,
+    /// What is free of that.
+    free: Free,
+    /// The one behind it, once it was read.
+    next: Option<Segment>,
+    /// Segments that are in use.
+    used: u32,
+    bytes_read: ByteCount,
 }
 
-/// Brings `state`, which a snapshot gave, to where the log ends; `None` when this is not its log.
+/// All disks of the log.
+struct Readers<'a>(Vec<Reader<'a>>);
+
+/// A frame that follows.
+struct Found<'a> {
+    disk: usize,
+    place: Gap,
+    frame: Frame,
+    content: &'a [u8],
+    checksum: u32,
+}
+
+/// Brings `state`, which a snapshot gave, to where the log ends.
 pub(crate) async fn replay(
-    device: &dyn Device,
-    segments: &Arc<Segments>,
+    data: &dyn Device,
+    disks: &[LogDisk],
     superblock: &Superblock,
     state: &mut State,
     kinds: &Kinds,
-) -> Result<Option<Replayed>> {
+) -> Result<Replayed> {
     let known = superblock.snapshot.next;
-    let start = superblock.snapshot.start;
-    let reader = Reader { device, segments, id: superblock.id };
+    let mut start = superblock.snapshot.start;
+    let mut are_labelled = Vec::new();
+    for disk in disks {
+        are_labelled.push(has_label(data, disk).await?);
+    }
+    let mut readers = Readers::new(disks, start).await?;
     let mut used = VecDeque::from([start]);
     let (mut number, mut checksum) = (start.number - 1, start.previous);
-    let mut segment = reader.read(start.segment).await?;
-    let mut free = Free::new(segment.blocks.count);
-    let mut bytes_read = segment.blocks.count.bytes().0;
     let mut opening = 0;
+    // The disk that has the last frame.
+    let mut last = 0;
     // What was read of groups, and not yet applied.
     let mut rest: Vec<u8> = Vec::new();
     let mut seq = start.first;
     let mut is_first = true;
     loop {
-        let Some((place, frame, content, sum)) = segment.after(number, checksum) else {
-            // The next segment is the log's if a frame there follows.
-            if used.len() >= segments.ring.segments as usize {
+        let Some(found) = readers.after(number, checksum) else {
+            // A disk's next segment is the log's if the frame that follows is there.
+            let Some((disk, segment, first)) = readers.go_on(number, checksum).await? else {
                 break;
-            }
-            let next = reader.read(segments.ring.after(segment.index)).await?;
-            bytes_read += next.blocks.count.bytes().0;
-            let Some((_, frame, ..)) = next.after(number, checksum) else { break };
-            let (first, previous) = (frame.first, checksum);
-            used.push_back(Start { segment: next.index, number: number + 1, previous, first });
-            free = Free::new(next.blocks.count);
-            segment = next;
+            };
+            start = Start { at: start.at, number: number + 1, previous: checksum, first };
+            start = start.with(disk, segment);
+            used.push_back(start);
             continue;
         };
+        let Found { disk, place, frame, content, .. } = found;
         if frame.opening != opening {
             // What a run before left unfinished never ends.
             rest.clear();
@@ -122,26 +188,51 @@ pub(crate) async fn replay(
         is_first = is_first && skipped == content.len() && !content.is_empty();
         rest.extend_from_slice(content.get(skipped..).unwrap_or_default());
         let applied = apply_whole(&mut rest, &mut seq, state, kinds, known);
-        applied.map_err(|misfit| not_applied(device, segment.range(place), misfit))?;
-        (number, checksum, opening) = (frame.number, sum, frame.opening);
-        free.take(place);
+        applied.map_err(|misfit| readers.not_applied(disk, place, misfit))?;
+        (number, checksum, opening) = (frame.number, found.checksum, frame.opening);
+        last = disk;
+        readers.take(disk, place);
     }
-    if number < start.number {
-        let other =
-            Frame::decode(&segment.content).filter(|(frame, ..)| frame.log != superblock.id);
-        if other.is_some() || segment.content.iter().all(|byte| *byte == 0) {
-            return Ok(None);
+    for (reader, is_labelled) in readers.0.iter().zip(&are_labelled) {
+        if !is_labelled && !reader.has_frames() {
+            return Err(Error::other_log(data, &*reader.disk.device));
         }
     }
     if number < superblock.snapshot.frame {
-        return Err(reader.lost(&segment, number + 1));
+        return Err(readers.lost(last, number + 1));
     }
-    reader.check_end(&segment, &free, number, used.len()).await?;
+    readers.check_end(last, number).await?;
+    for (disk, is_labelled) in disks.iter().zip(are_labelled) {
+        if !is_labelled {
+            let name = &disk.device.inquiry().name;
+            let written = disk.device.write(Lbn(0), Frame::label(disk.id)).await;
+            let now = written.err().map_or("written again".into(), |error| error.to_string());
+            tracing::warn!("{name}: the log's label was damaged: {now}");
+        }
+    }
     state.next = state.next.max(known);
     state.unseal();
-    let placing = Placing::new(Arc::clone(segments), segment.index, free);
-    let at = Position { placing, number, checksum };
-    Ok(Some(Replayed { used, at, opening, bytes_read }))
+    let bytes_read = readers.0.iter().map(|reader| reader.bytes_read.0).sum();
+    let placing = |reader: Reader<'_>| {
+        Placing::new(Arc::clone(&reader.disk.segments), reader.segment.index, reader.free)
+    };
+    let placings = readers.0.into_iter().map(placing).collect();
+    let at = Position { placings, number, checksum };
+    Ok(Replayed { used, at, opening, bytes_read })
+}
+
+/// Whether a disk says whose log it is, and no other's; it does not when that is damaged.
+async fn has_label(data: &dyn Device, disk: &LogDisk) -> Result<bool> {
+    let Ok(content) = disk.device.read(BlockRange::new(Lbn(0), BlockCount(1))).await else {
+        return Ok(false);
+    };
+    let label = Frame::decode(&content);
+    let is_blank = content.iter().all(|byte| *byte == 0);
+    match label {
+        Some((frame, ..)) if frame.log == disk.id => Ok(true),
+        None if !is_blank => Ok(false),
+        _ => Err(Error::other_log(data, &*disk.device)),
+    }
 }
 
 /// Applies the groups that are whole.
@@ -163,72 +254,145 @@ fn apply_whole(
     Ok(())
 }
 
-fn not_applied(device: &dyn Device, blocks: BlockRange, misfit: Misfit) -> Error {
-    let device = device.inquiry().name.clone();
-    match misfit {
-        Misfit::NotOfLog => Error::Damaged { device, what: "a frame of the log", blocks },
-        Misfit::NoSpace(space) => Error::NoSpace { space },
-        Misfit::UnknownKind(number) => Error::UnknownKind { number },
+impl<'a> Readers<'a> {
+    async fn new(disks: &'a [LogDisk], start: Start) -> Result<Readers<'a>> {
+        let mut readers = Vec::new();
+        for (at, disk) in disks.iter().enumerate() {
+            let segment = Segment::read(disk, start.segment(at)).await?;
+            let free = Free::new(segment.blocks.count);
+            let bytes_read = segment.blocks.count.bytes();
+            readers.push(Reader { disk, segment, free, next: None, used: 1, bytes_read });
+        }
+        Ok(Readers(readers))
+    }
+
+    /// The frame that follows, in the segments that the disks are at.
+    fn after(&self, number: u64, checksum: u32) -> Option<Found<'_>> {
+        self.0.iter().enumerate().find_map(|(disk, reader)| {
+            let (place, frame, content, checksum) = reader.segment.after(number, checksum)?;
+            Some(Found { disk, place, frame, content, checksum })
+        })
+    }
+
+    /// A frame of the log is there.
+    fn take(&mut self, disk: usize, place: Gap) {
+        if let Some(reader) = self.0.get_mut(disk) {
+            reader.free.take(place);
+        }
+    }
+
+    fn not_applied(&self, disk: usize, place: Gap, misfit: Misfit) -> Error {
+        match (misfit, self.0.get(disk)) {
+            (Misfit::NoSpace(space), _) => Error::NoSpace { space },
+            (Misfit::UnknownKind(number), _) => Error::UnknownKind { number },
+            (Misfit::NotOfLog, reader) => Error::Damaged {
+                device: reader.map(Reader::name).unwrap_or_default(),
+                what: "a frame of the log",
+                blocks: reader.map_or(NO_BLOCKS, |reader| reader.segment.range(place)),
+            },
+        }
+    }
+
+    /// Goes on to the next segment of the disk on which the frame that follows is: which disk and segment, and the first
+    /// group that begins there.
+    async fn go_on(&mut self, number: u64, checksum: u32) -> Result<Option<(usize, u32, Seq)>> {
+        for (disk, reader) in self.0.iter_mut().enumerate() {
+            reader.read_next().await?;
+            let Some(next) = reader.next.take() else { continue };
+            let Some((_, frame, ..)) = next.after(number, checksum) else {
+                reader.next = Some(next);
+                continue;
+            };
+            let (index, first) = (next.index, frame.first);
+            reader.free = Free::new(next.blocks.count);
+            reader.segment = next;
+            reader.used += 1;
+            return Ok(Some((disk, index, first)));
+        }
+        Ok(None)
+    }
+
+    /// The log ends behind frame `number`: an error when a frame further on says that more was durable. Once none does,
+    /// what might be taken to follow another time is written over, the last first: who is stopped on the way finds the
+    /// rest again.
+    async fn check_end(&mut self, last: usize, number: u64) -> Result<()> {
+        let mut doubtful = Vec::new();
+        for reader in &mut self.0 {
+            let Some(found) = reader.doubtful(number).await? else {
+                return Err(self.lost(last, number + 1));
+            };
+            doubtful.push(found);
+        }
+        for (reader, doubtful) in self.0.iter().zip(doubtful) {
+            reader.clear(doubtful).await?;
+        }
+        Ok(())
+    }
+
+    /// A frame is missing that was durable; the one before is on the disk `last`.
+    fn lost(&self, last: usize, frame: u64) -> Error {
+        let reader = self.0.get(last);
+        let device = reader.map(Reader::name).unwrap_or_default();
+        let blocks = reader.map_or(NO_BLOCKS, |reader| reader.segment.blocks);
+        Error::LogLost { device, frame, blocks }
     }
 }
 
 impl Reader<'_> {
-    /// Reads a segment; blocks that cannot be read come as zeros.
-    async fn read(&self, index: u32) -> Result<Segment> {
-        let blocks = self.segments.at(index);
-        let mut unreadable = Vec::new();
-        let content = match self.device.read(blocks).await {
-            Ok(content) => content,
-            Err(_) => {
-                let mut content = IoBuf::zeroed(blocks.count);
-                let mut error = None;
-                let places = content.chunks_exact_mut(BLOCK_BYTES as usize);
-                for (at, place) in (0..).map(BlockCount).zip(places) {
-                    let block = BlockRange::new(blocks.first + at, BlockCount(1));
-                    match self.device.read(block).await {
-                        Ok(block) => place.copy_from_slice(&block),
-                        Err(why) => {
-                            unreadable.push(at);
-                            error = Some(why);
-                        }
-                    }
-                }
-                // Where nothing can be read it is the device.
-                if let Some(error) = error
-                    && unreadable.len() as u64 == blocks.count.0
-                {
-                    return Err(error.into());
-                }
-                content
-            }
-        };
-        let at = (0..).map(BlockCount).zip(content.chunks_exact(BLOCK_BYTES as usize));
-        let headers = at.filter_map(|(at, block)| Some((at, Frame::header(block)?)));
-        let headers = headers.filter(|(_, frame)| frame.log == self.id).collect();
-        Ok(Segment { index, blocks, content, unreadable, headers })
+    /// Reads the segment behind the one it is at, when that can be in use, and was not read.
+    async fn read_next(&mut self) -> Result<()> {
+        let ring = self.disk.segments.ring;
+        if self.next.is_none() && self.used < ring.segments {
+            let next = Segment::read(self.disk, ring.after(self.segment.index)).await?;
+            self.bytes_read.0 += next.blocks.count.bytes().0;
+            self.next = Some(next);
+        }
+        Ok(())
     }
 
-    /// The log ends behind frame `number`, in `last`: an error when a frame further on says that more was durable. Once
-    /// none does, what might be taken to follow another time is written over, the last first: who is stopped on the
-    /// way finds the rest again.
-    async fn check_end(&self, last: &Segment, free: &Free, number: u64, used: usize) -> Result<()> {
-        self.check_beyond(last, number)?;
-        let mut doubtful: Vec<Doubtful> = last.doubtful(number).collect();
-        doubtful.retain(|one| free.contains(BlockCount(one.block.0 - last.blocks.first.0)));
-        let mut index = last.index;
-        for _ in used..self.segments.ring.segments as usize {
-            index = self.segments.ring.after(index);
-            let segment = self.read(index).await?;
-            self.check_beyond(&segment, number)?;
+    /// Whether it has frames of the log where it is, or behind that.
+    fn has_frames(&self) -> bool {
+        let segments = [Some(&self.segment), self.next.as_ref()];
+        segments.into_iter().flatten().any(|segment| !segment.headers.is_empty())
+    }
+
+    fn name(&self) -> String {
+        self.disk.device.inquiry().name.clone()
+    }
+
+    /// What is doubtful from the segment that it is at on; `None` when something there says that more was durable.
+    async fn doubtful(&mut self, number: u64) -> Result<Option<Vec<Doubtful>>> {
+        if self.segment.says_more(number) {
+            return Ok(None);
+        }
+        let mut doubtful: Vec<Doubtful> = self.segment.doubtful(number).collect();
+        let first = self.segment.blocks.first;
+        doubtful.retain(|one| self.free.contains(BlockCount(one.block.0 - first.0)));
+        self.read_next().await?;
+        let mut next = self.next.take();
+        let ring = self.disk.segments.ring;
+        for used in self.used..ring.segments {
+            let Some(segment) = next else { break };
+            if segment.says_more(number) {
+                return Ok(None);
+            }
             doubtful.extend(segment.doubtful(number));
             // One write may have gone over several segments.
-            if segment.headers.iter().all(|(_, frame)| frame.number <= number) {
+            let is_over = segment.headers.iter().all(|(_, frame)| frame.number <= number);
+            if is_over || used + 1 == ring.segments {
                 break;
             }
+            next = Some(Segment::read(self.disk, ring.after(segment.index)).await?);
         }
+        Ok(Some(doubtful))
+    }
+
+    /// Writes over what is doubtful, the last first.
+    async fn clear(&self, doubtful: Vec<Doubtful>) -> Result<()> {
+        let device = &self.disk.device;
         for Doubtful { block, is_frame } in doubtful.into_iter().rev() {
-            let cleared = self.device.write(block, IoBuf::zeroed(BlockCount(1))).await;
-            let log = &self.device.inquiry().name;
+            let cleared = device.write(block, IoBuf::zeroed(BlockCount(1))).await;
+            let log = &device.inquiry().name;
             match (cleared, is_frame) {
                 (Err(error), true) => return Err(error.into()),
                 (Err(error), false) => {
@@ -240,24 +404,6 @@ impl Reader<'_> {
                 }
             }
         }
-        Ok(self.device.flush().await?)
-    }
-
-    fn check_beyond(&self, segment: &Segment, number: u64) -> Result<()> {
-        let says_more = |(_, frame): &(_, Frame)| frame.number > number && frame.durable > number;
-        let mut claims = segment.headers.iter().filter(|header| says_more(header));
-        let is_whole = |(at, _): &(BlockCount, Frame)| {
-            let bytes = segment.content.get((at.0 * BLOCK_BYTES) as usize..);
-            bytes.is_some_and(|bytes| Frame::decode(bytes).is_some())
-        };
-        match claims.any(is_whole) {
-            true => Err(self.lost(segment, number + 1)),
-            false => Ok(()),
-        }
-    }
-
-    fn lost(&self, segment: &Segment, frame: u64) -> Error {
-        let device = self.device.inquiry().name.clone();
-        Error::LogLost { device, frame, blocks: segment.blocks }
+        Ok(device.flush().await?)
     }
 }

@@ -9,7 +9,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 use crate::chunk::Chunk;
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::extents::{Division, Extent, Extents};
-use crate::log::{Ring, Start};
+use crate::log::{LOG_DISKS_MAX, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
 use crate::partition::{BlockTable, Partition, PartitionId};
 use crate::placing::LogWriter;
 use crate::state::State;
@@ -18,7 +18,7 @@ use crate::{Error, Result, Seq};
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 4;
+pub(crate) const DATA_VERSION: u32 = 5;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -32,11 +32,12 @@ const SNAPSHOT_EXTENTS_MAX: usize = 900;
 pub(crate) struct Superblock {
     /// One more with each change.
     pub(crate) generation: u64,
-    /// What no other engine has, and its log says, too.
+    /// What no other engine has, and its log says, too: each further disk of it one more.
     pub(crate) id: u64,
     pub(crate) format: [u8; NAME_BYTES],
     pub(crate) division: Division,
-    pub(crate) ring: Ring,
+    /// One for each disk of the log, all with the same writer.
+    pub(crate) rings: Vec<Ring>,
     pub(crate) snapshot: Snapshot,
 }
 
@@ -56,8 +57,9 @@ pub(crate) struct Snapshot {
 impl Superblock {
     fn encode(&self) -> IoBuf {
         let mut out = Vec::new();
-        let Superblock { generation, id, format, division, ring, snapshot } = self;
+        let Superblock { generation, id, format, division, rings, snapshot } = self;
         out.extend_from_slice(format);
+        let writer = rings.first().map_or(LogWriter::Append, |ring| ring.writer);
         let numbers = [
             *generation,
             *id,
@@ -66,23 +68,27 @@ impl Superblock {
             division.block.0,
             u64::from(division.partition_blocks),
             division.staging.0,
-            ring.segment.0,
-            u64::from(ring.segments),
-            match ring.writer {
+            match writer {
                 LogWriter::Append => 0,
                 LogWriter::Trail { rotation } => rotation.0,
             },
             snapshot.next.0,
             snapshot.frame,
-            u64::from(snapshot.start.segment),
             snapshot.start.number,
             u64::from(snapshot.start.previous),
             snapshot.start.first.0,
             snapshot.bytes,
             u64::from(snapshot.checksum),
+            rings.len() as u64,
             snapshot.extents.len() as u64,
         ];
         numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        for (disk, ring) in rings.iter().enumerate() {
+            let at = snapshot.start.segment(disk);
+            for number in [ring.segment.0, u64::from(ring.segments), u64::from(at)] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
         snapshot.extents.iter().for_each(|extent| out.extend_from_slice(&extent.to_le_bytes()));
         let mut whole = Vec::from(*DATA_MAGIC);
         whole.extend_from_slice(&DATA_VERSION.to_le_bytes());
@@ -114,19 +120,16 @@ impl Superblock {
             partition_blocks: u32::try_from(number()?).ok()?,
             staging: BlockCount(number()?),
         };
-        let segment = BlockCount(number()?);
-        let segments = u32::try_from(number()?).ok()?;
         let writer = match number()? {
             0 => LogWriter::Append,
             rotation => LogWriter::Trail { rotation: Nanos(rotation) },
         };
-        let ring = Ring { segment, segments, writer };
-        if !division.is_addressable() || !(1..1 << 32).contains(&segment.0) {
+        if !division.is_addressable() {
             return None;
         }
         let (next, frame) = (Seq(number()?), number()?);
-        let start = Start {
-            segment: u32::try_from(number()?).ok()?,
+        let mut start = Start {
+            at: [0; LOG_DISKS_MAX],
             number: number()?,
             previous: u32::try_from(number()?).ok()?,
             first: Seq(number()?),
@@ -135,13 +138,26 @@ impl Superblock {
         if ![next.0, start.number, start.first.0].into_iter().all(is_counted) {
             return None;
         }
-        let (bytes, checksum, count) = (number()?, u32::try_from(number()?).ok()?, number()?);
-        if count > SNAPSHOT_EXTENTS_MAX as u64 {
+        let (bytes, checksum) = (number()?, u32::try_from(number()?).ok()?);
+        let (disks, count) = (number()?, number()?);
+        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || count > SNAPSHOT_EXTENTS_MAX as u64 {
             return None;
+        }
+        let mut rings = Vec::new();
+        for disk in 0..disks as usize {
+            let segment = BlockCount(number()?);
+            let segments = u32::try_from(number()?).ok()?;
+            let at = u32::try_from(number()?).ok()?;
+            let is_long = (SEGMENT_BLOCKS_MIN..1 << 32).contains(&segment.0);
+            if !is_long || !SEGMENTS.contains(&segments) || at >= segments {
+                return None;
+            }
+            rings.push(Ring { segment, segments, writer });
+            start = start.with(disk, at);
         }
         let extents = (0..count).map(|_| taker.le32()).collect::<Option<_>>()?;
         let snapshot = Snapshot { next, frame, start, bytes, checksum, extents };
-        Some(Superblock { generation, id, format, division, ring, snapshot })
+        Some(Superblock { generation, id, format, division, rings, snapshot })
     }
 
     /// The newest superblock of `device`.

@@ -111,10 +111,14 @@ fn group_of(changes: &[Change]) -> Group {
     group
 }
 
+fn devices(logs: &[Arc<FaultyDevice>]) -> Vec<Arc<dyn Device>> {
+    logs.iter().map(|log| Arc::clone(log) as _).collect()
+}
+
 struct Bench {
     power: Arc<Power>,
     data: Arc<FaultyDevice>,
-    log: Arc<FaultyDevice>,
+    logs: Vec<Arc<FaultyDevice>>,
     options: Options,
     blocks: u64,
 }
@@ -125,7 +129,10 @@ impl Bench {
         let device = |name: &str, blocks| {
             FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
         };
-        let log = device("log", random.random_range(130..600));
+        // Mostly one; their sizes differ.
+        let disks = random.random_range(1..5_u64).saturating_sub(1).max(1);
+        let log = |_| device("log", random.random_range(130..600));
+        let logs: Vec<_> = (0..disks).map(log).collect();
         let data = device("data", random.random_range(1200..6000));
         let format = Format {
             block_bytes: ByteCount(BLOCK as u64),
@@ -137,18 +144,23 @@ impl Bench {
                 _ => LogWriter::Append,
             },
         };
-        Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
+        Engine::format(&*data, &devices(&logs), &WholeBlocks, format).await.unwrap();
         let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];
         let memory = ByteCount(random.random_range(4..30) << 10);
-        let options = Options { memory, durability, ..Options::default() };
-        Bench { power, data, log, options, blocks: random.random_range(1..200) }
+        let log_wait = Nanos([0, 200_000, 2_000_000][random.random_range(0..3)]);
+        let options = Options { memory, durability, log_wait, ..Options::default() };
+        Bench { power, data, logs, options, blocks: random.random_range(1..200) }
     }
 
     async fn open(&self) -> moirai_update::Result<Engine> {
-        let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
-        let engine = Engine::open(data, log, kinds(), Arc::new(WholeBlocks), self.options).await?;
+        let engine = self.open_with(kinds()).await?;
         engine.create_space(SPACE).await?;
         Ok(engine)
+    }
+
+    async fn open_with(&self, kinds: Kinds) -> moirai_update::Result<Engine> {
+        let (data, logs) = (Arc::clone(&self.data), devices(&self.logs));
+        Engine::open(data, &logs, kinds, Arc::new(WholeBlocks), self.options).await
     }
 
     /// Opens it, though the power may fail meanwhile, again and again.
@@ -171,7 +183,7 @@ impl Bench {
     fn restart(&self) {
         self.power.bring_back();
         self.data.restart();
-        self.log.restart();
+        self.logs.iter().for_each(|log| log.restart());
     }
 
     async fn content(&self, engine: &Engine) -> Model {
@@ -331,7 +343,8 @@ async fn notice_damage() {
     }
     drop(engine);
     sleep(Nanos(10_000_000)).await;
-    let device = if random.random_bool(0.5) { &bench.log } else { &bench.data };
+    let log = &bench.logs[random.random_range(0..bench.logs.len())];
+    let device = if random.random_bool(0.5) { log } else { &bench.data };
     let blocks = device.inquiry().capacity.0;
     let mut corrupted = Vec::new();
     let mut is_unreadable = false;
@@ -361,7 +374,7 @@ async fn notice_damage() {
         }
         Err(_) => return,
     };
-    if Arc::ptr_eq(device, &bench.log) {
+    if !Arc::ptr_eq(device, &bench.data) {
         // The last frames of a log cannot be told from some that were never whole; what is there is whole groups,
         // up to one of them.
         let content = bench.content(&engine).await;
@@ -394,9 +407,7 @@ fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
         let one = Change { block: 3, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
         engine.commit(&group_of(std::slice::from_ref(&one))).await.unwrap();
         drop(engine);
-        let (data, log) = (Arc::clone(&bench.data) as Arc<dyn Device>, Arc::clone(&bench.log) as _);
-        let opened =
-            Engine::open(data, log, Kinds::new(), Arc::new(WholeBlocks), bench.options).await;
+        let opened = bench.open_with(Kinds::new()).await;
         assert!(matches!(opened, Err(Error::UnknownKind { number: ADD })));
         let engine = bench.open().await.unwrap();
         let read = engine.get(SPACE, &3_u64.to_be_bytes()).await.unwrap().unwrap();
@@ -417,14 +428,14 @@ fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
         let engine = bench.open().await.unwrap();
         let one = |block: u64| Change { block, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
         engine.commit(&group_of(&[one(3)])).await.unwrap();
-        bench.log.die();
+        bench.logs.iter().for_each(|log| log.die());
         let refused = engine.commit(&group_of(&[one(4)])).await.unwrap_err().to_string();
         assert!(refused.contains("log failed") && refused.contains("dead"), "{refused}");
         assert!(engine.commit(&group_of(&[one(5)])).await.is_err());
         let read = engine.get(SPACE, &3_u64.to_be_bytes()).await.unwrap().unwrap();
         assert_eq!(number(&read), 7);
         drop(engine);
-        bench.log.revive();
+        bench.logs.iter().for_each(|log| log.revive());
         let engine = bench.open().await.unwrap();
         // More blocks than the device has room for.
         let mut full = None;

@@ -54,14 +54,15 @@ async fn staged() -> (Engine, Arc<FaultyDevice>) {
     let device = |name: &str, blocks| {
         FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
     };
-    let (data, log) = (device("data", 40_000), device("log", 20_000));
+    let data = device("data", 40_000);
+    let logs = [device("log", 20_000) as Arc<dyn Device>];
     let format =
         Format { block_bytes: ByteCount(BLOCK as u64), partition_blocks: 64, ..Format::default() };
-    Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
+    Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddToFront)).unwrap();
     let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
-    let engine = Engine::open(Arc::clone(&data) as _, log, kinds, Arc::new(WholeBlocks), options)
+    let engine = Engine::open(Arc::clone(&data) as _, &logs, kinds, Arc::new(WholeBlocks), options)
         .await
         .unwrap();
     engine.create_space(SPACE).await.unwrap();

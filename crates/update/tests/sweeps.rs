@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual};
+use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{
     Engine, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
@@ -34,13 +35,14 @@ fn blocks_are_written_all_the_time_and_not_now_and_then() {
         let device = |name: &str, blocks| {
             FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
         };
-        let (data, log) = (device("data", 20_000), device("log", 8_000));
+        let data = device("data", 20_000);
+        let logs = [device("log", 8_000) as Arc<dyn Device>];
         let block_bytes = ByteCount(BLOCK as u64);
         let format =
             Format { block_bytes, partition_blocks: 8, staging_percent: 150, ..Format::default() };
-        Engine::format(&*data, &*log, &WholeBlocks, format).await.unwrap();
+        Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
         let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
-        let engine = Engine::open(data, log, Kinds::new(), Arc::new(WholeBlocks), options);
+        let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
         let engine = engine.await.unwrap();
         engine.create_space(SPACE).await.unwrap();
         for key in (0..KEYS).step_by(64) {

@@ -41,12 +41,12 @@ impl Ours {
             async move { moirai::open_device(&uri).await }
         };
         let (data, log) = (open("data", data_mib).await?, open("log", log_mib).await?);
-        Store::format(&*data, &*log, format).await?;
+        Store::format(&*data, std::slice::from_ref(&log), format).await?;
         let mut kinds = Kinds::new();
         kinds.register(ADD, Arc::new(AddToFront))?;
         let durability = if setup.sync { Durability::Flushed } else { Durability::Written };
         let options = Options { memory: ByteCount(setup.memory), durability, ..Options::default() };
-        let store = Store::open(data, log, kinds, options).await?;
+        let store = Store::open(data, &[log], kinds, options).await?;
         let tree = store.tree("records").await?;
         Ok(Ours { store, tree })
     }

@@ -40,7 +40,12 @@ pub(super) struct Setting {
     pub(super) staging_percent: u32,
     /// Requests under way at a time.
     pub(super) clients: u64,
+    /// How long a client waits before its next request, on average.
+    pub(super) think: Nanos,
     pub(super) log: LogWriter,
+    pub(super) log_disks: u64,
+    /// How long a request waits for the log disk that writes before another takes it.
+    pub(super) log_wait: Nanos,
     pub(super) workload: Workload,
 }
 
@@ -54,7 +59,10 @@ impl Setting {
             memory: ByteCount(1 << 30),
             staging_percent: 0,
             clients: 1024,
+            think: Nanos(0),
             log: trail()?,
+            log_disks: 1,
+            log_wait: Options::default().log_wait,
             workload: Workload::Random,
         })
     }
@@ -138,7 +146,7 @@ pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure>
 /// The devices of an index, and what it is opened with.
 pub(super) struct Made {
     pub(super) data: Arc<dyn Device>,
-    log: Arc<dyn Device>,
+    logs: Vec<Arc<dyn Device>>,
     setting: Setting,
 }
 
@@ -148,9 +156,10 @@ impl Made {
         kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: self.setting.record_bytes }))?;
         let memory = self.setting.memory;
         // The paper's memory is for pending modifications: what is read comes from the disks.
-        let options = Options { memory, cache: ByteCount(0), ..Options::default() };
-        let (data, log) = (Arc::clone(&self.data), Arc::clone(&self.log));
-        Ok(Engine::open(data, log, kinds, Arc::new(WholeBlocks), options).await?)
+        let log_wait = self.setting.log_wait;
+        let options = Options { memory, cache: ByteCount(0), log_wait, ..Options::default() };
+        let data = Arc::clone(&self.data);
+        Ok(Engine::open(data, &self.logs, kinds, Arc::new(WholeBlocks), options).await?)
     }
 }
 
@@ -170,7 +179,9 @@ pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
     // Both are used over and over, as far apart as they need to be.
     let data =
         section(&data, setting.index.0 * (100 + u64::from(setting.staging_percent)) / 100 * 2)?;
-    let log = section(&disk("log".into()), setting.memory.0 * 4)?;
+    let log_bytes = setting.memory.0 * 4 / setting.log_disks;
+    let log = |index| section(&disk(format!("log {index}")), log_bytes);
+    let logs = (0..setting.log_disks).map(log).collect::<Result<Vec<_>, _>>()?;
     let format = Format {
         block_bytes: setting.leaf,
         // Several dozen at least, as in a large index.
@@ -179,8 +190,8 @@ pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
         segment_bytes: None,
         log: setting.log,
     };
-    Engine::format(&*data, &*log, &WholeBlocks, format).await?;
-    let made = Made { data, log, setting };
+    Engine::format(&*data, &logs, &WholeBlocks, format).await?;
+    let made = Made { data, logs, setting };
     let engine = made.open().await?;
     engine.create_space(SPACE).await?;
     let mut group = Group::new();
@@ -251,7 +262,9 @@ pub(super) async fn recovered(setting: Setting, pending: u64) -> Result<Recovere
     let figures = engine.figures();
     let log = ByteCount(figures.replayed_bytes);
     let began = now();
-    made.log.read(BlockRange::new(Lbn(0), BlockCount::holding(log))).await?;
+    for part in &made.logs {
+        part.read(BlockRange::new(Lbn(0), BlockCount::holding(log))).await?;
+    }
     let log_ms = now().since(began).0 as f64 / 1e6;
     Ok(Recovered { pending: figures.queued, ms, log, log_ms })
 }
@@ -313,7 +326,11 @@ async fn requests(
         spawn(async move {
             let mut next = all.client(&format!("cycle {number} client {client}"));
             let mut record = vec![7; setting.record_bytes];
+            let mut thinking = random(&format!("cycle {number} client {client} thinks"));
             while !progress.is_over.load(Ordering::Relaxed) {
+                if setting.think > Nanos(0) {
+                    sleep(Nanos(thinking.random_range(0..2 * setting.think.0))).await;
+                }
                 let leaf = next.leaf();
                 fill(&mut record, leaf, next.record());
                 let key = leaf.to_be_bytes();

@@ -1,7 +1,7 @@
 //! How fast a log is written where the head is about to be: section 6.5 of the BOSC paper.
 
 use moirai::runtime::block_on_virtual;
-use moirai::units::ByteCount;
+use moirai::units::{ByteCount, Nanos};
 use moirai::update::LogWriter;
 
 use super::bosc::{Setting, logged, trail};
@@ -23,6 +23,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const WAIT_MS_MAX: f64 = 0.5;
 const RECORDS_PER_S_MIN: f64 = 50_000.0;
 const FILL_MIN: f64 = 0.7;
+
+/// Of several log disks: some 2,000 requests a second come, whatever others wait for.
+const CLIENTS: u64 = 64;
+const THINK: Nanos = Nanos(31_000_000);
+/// How many, and after how long another is taken, in nanoseconds (T_wait of section 4.1).
+const DISKS: [(u64, u64); 5] = [(1, 0), (2, 0), (2, 250_000), (2, 1_000_000), (4, 250_000)];
 
 fn setting(record_bytes: usize, clients: u64, log: LogWriter) -> Result<Setting, Failure> {
     let (index, memory) = (ByteCount::mib(512), ByteCount::mib(512));
@@ -51,6 +57,19 @@ fn rows(seed: u64, bytes: ByteCount) -> Result<Vec<Row>, Failure> {
     let per_s = records.requests_per_s;
     rows.push(judged(many, "records/s", per_s, RECORDS_PER_S_MIN, per_s > RECORDS_PER_S_MIN));
     rows.push(judged("64 B, space", "", fill, FILL_MIN, fill > FILL_MIN));
+    for (disks, wait_ns) in DISKS {
+        let log_wait = Nanos(wait_ns);
+        let of_clients = setting(4096, CLIENTS, trail()?)?;
+        let setting = Setting { log_disks: disks, log_wait, think: THINK, ..of_clients };
+        let (blocks, fill) = block_on_virtual(seed, logged(setting, bytes))?;
+        let waiting = match disks {
+            1 => String::new(),
+            _ => format!(", another after {log_wait}"),
+        };
+        let what = format!("2,000/s, disks: {disks}{waiting}");
+        rows.push(Row::new(format!("trail, 4 KB, {what}"), "ms", blocks.wait_ms));
+        rows.push(Row::new(format!("trail, 4 KB, {what}, space"), "", fill));
+    }
     let (blocks, _) = measure(4096, 1, LogWriter::Append)?;
     rows.push(Row::new(format!("append, {one}"), "ms", blocks.wait_ms));
     let (records, _) = measure(64, 1024, LogWriter::Append)?;

@@ -1,0 +1,187 @@
+//! A log on several devices.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{block_on_virtual, spawn};
+use moirai_storage::{Device, IoBuf};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
+use moirai_update::{
+    Durability, Engine, Error, Format, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification, Options,
+    PUT, Result, SpaceId, WholeBlocks,
+};
+
+const SPACE: SpaceId = SpaceId(1);
+const LABEL: BlockRange = BlockRange { first: Lbn(0), count: BlockCount(1) };
+
+struct Made {
+    data: Arc<dyn Device>,
+    logs: [Arc<FaultyDevice>; 2],
+}
+
+fn device(name: &str, blocks: u64) -> Arc<FaultyDevice> {
+    FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Power::on())
+}
+
+impl Made {
+    async fn new(writer: LogWriter) -> Made {
+        let made =
+            Made { data: device("data", 4000), logs: [device("log 0", 800), device("log 1", 400)] };
+        let format = Format {
+            block_bytes: ByteCount(512),
+            partition_blocks: 4,
+            segment_bytes: Some(ByteCount(8 << 10)),
+            log: writer,
+            ..Format::default()
+        };
+        Engine::format(&*made.data, &made.logs(), &WholeBlocks, format).await.unwrap();
+        made
+    }
+
+    fn logs(&self) -> [Arc<dyn Device>; 2] {
+        self.logs.clone().map(|log| log as _)
+    }
+
+    async fn open(&self, logs: &[Arc<dyn Device>], durability: Durability) -> Result<Engine> {
+        let options = Options { log_wait: Nanos(0), durability, ..Options::default() };
+        let (data, blocks) = (Arc::clone(&self.data), Arc::new(WholeBlocks));
+        let engine = Engine::open(data, logs, Kinds::new(), blocks, options).await?;
+        engine.create_space(SPACE).await?;
+        Ok(engine)
+    }
+}
+
+async fn put(engine: &Engine, key: u64) -> Result<()> {
+    let key = key.to_be_bytes();
+    engine.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &[7; 300] }).await
+}
+
+/// Puts so many at the same time.
+async fn put_all(engine: &Arc<Engine>, keys: u64) {
+    let one = |key| {
+        let engine = Arc::clone(engine);
+        spawn(async move { put(&engine, key).await })
+    };
+    let all: Vec<_> = (0..keys).map(one).collect();
+    for one in all {
+        one.await.unwrap();
+    }
+}
+
+#[test]
+fn what_comes_while_a_disk_writes_goes_to_another_and_is_found_there() {
+    let trail = LogWriter::Trail { rotation: Nanos(1_000_000) };
+    for writer in [LogWriter::Append, trail] {
+        block_on_virtual(1, async {
+            let made = Made::new(writer).await;
+            let engine = Arc::new(made.open(&made.logs(), Durability::Flushed).await.unwrap());
+            // A second put comes once the first is under way, and so on.
+            let first = {
+                let engine = Arc::clone(&engine);
+                spawn(async move { put(&engine, 100).await })
+            };
+            moirai_runtime::sleep(Nanos(1)).await;
+            put_all(&engine, 20).await;
+            first.await.unwrap();
+            drop(engine);
+            for log in &made.logs {
+                let behind = BlockRange::new(Lbn(LOG_LABEL_BLOCKS.0), BlockCount(100));
+                let written = (log.as_ref() as &dyn Device).read(behind).await.unwrap();
+                assert!(written.iter().any(|byte| *byte != 0), "{}", log.inquiry().name);
+            }
+            let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+            for key in (0..20_u64).chain([100]) {
+                let read = engine.get(SPACE, &key.to_be_bytes()).await.unwrap().unwrap();
+                assert_eq!(read.first(), Some(&7), "{key}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_device_of_another_is_refused_and_left_as_it_is() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        put(&engine, 1).await.unwrap();
+        drop(engine);
+        let [first, second] = made.logs();
+        let other: Arc<dyn Device> = device("other", 400);
+        let theirs = IoBuf::holding(&[9; 512 * 400]);
+        other.write(Lbn(0), theirs).await.unwrap();
+        let blank: Arc<dyn Device> = device("blank", 400);
+        for logs in [[&first, &other], [&first, &blank], [&second, &first], [&first, &first]] {
+            let logs = logs.map(Arc::clone);
+            let refused = made.open(&logs, Durability::Flushed).await;
+            assert!(matches!(refused, Err(Error::OtherLog { .. })), "{refused:?}");
+        }
+        let refused = made.open(std::slice::from_ref(&first), Durability::Flushed).await;
+        assert!(matches!(refused, Err(Error::Options { .. })), "{refused:?}");
+        let whole = other.read(BlockRange::new(Lbn(0), BlockCount(400))).await.unwrap();
+        assert!(whole.iter().all(|byte| *byte == 9));
+        made.open(&[first, second], Durability::Flushed).await.unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_is_named_twice_is_refused() {
+    block_on_virtual(1, async {
+        let (data, log) = (device("data", 4000), device("log", 400) as Arc<dyn Device>);
+        let format = Format { block_bytes: ByteCount(512), ..Format::default() };
+        let logs = [Arc::clone(&log), log];
+        let refused = Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap_err();
+        assert!(refused.to_string().contains("once"), "{refused}");
+    });
+}
+
+#[test]
+fn a_label_that_is_damaged_is_written_again() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = Arc::new(made.open(&made.logs(), Durability::Flushed).await.unwrap());
+        put_all(&engine, 5).await;
+        put(&engine, 1).await.unwrap();
+        drop(engine);
+        let log: Arc<dyn Device> = made.logs()[0].clone();
+        let before = log.read(LABEL).await.unwrap();
+        made.logs[0].corrupt(Lbn(0));
+        made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        assert_eq!(log.read(LABEL).await.unwrap()[..], before[..]);
+    });
+}
+
+/// A barrier ends though others come all the time, each with something to flush that is not written yet.
+#[test]
+fn barriers_end_while_more_of_them_come() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = Arc::new(made.open(&made.logs(), Durability::Written).await.unwrap());
+        let mut all = Vec::new();
+        let first = {
+            let engine = Arc::clone(&engine);
+            spawn(async move {
+                put(&engine, 0).await?;
+                engine.barrier().await
+            })
+        };
+        // Twice as often as a device carries out a request.
+        for key in 1..200 {
+            moirai_runtime::sleep(Nanos(250_000)).await;
+            let engine = Arc::clone(&engine);
+            all.push(spawn(async move {
+                put(&engine, key).await?;
+                engine.barrier().await
+            }));
+            if first.is_ended() {
+                break;
+            }
+        }
+        assert!(all.len() < 50, "the first barrier took as long as {} others came", all.len());
+        first.await.unwrap();
+        for one in all {
+            one.await.unwrap();
+        }
+    });
+}
