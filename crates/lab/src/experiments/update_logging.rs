@@ -10,10 +10,12 @@ use crate::{Experiment, Failure, Row};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "update-logging",
     source: "BOSC section 6.5",
-    summary: "a log on one disk: where the head is about to be, and each frame behind the last one",
+    summary: "a log where the heads are about to be, on one disk and several, and with each frame behind the last one",
     assumptions: &[
         "Drive: ibm-deskstar-dtla-307030 with its cache, which is flushed with each write; 0.2 ms of overhead for each \
          command. The paper has an array of IDE disks, and here it is one.",
+        "2,000/s: 64 clients, each with one request of 4 KB at a time and some 31 ms between them; another disk is taken when \
+         a request has waited for the first so long (T_wait of section 4.1).",
         "Space is what frames take, with their headers and the rest of their last blocks, of the tracks that were passed.",
     ],
     run,
