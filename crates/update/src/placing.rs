@@ -18,6 +18,9 @@ const TRACK_FILL_PERCENT: u64 = 75;
 const TRACK_ROOM_PERCENT: u64 = TRACK_FILL_PERCENT * 7 / 8;
 /// Tracks of a log at most.
 const TRACKS_MAX: usize = 1 << 20;
+/// Sizes of frames that differ in how long before the head they are put: a disk that gets all of a frame before it looks
+/// for the place takes longer for a longer one.
+const SIZES: usize = 10;
 /// How long before the head a frame is put at first, as a part of a turn.
 const LOOKAHEAD_FIRST: f64 = 1.0 / 16.0;
 /// How much longer once it came too late, and a turn was lost.
@@ -187,15 +190,22 @@ struct Head {
     known: Option<(f64, Instant, u32)>,
     /// The frame under way, and when it was begun.
     under_way: Option<(Gap, Instant)>,
-    /// How far before the head a frame is put.
-    lookahead: f64,
+    /// For frames of one block, of two or three, of four to seven, and so on.
+    lookaheads: [Lookahead; SIZES],
+}
+
+/// How far before the head a frame is put, which is learnt.
+#[derive(Clone, Copy, Debug)]
+struct Lookahead {
+    /// As a part of a turn.
+    turns: f64,
     was_late: bool,
 }
 
 impl Placing {
     pub(crate) fn new(segments: Arc<Segments>, segment: u32, free: Free) -> Placing {
-        let head =
-            Head { known: None, under_way: None, lookahead: LOOKAHEAD_FIRST, was_late: false };
+        let first = Lookahead { turns: LOOKAHEAD_FIRST, was_late: false };
+        let head = Head { known: None, under_way: None, lookaheads: [first; SIZES] };
         Placing { segments, segment, free, head }
     }
 
@@ -255,7 +265,7 @@ impl Placing {
         let Some(tracks) = &self.segments.tracks else {
             return free.gaps.first().map(|gap| (*gap, Nanos(0)));
         };
-        let from = self.head.arrives(tracks, segment, free.all, now);
+        let from = self.head.arrives(tracks, segment, (free.all, wanted), now);
         // From there on and round; what lies around it is cut there.
         let behind = free.gaps.iter().filter(|gap| gap.end() > from).map(|gap| {
             let at = gap.at.max(from);
@@ -268,7 +278,7 @@ impl Placing {
         let wait = |gap: &Gap| (gap.at.0 + free.all.0 - from.0) % free.all.0.max(1);
         // The one that takes the least time for each block: what finds no room is the next frame's, and only room for all
         // would be half a turn away where a track is used.
-        let lookahead = self.head.lookahead * free.all.0 as f64;
+        let lookahead = self.head.lookahead(wanted) * free.all.0 as f64;
         let cost = |gap: &Gap| {
             let count = gap.count.min(wanted).0 as f64;
             (lookahead + wait(gap) as f64 + count) / count
@@ -296,14 +306,42 @@ impl Placing {
     }
 }
 
+/// Which of the lookaheads is that of so many blocks.
+fn size_of(blocks: BlockCount) -> usize {
+    (blocks.0.max(1).ilog2() as usize).min(SIZES - 1)
+}
+
+impl Lookahead {
+    fn learn(&mut self, is_late: bool) {
+        self.was_late |= is_late;
+        let [early, then] = LOOKAHEAD_LESS;
+        let change = match (is_late, self.was_late) {
+            (true, _) => LOOKAHEAD_STEP,
+            (false, false) => -early,
+            (false, true) => -then,
+        };
+        self.turns = (self.turns + change).clamp(0.0, 0.9);
+    }
+}
+
 impl Head {
-    /// The first block of a track that it can write (equation 1).
-    fn arrives(&self, tracks: &Tracks, track: u32, blocks: BlockCount, now: Instant) -> BlockCount {
+    fn lookahead(&self, blocks: BlockCount) -> f64 {
+        self.lookaheads.get(size_of(blocks)).map_or(LOOKAHEAD_FIRST, |lookahead| lookahead.turns)
+    }
+
+    /// The first of a track's `blocks` on which it can write a frame of as many as are `wanted` (equation 1).
+    fn arrives(
+        &self,
+        tracks: &Tracks,
+        track: u32,
+        (blocks, wanted): (BlockCount, BlockCount),
+        now: Instant,
+    ) -> BlockCount {
         let Some((phase, at, over)) = self.known else { return BlockCount::ZERO };
         let begin = tracks.phase(track);
         // Another track is reached in the time that its skew leaves.
         let switch = if over == track { 0.0 } else { (begin - tracks.phase(over)).rem_euclid(1.0) };
-        let phase = phase + tracks.turns(now.since(at)) + self.lookahead + switch;
+        let phase = phase + tracks.turns(now.since(at)) + self.lookahead(wanted) + switch;
         let part = (phase - begin).rem_euclid(1.0);
         BlockCount(((part * blocks.0 as f64).ceil() as u64).min(blocks.0 - 1))
     }
@@ -322,14 +360,9 @@ impl Head {
         if let Some((phase, at, _)) = self.known.filter(|(.., over)| alone && *over == track) {
             let wait = (start - phase - tracks.turns(begun.since(at))).rem_euclid(1.0);
             let is_late = tracks.turns(now.since(begun)) > wait + part(gap.count) + 0.5;
-            self.was_late |= is_late;
-            let [early, then] = LOOKAHEAD_LESS;
-            let change = match (is_late, self.was_late) {
-                (true, _) => LOOKAHEAD_STEP,
-                (false, false) => -early,
-                (false, true) => -then,
-            };
-            self.lookahead = (self.lookahead + change).clamp(0.0, 0.9);
+            if let Some(lookahead) = self.lookaheads.get_mut(size_of(gap.count)) {
+                lookahead.learn(is_late);
+            }
         }
         self.known = Some((start + part(gap.count), now, track));
     }
