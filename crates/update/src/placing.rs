@@ -276,12 +276,13 @@ impl Placing {
             Gap { at: gap.at, count: BlockCount(end.0 - gap.at.0) }
         });
         let wait = |gap: &Gap| (gap.at.0 + free.all.0 - from.0) % free.all.0.max(1);
-        // The one that takes the least time for each block: what finds no room is the next frame's, and only room for all
-        // would be half a turn away where a track is used.
+        // The one with which all that is wanted is written first: the next that has room for all could be half a turn away
+        // where a track is used, and what finds no room in one needs others, each with its lookahead and a wait.
         let lookahead = self.head.lookahead(wanted) * free.all.0 as f64;
         let cost = |gap: &Gap| {
-            let count = gap.count.min(wanted).0 as f64;
-            (lookahead + wait(gap) as f64 + count) / count
+            let count = gap.count.min(wanted).0.max(1);
+            let others = (wanted.0 - count.min(wanted.0)).div_ceil(count);
+            wait(gap) as f64 + wanted.0 as f64 + others as f64 * 2.0 * lookahead
         };
         let gap = behind.chain(before).min_by(|one, other| cost(one).total_cmp(&cost(other)))?;
         Some((gap, Nanos(tracks.rotation.0 * wait(&gap) / free.all.0.max(1))))
