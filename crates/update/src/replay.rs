@@ -206,8 +206,8 @@ pub(crate) async fn replay(
         if !is_labelled {
             let name = &disk.device.inquiry().name;
             let written = disk.device.write(Lbn(0), Frame::label(disk.id)).await;
-            let now = written.err().map_or("written again".into(), |error| error.to_string());
-            tracing::warn!("{name}: the log's label was damaged: {now}");
+            let outcome = written.err().map_or("written again".into(), |error| error.to_string());
+            tracing::warn!("{name}: the log's label was damaged: {outcome}");
         }
     }
     state.next = state.next.max(known);

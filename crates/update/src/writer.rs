@@ -262,7 +262,9 @@ impl<'a> Writer<'a> {
             if self.log.waiting_since().is_none() {
                 self.to_flush = self.log.to_flush();
             }
-            if self.log.durability == Durability::Written && self.log.flushed() < self.to_flush {
+            // What is not written is not flushed: it may have come since it was looked whether something waits.
+            let to_flush = self.to_flush.min(self.log.written());
+            if self.log.durability == Durability::Written && self.log.flushed() < to_flush {
                 if self.unfinished.is_empty() {
                     self.flush_all();
                 }

@@ -13,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     summary: "a log where the heads are about to be, on one disk and several, and with each frame behind the last one",
     assumptions: &[
         "Drive: ibm-deskstar-dtla-307030 with its cache, which is flushed with each write; 0.2 ms of overhead for each \
-         command. The paper has an array of IDE disks, and here it is one.",
+         command. The paper has an array of IDE disks, and here it is one, where no other number is given.",
         "2,000/s: 64 clients, each with one request of 4 KB at a time and some 31 ms between them; another disk is taken when \
          a request has waited for the first so long (T_wait of section 4.1).",
         "Space is what frames take, with their headers and the rest of their last blocks, of the tracks that were passed.",
