@@ -68,7 +68,7 @@ struct Arguments {
     #[arg(long, default_value_t = 64)]
     partition: u32,
     /// Moirai: room for staging, in percent of the leaves
-    #[arg(long, default_value_t = 25)]
+    #[arg(long, default_value_t = 40)]
     staging: u32,
     /// Where the files go, which are removed in the end
     #[arg(long, default_value = "/tmp")]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
 use rand::Rng;
@@ -61,6 +62,16 @@ fn a_dropped_sleep_does_not_move_time() {
         futures::future::select(Box::pin(sleep(Nanos(5))), Box::pin(sleep(Nanos(500)))).await;
         sleep(Nanos(1)).await;
         assert_eq!(now().ns, 6);
+    });
+}
+
+#[test]
+fn a_timer_that_wakes_nobody_does_not_stop_time() {
+    block_on_virtual(0, async {
+        let mut left = Box::pin(sleep(Nanos(5)));
+        assert!(left.as_mut().now_or_never().is_none());
+        sleep(Nanos(10)).await;
+        assert_eq!(now().ns, 10);
     });
 }
 

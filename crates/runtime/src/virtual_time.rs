@@ -2,9 +2,9 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as TaskContext, Wake, Waker};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
@@ -37,11 +37,14 @@ fn run<F: Future>(seed: u64, lasts: bool, future: F) -> F::Output {
     // Set from the moment the main future is woken until it is polled. tokio parks before it polls
     // a woken main future, and time must not move while anything can run.
     let main_woken = Arc::new(AtomicBool::new(true));
+    // Wakes tokio's loop.
+    let loop_waker: Arc<OnceLock<Waker>> = Arc::default();
 
     let tokio = tokio::runtime::Builder::new_current_thread()
         .on_thread_park({
             let timers = Arc::clone(&timers);
             let main_woken = Arc::clone(&main_woken);
+            let loop_waker = Arc::clone(&loop_waker);
             let due = Mutex::new(Vec::new());
             move || {
                 if main_woken.load(Ordering::Acquire) {
@@ -52,6 +55,10 @@ fn run<F: Future>(seed: u64, lasts: bool, future: F) -> F::Output {
                     panic!("virtual time stands still: every task waits and no timer is set")
                 }
                 due.drain(..).for_each(Waker::wake);
+                // Where that made nothing run, as when nobody waits for the timer any more, tokio would park for ever.
+                if let Some(waker) = loop_waker.get() {
+                    waker.wake_by_ref();
+                }
             }
         })
         .build()
@@ -66,7 +73,10 @@ fn run<F: Future>(seed: u64, lasts: bool, future: F) -> F::Output {
     tokio.block_on(async {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            main_woken.store(false, Ordering::Release);
+            loop_waker.get_or_init(|| cx.waker().clone());
+            if !main_woken.swap(false, Ordering::AcqRel) {
+                return Poll::Pending;
+            }
             let waker = Waker::from(Arc::new(MainWaker {
                 woken: Arc::clone(&main_woken),
                 inner: cx.waker().clone(),
