@@ -143,7 +143,8 @@ impl Partition {
     }
 
     /// What it costs to read its blocks and what is staged, and to write its blocks anew: two reads and a write, and
-    /// the work on it, which takes readers as long again (64 blocks of 4 KiB cost them 1.8 ms, measured on flash).
+    /// the work on it, which takes readers about as long again: 64 blocks of 4 KiB cost them some 2 ms, by few runs on
+    /// flash whose speed varies.
     pub(crate) fn price_bytes(&self, block_bytes: usize) -> u64 {
         let blocks = (self.blocks.len() * block_bytes) as u64;
         2 * (2 * blocks + staged_blocks(&self.staged).bytes().0) + 3 * REQUEST_BYTES
