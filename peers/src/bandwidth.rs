@@ -37,7 +37,7 @@ pub(crate) async fn measure(folder: &Path) -> Outcome<Bandwidth> {
     Ok(Bandwidth { written_per_s, read_per_s })
 }
 
-/// Bytes a second, one request behind the other.
+/// Bytes a second in a row, some requests at a time.
 async fn in_a_row(device: &Arc<dyn Device>, op: Op) -> Outcome<f64> {
     let mut random = Random::seed_from_u64(1);
     let count = BlockCount::holding(REQUEST);

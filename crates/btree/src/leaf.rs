@@ -13,7 +13,7 @@ pub(crate) const RECORD_OVERHEAD_BYTES: usize = 6;
 /// Bytes of a leaf at most: offsets have 16 bits.
 pub(crate) const LEAF_BYTES_MAX: usize = 1 << 16;
 
-/// How full leaves are once one was divided, in percent (6.1 of the paper: where it splits).
+/// How full leaves are about at most once one was divided, in percent (section 5 of the paper: from where on it splits).
 const FILL_PERCENT: usize = 70;
 
 /// Keys and values as leaves of a B+-tree hold them.

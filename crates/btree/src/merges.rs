@@ -2,7 +2,8 @@
 
 use moirai_update::{Kind, Value};
 
-/// Adds: value and operand are 64-bit numbers, little-endian; no value is zero. Sums go round at the end.
+/// Adds: value and operand are 64-bit numbers, little-endian; no value is zero, and so is what has
+/// less than 8 bytes; of more the first 8 count. Sums go round at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddU64;
 

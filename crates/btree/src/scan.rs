@@ -115,7 +115,7 @@ impl<'a> Scan<'a> {
         Scan { store, tree, range, direction, next, bytes, records }
     }
 
-    /// The next record: its key and its value. `None` at the end.
+    /// The next record: its key and its value. `None` at the end. Errors as of [`Store::get`], and [`Error::NoLeaf`].
     pub async fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.records.is_empty() {
             if !self.read_leaf().await? {

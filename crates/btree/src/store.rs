@@ -109,7 +109,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes `data` and the devices of a log those of a new store; they lose what they hold.
+    /// Makes `data` and the devices of a log those of a new store; they lose what they hold. [`Error::LeafBytes`] for leaves
+    /// of less than 512 bytes or more than 64 KiB, and errors as of [`Engine::format`].
     pub async fn format(data: &dyn Device, logs: &[Arc<dyn Device>], format: Format) -> Result<()> {
         let bytes = format.block_bytes.0;
         if bytes < 512 || bytes > LEAF_BYTES_MAX as u64 {
@@ -119,7 +120,7 @@ impl Store {
     }
 
     /// Opens the store on `data` and `logs`, in the order in which they were formatted. The `kinds` must have every
-    /// kind of merges that it was given.
+    /// kind of merges that it was given and has not brought to leaves yet; errors as of [`Engine::open`].
     pub async fn open(
         data: Arc<dyn Device>,
         logs: &[Arc<dyn Device>],
@@ -131,7 +132,7 @@ impl Store {
         Ok(Store { engine, making: tokio::sync::Mutex::default() })
     }
 
-    /// The tree called `name`; it is made when there is none.
+    /// The tree called `name`; it is made when there is none. [`Error::Name`] for an empty one, and for more than 100 bytes.
     pub async fn tree(&self, name: &str) -> Result<Tree> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::Name { bytes: name.len() });
@@ -170,7 +171,8 @@ impl Store {
         Ok(names)
     }
 
-    /// Makes a batch durable, as far as the options say.
+    /// Makes a batch durable, as far as the options say; errors as of [`Engine::commit`]. Keys, values and operands have
+    /// a quarter of a leaf, but for 7 bytes, at most.
     pub async fn commit(&self, batch: &Batch) -> Result<()> {
         Ok(self.engine.commit(&batch.group).await?)
     }
@@ -202,7 +204,7 @@ impl Store {
         self.commit(&batch).await
     }
 
-    /// The value under `key`.
+    /// The value under `key`; errors as of [`Engine::get`].
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.engine.get(tree.space, key).await?)
     }
@@ -240,7 +242,7 @@ impl Store {
     }
 }
 
-/// The format for leaves of `leaf` bytes, and else as in the paper.
+/// The format for leaves of `leaf` bytes, and else [`Format::default`].
 #[must_use]
 pub fn with_leaves(leaf: ByteCount) -> Format {
     Format { block_bytes: leaf, ..Format::default() }

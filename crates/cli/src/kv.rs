@@ -23,8 +23,8 @@ const SCANNED: u64 = 100;
 
 /// Keys and values in B+-trees that take floods of random updates
 ///
-/// A store is a device, and its log others, or the end of the same. It is made on a device that holds nothing,
-/// when something is first put there.
+/// A store is a device, and its log others, or the end of the same. It is made on a device whose first and last MiB
+/// are zeros, when something is first put there.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The device or volume that the store is on, as URI
@@ -36,14 +36,15 @@ pub(crate) struct Arguments {
     /// The tree
     #[arg(long, value_name = "NAME", default_value = "default")]
     tree: String,
-    /// Memory for changes that are not in their leaves yet; what they leave keeps leaves that were read
+    /// Memory for changes that are not in their leaves yet, and for what says where leaves lie; what these leave keeps
+    /// leaves that were read
     #[arg(long, default_value = "64MiB")]
     memory: ByteCount,
-    /// When the store is made: bytes of a leaf
+    /// When the store is made: bytes of a leaf, a multiple of 512 up to 64KiB
     #[arg(long, default_value = "8KiB")]
     leaf: ByteCount,
-    /// When the store is made: bytes of a log at the end of its device; an eighth of it when not given, 1 GiB at
-    /// most
+    /// When the store is made, and without `--log`: bytes of a log at the end of its device; an eighth of it when not
+    /// given, 1 GiB at most
     #[arg(long, value_name = "SIZE")]
     log_size: Option<ByteCount>,
     #[command(subcommand)]

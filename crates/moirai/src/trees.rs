@@ -33,8 +33,8 @@ const LOG_STEPS: [u64; 2] = [4 << 20, 16 * 512];
 /// A log at the end of a device is so long at the most, unless told otherwise.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// Opens the store of trees at `place`; one is made there with `new` when the device holds nothing. Inside a
-/// runtime only.
+/// Opens the store of trees at `place`; one is made there with `new` when the first and the last MiB of the device
+/// are zeros, and those of logs of their own. Inside a runtime only.
 pub async fn open_trees(
     place: TreesPlace<'_>,
     new: Option<NewTrees>,

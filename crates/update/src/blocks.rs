@@ -21,7 +21,8 @@ pub struct NotOfFormat;
 /// lowest key of the next.
 pub trait BlockFormat: Send + Sync {
     /// Gives `pieces` the blocks that take the place of `block`, which is `None` when there is none yet, and
-    /// whose lowest key is `low`. The `modifications` are in the order of their keys, and those of one key in
+    /// whose lowest key is `low`; for reading, the first block of a partition gets what comes before its lowest key, too.
+    /// There may be pieces of blocks before it already. The `modifications` are in the order of their keys, and those of one key in
     /// the order in which they are to be applied. No pieces are an empty block.
     fn apply(
         &self,
@@ -40,7 +41,7 @@ pub trait BlockFormat: Send + Sync {
         key: &[u8],
     ) -> Result<Option<&'a [u8]>, NotOfFormat>;
 
-    /// Bytes by which a modification may make blocks longer, at most.
+    /// Bytes by which a modification makes blocks longer, about: how much is applied at once goes by it.
     fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
 
     /// What the format is called, in 16 bytes at most: devices say which they were formatted with.
@@ -116,7 +117,7 @@ impl Pieces {
 }
 
 /// Blocks that are each the value under one key: the address space of the paper's `modify`. A block that was
-/// never modified holds zeros, and takes no room.
+/// never modified holds zeros, and takes no room; one that is deleted holds zeros. Keys have 8 bytes at most.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeBlocks;
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
-use crate::codec::{Taker, put_number};
+use crate::codec::{Taker, put_bytes, put_number};
 use crate::filter::KeyHash;
 use crate::partition::{BlockTable, PARTITION_BLOCKS_MAX};
 use crate::queue::{Queue, encode};
 use crate::sweep::sorted;
-use crate::{Kinds, Modification};
+use crate::{KindNumber, Kinds, Modification};
 
 /// What is known of a chunk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct Chunk {
     parts: Box<[Part]>,
     /// The filters of all parts, one behind the other.
     filters: Box<[u8]>,
+    /// Which kinds there are in it: it is not to be read without them.
+    kinds: Box<[KindNumber]>,
 }
 
 /// A part has so many bytes at least, if not the last: less is not read by itself.
@@ -54,6 +56,7 @@ impl Chunk {
         let mut bytes = Vec::with_capacity(queue.bytes());
         let mut hashes = Vec::with_capacity(sorted.len());
         let mut parts: Vec<Part> = Vec::new();
+        let mut kinds_of: Vec<KindNumber> = Vec::new();
         // Where the last part begins.
         let mut begin = 0;
         for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
@@ -62,6 +65,9 @@ impl Chunk {
             for_each_combined(of_key, kinds, |modification| {
                 encode(&mut bytes, modification);
                 hashes.push(KeyHash::of(key));
+                if !kinds_of.contains(&modification.kind) {
+                    kinds_of.push(modification.kind);
+                }
             });
             let block = blocks.holding(key) as u16;
             let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
@@ -87,7 +93,13 @@ impl Chunk {
                 hashes.iter().for_each(|hash| hash.put_into(filter));
             }
         }
-        (Chunk { parts: parts.into(), filters: filters.into() }, bytes)
+        let kinds = kinds_of.into();
+        (Chunk { parts: parts.into(), filters: filters.into(), kinds }, bytes)
+    }
+
+    /// Which kinds its modifications are of.
+    pub(crate) fn kinds(&self) -> &[KindNumber] {
+        &self.kinds
     }
 
     /// Bytes of its modifications.
@@ -123,7 +135,8 @@ impl Chunk {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.parts.len() * size_of::<Part>() + self.filters.len() + size_of::<Chunk>()
+        let parts = self.parts.len() * size_of::<Part>();
+        parts + self.filters.len() + self.kinds.len() + size_of::<Chunk>()
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -138,6 +151,8 @@ impl Chunk {
             (count, end) = (part.count, part.end);
         }
         out.extend_from_slice(&self.filters);
+        let kinds: Vec<u8> = self.kinds.iter().map(|kind| kind.0).collect();
+        put_bytes(out, &kinds);
     }
 
     pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Chunk> {
@@ -156,8 +171,9 @@ impl Chunk {
             let (first, last) = (first as u16, last as u16);
             parts.push(Part { first, last, count, end, checksum: taker.le32()? });
         }
-        let filters = taker.fixed(count as usize)?;
-        Some(Chunk { parts: parts.into(), filters: filters.into() })
+        let filters = taker.fixed(count as usize)?.into();
+        let kinds = taker.bytes()?.iter().copied().map(KindNumber).collect();
+        Some(Chunk { parts: parts.into(), filters, kinds })
     }
 }
 
@@ -245,15 +261,16 @@ mod tests {
         let mut encoded = Vec::new();
         chunk.encode(&mut encoded);
         let mut taker = Taker(&encoded);
+        assert_eq!(chunk.kinds(), [PUT]);
         assert_eq!(Chunk::take(&mut taker), Some(chunk));
         assert!(taker.is_empty());
         for end in 0..encoded.len() {
             assert_eq!(Chunk::take(&mut Taker(&encoded[..end])), None);
         }
         // A block that no partition has, and blocks out of their order.
-        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0])).is_some());
-        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0])), None);
-        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0, 0])).is_some());
+        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0, 0])), None);
+        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(Chunk::take(&mut Taker(&twice)), None);
     }
 }

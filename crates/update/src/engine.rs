@@ -19,10 +19,9 @@ use crate::options::Options;
 use crate::partition::PartitionId;
 use crate::placing::Segments;
 use crate::replay::replay;
+use crate::snapshot::{Snapshots, read_snapshot};
 use crate::state::State;
-use crate::superblock::{
-    NAME_BYTES, Snapshot, Superblock, encode_state, read_snapshot, write_snapshot,
-};
+use crate::superblock::{NAME_BYTES, Superblock};
 use crate::sweep::EXTENTS_RESERVE;
 use crate::writer::{Position, Writer};
 use crate::{
@@ -42,46 +41,6 @@ const PARTITION_SHARE: usize = 8;
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 const LONG_WAIT: Nanos = Nanos(1_000_000_000);
 
-/// Snapshots that somebody waits for. The sweeper takes them: what is begun is finished.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshots(Mutex<SnapshotsWanted>);
-
-#[derive(Debug, Default)]
-struct SnapshotsWanted {
-    wanted: u64,
-    done: u64,
-    /// Groups before this one are to be swept, whatever memory there is.
-    older: Seq,
-}
-
-impl Snapshots {
-    fn want(&self, older: Seq) -> u64 {
-        let mut all = self.0.lock();
-        all.wanted += 1;
-        all.older = all.older.max(older);
-        all.wanted
-    }
-
-    /// The last one wanted, when all is swept for it.
-    pub(crate) fn wanted(&self, is_swept: impl FnOnce(Seq) -> bool) -> Option<u64> {
-        let all = self.0.lock();
-        (all.wanted > all.done && is_swept(all.older)).then_some(all.wanted)
-    }
-
-    pub(crate) fn done(&self, wanted: u64) {
-        let mut all = self.0.lock();
-        all.done = all.done.max(wanted);
-    }
-
-    fn is_done(&self, wanted: u64) -> bool {
-        self.0.lock().done >= wanted
-    }
-
-    pub(crate) fn older(&self) -> Seq {
-        self.0.lock().older
-    }
-}
-
 /// What the engine's tasks share.
 pub(crate) struct Shared {
     pub(crate) data: Arc<dyn Device>,
@@ -99,14 +58,14 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     closing: AtomicBool,
     /// Extents that the last snapshot took.
-    snapshot_extents: AtomicUsize,
+    pub(crate) snapshot_extents: AtomicUsize,
     pub(crate) sweep_wake: Notify,
     pub(crate) room: Arc<Notify>,
     /// Held by the group that is taken in next: they come in the order in which they asked.
     turn: tokio::sync::Mutex<()>,
     pub(crate) counts: Counts,
     /// The superblock, and the extents of its snapshot.
-    superblock: tokio::sync::Mutex<(Superblock, Vec<Extent>)>,
+    pub(crate) superblock: tokio::sync::Mutex<(Superblock, Vec<Extent>)>,
     stopped: Mutex<Option<Arc<str>>>,
     longest: (usize, usize),
     replayed_bytes: u64,
@@ -126,7 +85,15 @@ pub struct Engine {
 
 impl Engine {
     /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
-    /// crash left pending. The `kinds` must have all that the log holds; `blocks` is what it was formatted with.
+    /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and `blocks`
+    /// is what it was formatted with. An engine whose log is full and cannot be freed, as when the data device is
+    /// full, is opened, too: it serves reads.
+    ///
+    /// # Errors
+    /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
+    /// together; [`Error::LogLost`], [`Error::Damaged`], [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
+    /// [`Error::Options`] for too little memory, another format of blocks, another number of log devices, or a log
+    /// without room for one more frame. Nothing of what was acknowledged is lost then.
     pub async fn open(
         data: Arc<dyn Device>,
         logs: &[Arc<dyn Device>],
@@ -164,6 +131,9 @@ impl Engine {
         state.has_canary = options.canary;
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds).await?;
+        if let Some(number) = state.unknown_kind(&kinds) {
+            return Err(Error::UnknownKind { number });
+        }
         let next = state.next;
         let room = Arc::new(Notify::new());
         let opened = Opened {
@@ -212,9 +182,12 @@ impl Engine {
             sweeping.sweep_forever().await;
         });
         let engine = Engine { shared, writer, sweeper: Some(sweeper) };
-        // Openings take room, too: they make some before there is none.
-        if !engine.shared.log.has_room(0) {
-            engine.checkpoint().await?;
+        // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
+        // is told why.
+        if !engine.shared.log.has_room(0)
+            && let Err(error) = engine.checkpoint().await
+        {
+            tracing::warn!("the log is full, and cannot be freed: {error}");
         }
         Ok(engine)
     }
@@ -225,31 +198,44 @@ impl Engine {
         self.shared.state.lock().spaces.keys().copied().collect()
     }
 
-    /// Makes a space; does nothing when it is there.
+    /// Makes a space; does nothing when it is there. Waits while the log has no room.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] for number 0; [`Error::Stopped`].
     pub async fn create_space(&self, space: SpaceId) -> Result<()> {
-        let seq = {
-            let mut state = self.shared.state.lock();
-            if state.spaces.contains_key(&space) {
-                return Ok(());
+        let shared = &self.shared;
+        if space.0 == 0 {
+            return Err(Error::NoSpace { space });
+        }
+        let seq = loop {
+            let freed = shared.room.notified();
+            {
+                let mut state = shared.state.lock();
+                if state.spaces.contains_key(&space) {
+                    return Ok(());
+                }
+                shared.check_running()?;
+                // Partitions that the log does not know would have numbers before this one's.
+                if !state.is_ahead && shared.log.has_room(0) {
+                    let partition = PartitionId(state.partitions.len() as u32);
+                    let mut group = Vec::new();
+                    Entry::CreateSpace { space, partition }.encode(&mut group);
+                    break shared.append(&mut state, &group)?;
+                }
             }
-            if space.0 == 0 {
-                return Err(Error::NoSpace { space });
-            }
-            // Partitions that the log does not know would have numbers before this one's.
-            if state.is_ahead || !self.shared.log.has_room(0) {
-                let problem = "the log is full: make the space once it was swept".into();
-                return Err(Error::Options { problem });
-            }
-            let partition = PartitionId(state.partitions.len() as u32);
-            let mut group = Vec::new();
-            Entry::CreateSpace { space, partition }.encode(&mut group);
-            self.shared.append(&mut state, &group)?
+            shared.sweep_wake.notify_one();
+            freed.await;
         };
-        self.shared.acknowledged(seq).await
+        shared.acknowledged(seq).await
     }
 
     /// Takes a group in; returns when it is as durable as the options say. Groups come in the order in which
-    /// this is first polled, also when they wait for memory or for room in the log.
+    /// this is first polled, also when they wait for memory or for room in the log. One whose future is dropped is in
+    /// once it was taken in.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::NoSpace`], and nothing was taken
+    /// in; [`Error::Stopped`], and the group may be there or not when the engine is opened again.
     pub async fn commit(&self, group: &Group) -> Result<()> {
         let shared = &self.shared;
         if group.is_empty() {
@@ -298,7 +284,7 @@ impl Engine {
         shared.acknowledged(seq).await
     }
 
-    /// Takes one modification in, as a group of its own.
+    /// Takes one modification in, as a group of its own; errors as of [`Engine::commit`].
     pub async fn modify(&self, space: SpaceId, modification: Modification<'_>) -> Result<()> {
         let mut group = Group::new();
         group.modify(space, modification);
@@ -306,11 +292,15 @@ impl Engine {
     }
 
     /// The value under a key, with all that was modified; from memory alone where that says all.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Damaged`] and [`Error::Device`] for what has to be read.
     pub async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.shared.get(space, key).await
     }
 
     /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
+    /// Errors as of [`Engine::get`].
     pub async fn query<Q: Question>(
         &self,
         space: SpaceId,
@@ -320,18 +310,19 @@ impl Engine {
         self.shared.query(space, key, question).await
     }
 
-    /// A block with all that is pending for it.
+    /// A block with all that is pending for it; `None` when nothing lies there. Errors as of [`Engine::get`].
     pub async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
         self.shared.view(space, at).await
     }
 
-    /// Returns when all that was taken in is durable.
+    /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.
     pub async fn barrier(&self) -> Result<()> {
         let next = self.shared.state.lock().next;
         self.shared.flushed_before(next).await
     }
 
-    /// Brings all that was taken in to the data device, and returns when the log is needed for none of it.
+    /// Brings all that was taken in to the data device, and returns when the log is needed for none of it;
+    /// [`Error::Stopped`] when it cannot be.
     pub async fn checkpoint(&self) -> Result<()> {
         let shared = &self.shared;
         let wanted = shared.snapshots.want(shared.state.lock().next);
@@ -346,7 +337,8 @@ impl Engine {
         }
     }
 
-    /// Checkpoints, and ends the engine: nothing is under way on the devices then.
+    /// Checkpoints, and ends the engine: nothing is under way on the devices then. After an error it has ended as in a
+    /// crash.
     pub async fn close(mut self) -> Result<()> {
         self.checkpoint().await?;
         self.shared.closing.store(true, Ordering::Release);
@@ -532,7 +524,7 @@ impl Shared {
         self.log.acknowledged(seq).await.map_err(|why| self.stopped_by(&why))
     }
 
-    async fn flushed_before(&self, seq: Seq) -> Result<()> {
+    pub(crate) async fn flushed_before(&self, seq: Seq) -> Result<()> {
         self.log.flush_before(seq).await.map_err(|why| self.stopped_by(&why))
     }
 
@@ -556,41 +548,5 @@ impl Shared {
             Some(why) => Err(self.stopped_by(why)),
             None => Ok(()),
         }
-    }
-
-    /// Makes the state durable by itself, so that the log before what is pending is free.
-    pub(crate) async fn take_snapshot(&self) -> Result<()> {
-        let mut held = self.superblock.lock().await;
-        // The extents that it tells of are not free before it counts.
-        let (bytes, next, start, _told) = {
-            let state = self.state.lock();
-            let start = self.log.start_of(state.oldest());
-            let told: Vec<_> =
-                state.partitions.iter().filter_map(|one| one.extent.clone()).collect();
-            (encode_state(&state), state.next, start, told)
-        };
-        let Some(start) = start else { return Ok(()) };
-        // No group may be in the snapshot in part, and be lost with the log.
-        self.flushed_before(next).await?;
-        let extents = write_snapshot(&*self.data, &self.division, &self.extents, &bytes).await?;
-        self.data.flush().await?;
-        let mut superblock = held.0.clone();
-        superblock.generation += 1;
-        superblock.snapshot = Snapshot {
-            next,
-            frame: self.log.durable_frame(),
-            start,
-            bytes: bytes.len() as u64,
-            checksum: crc32c::crc32c(&bytes),
-            extents: extents.iter().map(|extent| extent.index).collect(),
-        };
-        superblock.write(&*self.data).await?;
-        self.counts.snapshot_bytes.add(bytes.len() as u64);
-        self.snapshot_extents.store(extents.len(), Ordering::Relaxed);
-        *held = (superblock, extents);
-        self.state.lock().is_ahead = false;
-        self.log.free_before(start);
-        self.room.notify_waiters();
-        Ok(())
     }
 }

@@ -8,14 +8,15 @@ use crate::{KindNumber, SpaceId};
 /// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation of the engine. Each message names the device, the place on it, and what to do.
+/// A failed operation of the engine. Messages about devices name the device, where there is one the place on it, and what
+/// to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai_storage::Error),
 
-    /// The engine takes no more modifications because a write of its own failed.
+    /// The engine takes no more modifications because writing the log or a sweep failed, or one of its tasks ended.
     #[error(
         "{device} takes no more modifications, only reads: {why}; open it again once that is mended"
     )]
@@ -44,7 +45,7 @@ pub enum Error {
         known: u32,
     },
 
-    /// Data and log are not of the same engine.
+    /// Data and log are not of the same engine, or one of them is shorter or otherwise divided than it was.
     #[error(
         "{log} is not the log of {data}, or not in its place: name the devices that were formatted together, \
          in their order"
@@ -103,7 +104,9 @@ pub enum Error {
     },
 
     /// A key or a modification is longer than blocks allow.
-    #[error("a {what} of {have} bytes: {most} are the most")]
+    #[error(
+        "a {what} of {have} bytes: {most} are the most; shorten it, or make the store with larger blocks"
+    )]
     TooLong {
         /// Key, or modification.
         what: &'static str,
@@ -124,14 +127,14 @@ pub enum Error {
         most: ByteCount,
     },
 
-    /// What was asked of the format does not work out.
+    /// What was asked for does not work out.
     #[error("{problem}")]
     Options {
         /// What is wrong, and what to write.
         problem: String,
     },
 
-    /// There is no room on the data device.
+    /// There is no room on the data device. Sweeps find that out, and so it is why the engine is [`Error::Stopped`].
     #[error("{device} is full: its {extents} extents are all in use; take a larger device")]
     Full {
         /// The data device.

@@ -53,7 +53,7 @@ pub struct Figures {
     pub snapshot_bytes: u64,
     /// How often a partition was swept into blocks.
     pub placed: u64,
-    /// Requests to the data device for reading values.
+    /// Requests to the data device for reading values and blocks.
     pub reads: u64,
     /// How many of these were of staging areas.
     pub staged_reads: u64,
@@ -61,7 +61,7 @@ pub struct Figures {
     pub cached_reads: u64,
     /// Bytes of memory that blocks take which were read.
     pub cached_bytes: u64,
-    /// Groups that waited for memory or for room in the log.
+    /// Groups that waited for memory or for room in the log; those that waited for their turn behind one do not count.
     pub waits: u64,
     /// Partitions.
     pub partitions: u64,
@@ -77,6 +77,6 @@ pub struct Figures {
     pub log_segments: u64,
     /// See `log_segments`.
     pub log_segments_used: u64,
-    /// Bytes of the log that were read when it was opened.
+    /// Bytes of the log that were read when it was opened, but for those that say that it ends.
     pub replayed_bytes: u64,
 }

@@ -18,21 +18,22 @@ use crate::{BlockFormat, Engine, Error, Result, Seq};
 /// How data and log are divided when they are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// Bytes of a block.
+    /// Bytes of a block: a multiple of 512, up to 1 MiB.
     pub block_bytes: ByteCount,
-    /// Blocks of a partition at most: they lie together and are swept together.
+    /// Blocks of a partition at most, 1 to 64: they lie together and are swept together.
     pub partition_blocks: u32,
     /// Room for staging in a partition's extent, in percent of its blocks' bytes. Without, memory alone decides
-    /// how much one sweep applies.
+    /// how much one sweep applies. 1000 at most.
     pub staging_percent: u32,
-    /// Bytes of a segment of the log; when not given a sixteenth of it, 4 MiB at most.
+    /// Bytes of a segment of the log, 4 MiB at most; a sixteenth of the log when not given. Of no meaning with
+    /// [`LogWriter::Trail`].
     pub segment_bytes: Option<ByteCount>,
     /// How the log is written. With [`LogWriter::Trail`] its segments are the tracks of its disks.
     pub log: LogWriter,
 }
 
 impl Default for Format {
-    /// The paper's blocks (6.1), and as much again for staging.
+    /// The paper's blocks (figure 2), and as much again for staging.
     fn default() -> Format {
         Format {
             block_bytes: ByteCount(64 << 10),
@@ -46,6 +47,10 @@ impl Default for Format {
 
 impl Engine {
     /// Makes `data` and the devices of a log those of a new engine; they lose what they hold.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for what [`Format`] does not allow, devices that are too small, and no log device, more than
+    /// eight, or one that is named twice, whose label is written by then; [`Error::Device`].
     pub async fn format(
         data: &dyn Device,
         logs: &[Arc<dyn Device>],
@@ -91,7 +96,8 @@ impl Engine {
         superblock.write(data).await
     }
 
-    /// How long the log of the engine on `data` is; of tracks, what counts of them.
+    /// How long the log of the engine on `data` is; of tracks, what counts of them. All its devices
+    /// together, with their labels; errors as of [`Engine::open`].
     pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
         let rings = Superblock::read(data).await?.rings;
         let blocks = |ring: &Ring| ring.segment.0 * u64::from(ring.segments) + LABEL_BLOCKS.0;
@@ -123,7 +129,7 @@ fn ring(log: &dyn Device, format: &Format) -> Result<Ring> {
     if ring.segment.0 < SEGMENT_BLOCKS_MIN || !SEGMENTS.contains(&ring.segments) {
         return Err(Error::Options {
             problem: format!(
-                "{}: a log has four segments of 4 KiB at least, or tracks of 7 KiB; give it 68 KiB or more",
+                "{}: a log has four segments of 4 KiB at least, or tracks of 6.5 KiB; give it 68 KiB or more",
                 log.inquiry().name
             ),
         });

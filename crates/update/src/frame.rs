@@ -9,8 +9,9 @@ use crate::codec::{Taker, is_sum};
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
 /// The version of the format of the log.
-pub(crate) const LOG_VERSION: u32 = 2;
-/// Blocks of a log's device before its segments: a frame of number 0 says there whose log it is.
+pub(crate) const LOG_VERSION: u32 = 3;
+/// Blocks of a log's device before its segments: a frame of number 0 says there whose log it is. With
+/// `LogWriter::Trail` the whole first track comes before them.
 pub const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Bytes of a frame before its content.
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
@@ -109,7 +110,9 @@ impl Frame {
         let checksum = Taker(head.get(12..)?).le32()?;
         let content = behind.get(..frame.bytes as usize)?;
         let head = head.get(16..)?;
-        let is_whole = frame.continued <= frame.bytes
+        let is_countable = frame.first.0 < u64::MAX >> 1 && frame.opening < u32::MAX >> 1;
+        let is_whole = is_countable
+            && frame.continued <= frame.bytes
             && is_sum(checksum, crc32c::crc32c_append(crc32c::crc32c(head), content));
         is_whole.then_some((frame, content, checksum))
     }

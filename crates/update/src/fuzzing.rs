@@ -5,8 +5,9 @@ use crate::entry::Entry;
 use crate::extents::Extents;
 use crate::frame::Frame;
 use crate::partition::{Partition, PartitionId};
+use crate::snapshot::{decode_state, encode_state};
 use crate::state::State;
-use crate::superblock::{Superblock, decode_state, encode_state};
+use crate::superblock::Superblock;
 use crate::{Kinds, Seq, SpaceId};
 
 const EXTENTS: u32 = 16;
@@ -38,6 +39,11 @@ pub fn snapshot(bytes: &[u8]) {
 
 /// A frame of the log, and the groups in it, which change a state that has a space.
 pub fn log(bytes: &[u8]) {
+    let _ = groups(bytes);
+}
+
+/// The state that the groups in a frame, or in `bytes` themselves, lead to.
+fn groups(bytes: &[u8]) -> State {
     let content = match Frame::decode(bytes) {
         Some((frame, content, _)) => content.get(frame.continued as usize..).unwrap_or_default(),
         None => bytes,
@@ -63,6 +69,7 @@ pub fn log(bytes: &[u8]) {
         assert_eq!(queued, state.queued);
     }
     state.unseal();
+    state
 }
 
 /// Entries mean the same when they are written and read again.
@@ -76,5 +83,33 @@ fn entries(group: &[u8]) {
         let mut twice = Vec::new();
         again.encode(&mut twice);
         assert_eq!(twice, written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeds of an older format would lead a fuzzer nowhere.
+    #[test]
+    fn seeds_are_of_this_format() {
+        let seed = |name: &str, first: u8| {
+            let path = format!("{}/../../fuzz/seeds/log/{name}", env!("CARGO_MANIFEST_DIR"));
+            let mut bytes = std::fs::read(path).unwrap();
+            assert_eq!(bytes.remove(0), first);
+            bytes
+        };
+        let bytes = seed("superblock", b'b');
+        assert!(Superblock::decode(&bytes).is_some());
+        superblock(&bytes);
+        let bytes = seed("snapshot", b's');
+        let state = decode_state(&bytes, &Extents::new(EXTENTS), Seq(9)).unwrap();
+        assert_eq!(state.partitions[0].staged.len(), 2);
+        snapshot(&bytes);
+        let (frame, groups) = (seed("frame", b'l'), seed("groups", b'l'));
+        assert_eq!(Frame::decode(&frame).unwrap().1, groups);
+        let state = super::groups(&frame);
+        // All of them were taken in: the last is of a space that the one before makes.
+        assert_eq!((state.partitions.len(), state.next, state.queued), (3, Seq(11), 2));
     }
 }

@@ -42,7 +42,7 @@ impl Value {
 /// A kind of modifications that programs register, like a counter. Applying one must depend on nothing but
 /// the value and the modification: it is done again after a crash, and whenever a value is read.
 pub trait Kind: Send + Sync {
-    /// Changes `value` as `modification` says.
+    /// Changes `value` as `modification` says. What is longer than the blocks' format allows is cut.
     fn apply(&self, value: &mut Value, modification: &[u8]);
 
     /// Puts into `both` one modification that does what `older` and `newer` do one after the other, and
@@ -102,7 +102,7 @@ impl Kinds {
         number == PUT || number == DELETE || self.registered(number).is_some()
     }
 
-    /// Changes `value`. Unknown kinds do nothing: none is taken in, and no log that holds one is opened.
+    /// Changes `value`. Unknown kinds do nothing: none is taken in, and where one is in the log or staged nothing is opened.
     pub fn apply(&self, number: KindNumber, value: &mut Value, modification: &[u8]) {
         match number {
             PUT => value.set(Some(modification)),

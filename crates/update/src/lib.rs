@@ -1,6 +1,6 @@
 //! The update engine: log now, commit in sweeps.
 //!
-//! After BOSC (see `docs/` and the paper's sections 3 and 4): a modification is written to a log and put into a
+//! After BOSC (the paper's sections 3 and 4; see ARCHITECTURE.md): a modification is written to a log and put into a
 //! queue in memory, and is acknowledged. Blocks are not read for it. Sweeps go over the blocks in their order,
 //! read those with something pending many at a time, apply it, and write them.
 //!
@@ -21,7 +21,7 @@ mod figures;
 mod filter;
 mod format;
 mod frame;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod group;
 mod kind;
@@ -32,6 +32,7 @@ mod placing;
 mod queue;
 mod read;
 mod replay;
+mod snapshot;
 mod state;
 mod superblock;
 mod sweep;

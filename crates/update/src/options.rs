@@ -18,16 +18,16 @@ pub struct Options {
     /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves
     /// the others a quarter at least; with more than half of it for these, what is swept is written where something
     /// is staged already. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
-    /// an eighth of it is pending for the same 64 neighbouring blocks. What is not in use keeps blocks that were
-    /// read for a value.
+    /// about an eighth of it is pending for one partition. A group may go over it by its own length. What is not in
+    /// use keeps blocks that were read for a value. 4 KiB at least; 64 MiB by default.
     pub memory: ByteCount,
-    /// Of that, what blocks that were read may take at most.
+    /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
     /// When groups are acknowledged.
     pub durability: Durability,
     /// With several log disks: how long a group waits for the disk that writes (the BOSC paper's T_wait) before
     /// another takes it. What waits longer is written together with more. Outside of virtual time the clock counts
-    /// milliseconds.
+    /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
     /// than it is. It loses data.

@@ -37,7 +37,7 @@ pub enum LogWriter {
     /// Each frame where the head is about to be. Each device of the log is a disk of its own, or the beginning of
     /// one, whose ensembles are its tracks.
     Trail {
-        /// The time of a turn.
+        /// The time of a turn, of all disks of the log.
         rotation: Nanos,
     },
 }

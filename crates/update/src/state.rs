@@ -316,6 +316,13 @@ impl State {
         Some(())
     }
 
+    /// A kind of what is staged that is not among `kinds`.
+    pub(crate) fn unknown_kind(&self, kinds: &Kinds) -> Option<KindNumber> {
+        let chunks = self.partitions.iter().flat_map(|partition| &partition.staged);
+        let mut all = chunks.flat_map(|chunk| chunk.kinds()).copied();
+        all.find(|kind| !kinds.knows(*kind))
+    }
+
     /// The oldest group that is needed to come to this state again.
     pub(crate) fn oldest(&self) -> Seq {
         self.partitions.iter().filter_map(Partition::oldest).min().unwrap_or(self.next)

@@ -1,24 +1,19 @@
-//! Superblock and snapshot: where everything lies, and the state at some moment. See
+//! Superblocks: how the data device and the log are divided, and where the last snapshot lies. See
 //! `docs/formats/update-data.md`.
-
-use std::sync::Arc;
 
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
-use crate::chunk::Chunk;
-use crate::codec::{Taker, is_sum, put_bytes, put_number};
-use crate::extents::{Division, Extent, Extents};
+use crate::codec::{Taker, is_sum};
+use crate::extents::Division;
 use crate::log::{LOG_DISKS_MAX, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
-use crate::partition::{BlockTable, Partition, PartitionId};
 use crate::placing::LogWriter;
-use crate::state::State;
 use crate::{Error, Result, Seq};
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 5;
+pub(crate) const DATA_VERSION: u32 = 6;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -26,7 +21,7 @@ pub(crate) const SUPERBLOCKS: BlockCount = BlockCount(2 * COPY_BLOCKS.0);
 /// Bytes of the name of a block format.
 pub(crate) const NAME_BYTES: usize = 16;
 /// Extents of a snapshot that a superblock has room for.
-const SNAPSHOT_EXTENTS_MAX: usize = 900;
+pub(crate) const SNAPSHOT_EXTENTS_MAX: usize = 900;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -135,7 +130,8 @@ impl Superblock {
             first: Seq(number()?),
         };
         let is_counted = |number: u64| (1..u64::MAX >> 1).contains(&number);
-        if ![next.0, start.number, start.first.0].into_iter().all(is_counted) {
+        let is_countable = [next.0, start.number, start.first.0].into_iter().all(is_counted);
+        if !is_countable || generation >= u64::MAX >> 1 {
             return None;
         }
         let (bytes, checksum) = (number()?, u32::try_from(number()?).ok()?);
@@ -203,105 +199,4 @@ impl Superblock {
         device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
         Ok(device.flush().await?)
     }
-}
-
-/// The state, as bytes.
-pub(crate) fn encode_state(state: &State) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_number(&mut out, state.partitions.len() as u64);
-    for partition in &state.partitions {
-        put_number(&mut out, u64::from(partition.space.0));
-        put_bytes(&mut out, &partition.low);
-        put_number(&mut out, partition.frontier.0);
-        let extent = partition.extent.as_ref().map_or(0, |extent| u64::from(extent.index) + 1);
-        put_number(&mut out, extent);
-        partition.blocks.encode(&mut out);
-        put_number(&mut out, partition.staged.len() as u64);
-        partition.staged.iter().for_each(|chunk| chunk.encode(&mut out));
-    }
-    out
-}
-
-/// The state that `bytes` are of; `None` when they are of none.
-pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> Option<State> {
-    let mut state = State::new(Arc::clone(extents));
-    state.next = next;
-    if bytes.is_empty() {
-        return Some(state);
-    }
-    let mut taker = Taker(bytes);
-    for id in 0..taker.number32()? {
-        let space = taker.space()?;
-        let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
-        if let Some(extent) = taker.number32()?.checked_sub(1) {
-            partition.extent = Some(Arc::new(extents.take_this(extent)?));
-        }
-        partition.blocks = Arc::new(BlockTable::take(&mut taker)?);
-        for _ in 0..taker.number()? {
-            partition.staged.push(Arc::new(Chunk::take(&mut taker)?));
-        }
-        state.directory_bytes += partition.directory_bytes();
-        state.spaces.entry(space).or_default();
-        state.add(PartitionId(id), partition)?;
-    }
-    taker.is_empty().then_some(state)
-}
-
-/// Writes `bytes` into extents that are free.
-pub(crate) async fn write_snapshot(
-    device: &dyn Device,
-    division: &Division,
-    extents: &Arc<Extents>,
-    bytes: &[u8],
-) -> Result<Vec<Extent>> {
-    let mut taken = Vec::new();
-    let most = division.extent_bytes().saturating_mul(SNAPSHOT_EXTENTS_MAX);
-    if bytes.len() > most {
-        let problem = format!(
-            "{}: the directory takes {} bytes, and there is room for {most}: make a store with larger blocks",
-            device.inquiry().name,
-            bytes.len()
-        );
-        return Err(Error::Options { problem });
-    }
-    for part in bytes.chunks(division.extent_bytes().max(1)) {
-        let extent = extents.take(0);
-        let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
-        let extent = extent.ok_or_else(full)?;
-        // One at a time: a snapshot is to take its own memory once.
-        device.write(division.first_of(extent.index), IoBuf::holding(part)).await?;
-        taken.push(extent);
-    }
-    Ok(taken)
-}
-
-/// Reads the snapshot; with the extents that it lies in.
-pub(crate) async fn read_snapshot(
-    device: &dyn Device,
-    superblock: &Superblock,
-    extents: &Arc<Extents>,
-) -> Result<(State, Vec<Extent>)> {
-    let Superblock { division, snapshot, .. } = superblock;
-    let damaged = |extent: u32| Error::Damaged {
-        device: device.inquiry().name.clone(),
-        what: "the snapshot of its partitions",
-        blocks: BlockRange::new(division.first_of(extent), division.extent()),
-    };
-    let mut bytes = Vec::new();
-    let mut taken = Vec::new();
-    for index in &snapshot.extents {
-        let left = snapshot.bytes.saturating_sub(bytes.len() as u64);
-        let part = BlockCount::holding(moirai_units::ByteCount(left)).min(division.extent());
-        taken.push(extents.take_this(*index).ok_or_else(|| damaged(*index))?);
-        bytes.extend_from_slice(
-            &device.read(BlockRange::new(division.first_of(*index), part)).await?,
-        );
-    }
-    let first = snapshot.extents.first().copied().unwrap_or(0);
-    let bytes = bytes.get(..snapshot.bytes as usize).ok_or_else(|| damaged(first))?;
-    if crc32c::crc32c(bytes) != snapshot.checksum {
-        return Err(damaged(first));
-    }
-    let state = decode_state(bytes, extents, snapshot.next).ok_or_else(|| damaged(first))?;
-    Ok((state, taken))
 }

@@ -349,7 +349,8 @@ impl Shared {
     }
 
     /// Writes the blocks of a partition, with all that was staged and sealed, to extents of their own: to one as
-    /// long as they fit, and else to as many as leave each a quarter free.
+    /// long as they fit, to two halves up to twice as many, and else to as many as leave each a quarter free. What
+    /// comes behind all others fills them.
     async fn place(&self, job: &Job) -> Result<Vec<Piece>> {
         let (content, chunks) = match &job.extent {
             Some(extent) => self.read_whole(extent, &job.blocks, &job.staged).await?,

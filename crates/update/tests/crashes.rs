@@ -418,6 +418,46 @@ fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
     });
 }
 
+/// What is staged is of kinds, too, though the log has forgotten them.
+#[test]
+fn a_kind_of_what_is_staged_that_is_not_registered_is_said_and_nothing_lost() {
+    block_on_virtual(1, async {
+        let mut random = random("staged kinds");
+        let mut bench = Bench::new(&mut random).await;
+        let format = Format {
+            block_bytes: ByteCount(BLOCK as u64),
+            partition_blocks: 8,
+            segment_bytes: Some(ByteCount(8 * 512)),
+            ..Format::default()
+        };
+        bench.options.memory = ByteCount::mib(1);
+        let logs = devices(&bench.logs);
+        Engine::format(&*bench.data, &logs, &WholeBlocks, format).await.unwrap();
+        let engine = bench.open().await.unwrap();
+        let put = |block| Change { block, kind: PUT, bytes: vec![0; BLOCK] };
+        let all: Vec<Change> = (0..64).map(put).collect();
+        for some in all.chunks(2) {
+            engine.commit(&group_of(some)).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        let placed = engine.figures().placed;
+        let one = Change { block: 3, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
+        engine.commit(&group_of(&[one])).await.unwrap();
+        engine.checkpoint().await.unwrap();
+        assert_eq!(engine.figures().placed, placed, "what was to be staged was placed");
+        // More than the log holds, in another partition.
+        for _ in 0..1000 {
+            engine.commit(&group_of(&[put(63)])).await.unwrap();
+        }
+        engine.close().await.unwrap();
+        let opened = bench.open_with(Kinds::new()).await;
+        assert!(matches!(opened, Err(Error::UnknownKind { number: ADD })), "{opened:?}");
+        let engine = bench.open().await.unwrap();
+        let read = engine.get(SPACE, &3_u64.to_be_bytes()).await.unwrap().unwrap();
+        assert_eq!(number(&read), 7);
+    });
+}
+
 /// A dead log: no new work, reads go on, and the error says why. A full data device likewise.
 #[test]
 fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
@@ -447,10 +487,16 @@ fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
         }
         let (taken, why) = full.unwrap();
         assert!(why.contains("is full"), "{why}");
-        // Of those that were refused before, nobody knows whether they are there.
-        for block in (0..taken).filter(|block| !(3..=5).contains(block)) {
-            let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap().unwrap();
-            assert_eq!(number(&read), 7);
+        // It stays so when it is opened again and again.
+        let mut engine = engine;
+        for _ in 0..20 {
+            // Of those that were refused before, nobody knows whether they are there.
+            for block in (0..taken).filter(|block| !(3..=5).contains(block)) {
+                let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap().unwrap();
+                assert_eq!(number(&read), 7);
+            }
+            drop(engine);
+            engine = bench.open_with(kinds()).await.unwrap();
         }
     });
 }

@@ -58,6 +58,22 @@ async fn put(engine: &Engine, key: u64) -> Result<()> {
     engine.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &[7; 300] }).await
 }
 
+#[test]
+fn who_makes_a_space_waits_for_room_in_the_log() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        // Each is a block of the log at least, which has 1,200.
+        let spaces = 2..1500;
+        for space in spaces.clone() {
+            engine.create_space(SpaceId(space)).await.unwrap();
+        }
+        drop(engine);
+        let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        assert_eq!(engine.spaces().len(), spaces.len() + 1);
+    });
+}
+
 /// Puts so many at the same time.
 async fn put_all(engine: &Arc<Engine>, keys: u64) {
     let one = |key| {

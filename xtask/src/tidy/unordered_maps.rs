@@ -5,7 +5,8 @@
 use super::tree::Tree;
 use super::{Violation, forbidden};
 
-const CRATE_FOLDERS: &[&str] = &["storage", "models", "devices", "volume", "store"];
+const CRATE_FOLDERS: &[&str] =
+    &["storage", "models", "devices", "volume", "store", "update", "btree"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.rust_files()

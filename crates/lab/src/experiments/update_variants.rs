@@ -14,15 +14,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     source: "BOSC figure 3 and section 6.2",
     summary: "updates of TPC-C's indexes: many queues and one, a log where the head is and one behind its end",
     assumptions: &[
-        "Drives: five ibm-deskstar-dtla-307030. Index and memory are a 64th of the paper's: 16 MB for 1 GB, 12.5 MB for a \
+        "Drives: five ibm-deskstar-dtla-307030. Index and memory are a 64th of the paper's: 16 MB for 1 GB, 12.8 MB for a \
          warehouse.",
         "The paper's traces are not published. Here are the rows that TPC-C's new orders, payments and deliveries change \
          (clauses 2.4 to 2.7), tables as large as their rows are at first, each row a record. What only reads is left out: \
          it is the same for all variants.",
-        "24 requests under way: a log behind its end then takes what the paper's took, 2,386 a second. Processors take no \
+        "24 requests under way: a log behind its end then takes about what the paper's took, 2,386 a second. Processors take no \
          time, which the paper's 6,058 a second came to (6.3: 140 us each).",
         "With one queue the first N updates are brought to their leaves in the order of their addresses; the paper does not \
-         say how many. N = 1 is near its 20 a second, and judged; N = 64 is beside it. The paper has no staging.",
+         say how many. N = 1 comes nearest to its 20 a second, and is judged; N = 64 is beside it. The paper has no staging.",
     ],
     run,
 };
