@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_btree::{Error, Result, Store, with_leaves};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
-use moirai_update::{Engine, Kinds, LOG_LABEL_BLOCKS, Options};
+use moirai_update::{Engine, Kinds, LOG_LABEL_BLOCKS, Lengths, Options};
 use moirai_volume::{Section, is_blank};
 
 use crate::open_device;
@@ -32,6 +32,8 @@ pub struct NewTrees {
 const LOG_STEPS: [u64; 2] = [4 << 20, 16 * 512];
 /// A log at the end of a device is so long at the most, unless told otherwise.
 const LOG_BYTES_MAX: u64 = 1 << 30;
+/// More segments than this a log has not.
+const LOG_SEGMENTS_MAX: u64 = 1 << 20;
 
 /// Opens the store of trees at `place`; one is made there with `new` when the first and the last MiB of the device
 /// are zeros, and those of logs of their own. Inside a runtime only.
@@ -46,9 +48,8 @@ pub async fn open_trees(
     for log in place.logs {
         own_logs.push(open_device(log).await.map_err(of_device)?);
     }
-    let had = Engine::log_blocks(&*device).await;
-    let log_blocks = match (had, new) {
-        (Ok(blocks), _) => blocks,
+    let lengths = match (Engine::lengths(&*device).await, new) {
+        (Ok(lengths), _) => lengths,
         (Err(moirai_update::Error::NotFormatted { .. }), Some(new))
             if is_blank(&*device).await.map_err(of_device)? =>
         {
@@ -61,17 +62,14 @@ pub async fn open_trees(
                     return Err(moirai_update::Error::Options { problem }.into());
                 }
             }
-            let blocks = match own_logs.is_empty() {
-                true => log_blocks_of(&*device, new.log),
-                false => BlockCount::ZERO,
-            };
-            let Parts { data, logs } = divided(&device, &own_logs, blocks)?;
+            let lengths = lengths_of(&*device, new.log);
+            let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
             Store::format(&*data, &logs, with_leaves(new.leaf)).await?;
-            blocks
+            lengths
         }
         (Err(error), _) => return Err(error.into()),
     };
-    let Parts { data, logs } = divided(&device, &own_logs, log_blocks)?;
+    let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
     Store::open(data, &logs, kinds, options).await
 }
 
@@ -79,12 +77,15 @@ fn of_device(error: moirai_storage::Error) -> Error {
     moirai_update::Error::from(error).into()
 }
 
-/// How long a log at the end of `device` is.
-fn log_blocks_of(device: &dyn Device, wanted: Option<ByteCount>) -> BlockCount {
-    let eighth = device.inquiry().capacity.bytes().0 / 8;
+/// How long the data on `device` are, and the log behind them.
+fn lengths_of(device: &dyn Device, wanted: Option<ByteCount>) -> Lengths {
+    let capacity = device.inquiry().capacity;
+    let eighth = capacity.bytes().0 / 8;
     let bytes = wanted.map_or(eighth.min(LOG_BYTES_MAX), |wanted| wanted.0);
     let step = LOG_STEPS.into_iter().find(|step| bytes >= 16 * step).unwrap_or(LOG_STEPS[1]);
-    BlockCount::holding(ByteCount(bytes / step * step)) + LOG_LABEL_BLOCKS
+    let segments = (bytes / step).min(LOG_SEGMENTS_MAX);
+    let log = BlockCount::holding(ByteCount(segments * step)) + LOG_LABEL_BLOCKS;
+    Lengths { data: BlockCount(capacity.0.saturating_sub(log.0)), log }
 }
 
 /// The device of the leaves and those of the log.
@@ -96,15 +97,22 @@ struct Parts {
 fn divided(
     device: &Arc<dyn Device>,
     own_logs: &[Arc<dyn Device>],
-    log: BlockCount,
+    lengths: Lengths,
 ) -> Result<Parts> {
     if !own_logs.is_empty() {
         return Ok(Parts { data: Arc::clone(device), logs: own_logs.to_vec() });
     }
-    let end = Lbn(device.inquiry().capacity.0);
-    let first = Lbn(end.0.saturating_sub(log.0));
-    let part = |from, to| {
-        Section::of(Arc::clone(device), BlockRange::between(from, to)).map_err(of_device)
-    };
-    Ok(Parts { data: part(Lbn(0), first)?, logs: vec![part(first, end)?] })
+    // The device may have grown since.
+    let data = BlockRange::new(Lbn(0), lengths.data);
+    let log = BlockRange::new(data.end(), lengths.log);
+    let inquiry = device.inquiry();
+    if log.end() > inquiry.all_blocks().end() {
+        let problem = format!(
+            "{}: it ends before the log that would be behind the data: name the devices of the log, or a copy that is whole",
+            inquiry.name
+        );
+        return Err(moirai_update::Error::Options { problem }.into());
+    }
+    let part = |blocks| Section::of(Arc::clone(device), blocks).map_err(of_device);
+    Ok(Parts { data: part(data)?, logs: vec![part(log)?] })
 }

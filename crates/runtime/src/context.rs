@@ -148,6 +148,17 @@ impl<T> Task<T> {
         }
     }
 
+    /// Stops the task at its next await, and returns once it is gone, with all that it held.
+    pub async fn stop(&mut self) {
+        let Some(handle) = self.0.take() else { return };
+        handle.abort();
+        if let Err(error) = handle.await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     /// Whether it has come to its end, or was stopped, as all tasks are when their runtime ends.
     #[must_use]
     pub fn is_ended(&self) -> bool {

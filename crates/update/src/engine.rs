@@ -80,7 +80,7 @@ pub(crate) struct Shared {
 pub struct Engine {
     shared: Arc<Shared>,
     writer: Task<()>,
-    sweeper: Option<Task<()>>,
+    sweeper: Task<()>,
 }
 
 impl Engine {
@@ -181,7 +181,7 @@ impl Engine {
             let _ended = SayEnded(&sweeping, "the task that sweeps ended");
             sweeping.sweep_forever().await;
         });
-        let engine = Engine { shared, writer, sweeper: Some(sweeper) };
+        let engine = Engine { shared, writer, sweeper };
         // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
         // is told why.
         if !engine.shared.log.has_room(0)
@@ -337,15 +337,15 @@ impl Engine {
         }
     }
 
-    /// Checkpoints, and ends the engine: nothing is under way on the devices then. After an error it has ended as in a
-    /// crash.
+    /// Checkpoints, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
+    /// error it has ended as in a crash.
     pub async fn close(mut self) -> Result<()> {
         self.checkpoint().await?;
         self.shared.closing.store(true, Ordering::Release);
         self.shared.sweep_wake.notify_one();
-        if let Some(sweeper) = self.sweeper.take() {
-            sweeper.await;
-        }
+        (&mut self.sweeper).await;
+        // It holds the devices.
+        self.writer.stop().await;
         self.shared.check_running()
     }
 
@@ -387,9 +387,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Release);
         self.writer.abort();
-        if let Some(sweeper) = &self.sweeper {
-            sweeper.abort();
-        }
+        self.sweeper.abort();
     }
 }
 

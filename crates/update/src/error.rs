@@ -135,7 +135,9 @@ pub enum Error {
     },
 
     /// There is no room on the data device. Sweeps find that out, and so it is why the engine is [`Error::Stopped`].
-    #[error("{device} is full: its {extents} extents are all in use; take a larger device")]
+    #[error(
+        "{device} is full: its {extents} extents are all in use; make a store on a larger device, and load it there"
+    )]
     Full {
         /// The data device.
         device: String,

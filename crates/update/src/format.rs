@@ -32,6 +32,15 @@ pub struct Format {
     pub log: LogWriter,
 }
 
+/// How long data and log of an engine are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The data device, as it was when it was formatted.
+    pub data: BlockCount,
+    /// What is used of all devices of the log, with their labels; of tracks, what counts of them.
+    pub log: BlockCount,
+}
+
 impl Default for Format {
     /// The paper's blocks (figure 2), and as much again for staging.
     fn default() -> Format {
@@ -75,6 +84,7 @@ impl Engine {
             id: unique(),
             format: name_of(blocks),
             division,
+            capacity: data.inquiry().capacity,
             rings,
             snapshot,
         };
@@ -96,12 +106,12 @@ impl Engine {
         superblock.write(data).await
     }
 
-    /// How long the log of the engine on `data` is; of tracks, what counts of them. All its devices
-    /// together, with their labels; errors as of [`Engine::open`].
-    pub async fn log_blocks(data: &dyn Device) -> Result<BlockCount> {
-        let rings = Superblock::read(data).await?.rings;
+    /// How long data and log of the engine on `data` are; errors as of [`Engine::open`].
+    pub async fn lengths(data: &dyn Device) -> Result<Lengths> {
+        let Superblock { capacity, rings, .. } = Superblock::read(data).await?;
         let blocks = |ring: &Ring| ring.segment.0 * u64::from(ring.segments) + LABEL_BLOCKS.0;
-        Ok(rings.iter().map(|ring| BlockCount(blocks(ring))).sum())
+        let log = rings.iter().map(|ring| BlockCount(blocks(ring))).sum();
+        Ok(Lengths { data: capacity, log })
     }
 }
 

@@ -42,7 +42,7 @@ pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;
-pub use format::Format;
+pub use format::{Format, Lengths};
 pub use frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use group::Group;
 pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Question, Value};

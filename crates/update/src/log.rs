@@ -249,7 +249,8 @@ impl Log {
 
     /// Whether entries of the engine's own find room.
     pub(crate) fn has_room_for_own(&self, bytes: usize) -> bool {
-        self.fits(bytes, 0)
+        // A group's length has 32 bits.
+        bytes <= u32::MAX as usize / 2 && self.fits(bytes, 0)
     }
 
     /// Whether there are segments free, but for `reserve`, or room in the last ones, for what is to be written.

@@ -145,14 +145,16 @@ impl Shared {
         key: &[u8],
         question: &Q,
     ) -> Result<Q::Answer> {
-        let told = {
+        let mut pending = Vec::new();
+        {
             let state = self.state.lock();
             let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
             let partition = partition.ok_or(Error::NoSpace { space })?;
             let newest = in_memory(partition).flat_map(|queue| queue.of_key(key)).last();
-            newest.and_then(|newest| question.of_newest(newest))
-        };
-        match told {
+            newest.into_iter().for_each(|newest| encode(&mut pending, newest));
+        }
+        // The program may ask the engine something.
+        match decode(&pending).next().and_then(|newest| question.of_newest(newest)) {
             Some(answer) => Ok(answer),
             None => Ok(question.of_value(self.get(space, key).await?.as_deref())),
         }

@@ -255,7 +255,9 @@ impl State {
                     return None;
                 }
                 self.spaces.insert(space, Directory::default());
-                self.add(partition, Partition::new(space, Box::default(), Seq(0)))
+                let new = Partition::new(space, Box::default(), Seq(0));
+                self.directory_bytes += new.directory_bytes();
+                self.add(partition, new)
             }
             Entry::Staged { partition, chunk } => {
                 self.settle(partition)?;

@@ -13,7 +13,7 @@ use crate::{Error, Result, Seq};
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 6;
+pub(crate) const DATA_VERSION: u32 = 7;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -31,6 +31,8 @@ pub(crate) struct Superblock {
     pub(crate) id: u64,
     pub(crate) format: [u8; NAME_BYTES],
     pub(crate) division: Division,
+    /// How long the device was that was formatted.
+    pub(crate) capacity: BlockCount,
     /// One for each disk of the log, all with the same writer.
     pub(crate) rings: Vec<Ring>,
     pub(crate) snapshot: Snapshot,
@@ -52,7 +54,7 @@ pub(crate) struct Snapshot {
 impl Superblock {
     fn encode(&self) -> IoBuf {
         let mut out = Vec::new();
-        let Superblock { generation, id, format, division, rings, snapshot } = self;
+        let Superblock { generation, id, format, division, capacity, rings, snapshot } = self;
         out.extend_from_slice(format);
         let writer = rings.first().map_or(LogWriter::Append, |ring| ring.writer);
         let numbers = [
@@ -76,6 +78,7 @@ impl Superblock {
             u64::from(snapshot.checksum),
             rings.len() as u64,
             snapshot.extents.len() as u64,
+            capacity.0,
         ];
         numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         for (disk, ring) in rings.iter().enumerate() {
@@ -129,13 +132,13 @@ impl Superblock {
             previous: u32::try_from(number()?).ok()?,
             first: Seq(number()?),
         };
+        let (bytes, checksum) = (number()?, u32::try_from(number()?).ok()?);
+        let (disks, count, capacity) = (number()?, number()?, BlockCount(number()?));
         let is_counted = |number: u64| (1..u64::MAX >> 1).contains(&number);
         let is_countable = [next.0, start.number, start.first.0].into_iter().all(is_counted);
-        if !is_countable || generation >= u64::MAX >> 1 {
+        if !is_countable || generation.max(capacity.0) >= u64::MAX >> 1 {
             return None;
         }
-        let (bytes, checksum) = (number()?, u32::try_from(number()?).ok()?);
-        let (disks, count) = (number()?, number()?);
         if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || count > SNAPSHOT_EXTENTS_MAX as u64 {
             return None;
         }
@@ -153,7 +156,7 @@ impl Superblock {
         }
         let extents = (0..count).map(|_| taker.le32()).collect::<Option<_>>()?;
         let snapshot = Snapshot { next, frame, start, bytes, checksum, extents };
-        Some(Superblock { generation, id, format, division, rings, snapshot })
+        Some(Superblock { generation, id, format, division, capacity, rings, snapshot })
     }
 
     /// The newest superblock of `device`.

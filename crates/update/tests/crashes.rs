@@ -29,6 +29,8 @@ const SPACE: SpaceId = SpaceId(1);
 const ADD: KindNumber = KindNumber(20);
 const APPEND: KindNumber = KindNumber(21);
 const BLOCK: usize = 512;
+/// What a change takes in the log beside its bytes, at most.
+const CHANGE_OVERHEAD_BYTES: usize = 16;
 
 /// Adds to the number that a block begins with; two are one.
 struct Add;
@@ -88,8 +90,13 @@ fn apply(model: &mut Model, group: &[Change]) {
     }
 }
 
-fn any_group(random: &mut Random, blocks: u64) -> Vec<Change> {
-    let count = if random.random_bool(0.1) { 60 } else { random.random_range(1..6) };
+/// Some changes; seldom as many as come to any share of `bytes_max`, which is several segments of the log.
+fn any_group(random: &mut Random, blocks: u64, bytes_max: usize) -> Vec<Change> {
+    let (count, bytes) = match random.random_range(0..200) {
+        0 => (usize::MAX, random.random_range(0..bytes_max)),
+        1..20 => (60, bytes_max),
+        _ => (random.random_range(1..6), bytes_max),
+    };
     let change = |random: &mut Random| {
         let block = random.random_range(0..blocks);
         let (kind, bytes) = match random.random_range(0..20) {
@@ -100,7 +107,13 @@ fn any_group(random: &mut Random, blocks: u64) -> Vec<Change> {
         };
         Change { block, kind, bytes }
     };
-    (0..count).map(|_| change(random)).collect()
+    let mut left = bytes;
+    let has_room = |change: &Change| {
+        left = left.saturating_sub(change.bytes.len() + CHANGE_OVERHEAD_BYTES);
+        left > 0
+    };
+    let some = (0..count).map(|_| change(random)).take_while(has_room);
+    some.collect()
 }
 
 fn group_of(changes: &[Change]) -> Group {
@@ -109,6 +122,15 @@ fn group_of(changes: &[Change]) -> Group {
         group.modify(SPACE, Modification { key: &block.to_be_bytes(), kind: *kind, bytes });
     }
     group
+}
+
+/// The longest group that the log takes.
+async fn group_bytes_max(engine: &Engine) -> usize {
+    let put = Change { block: 0, kind: PUT, bytes: vec![0; BLOCK] };
+    match engine.commit(&group_of(&vec![put; 5000])).await {
+        Err(Error::GroupTooLong { most, .. }) => most.0 as usize,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn devices(logs: &[Arc<FaultyDevice>]) -> Vec<Arc<dyn Device>> {
@@ -229,6 +251,7 @@ async fn survive(canary: bool) {
     // What all groups so far make, in the order in which they were first polled.
     let mut base = Model::new();
     let mut engine = Some(Arc::new(bench.open_at_last(&mut random).await));
+    let bytes_max = group_bytes_max(engine.as_ref().unwrap()).await;
     for _ in 0..random.random_range(1..5) {
         let running = engine.take().unwrap();
         if random.random_bool(0.8) {
@@ -240,7 +263,7 @@ async fn survive(canary: bool) {
         for _ in 0..random.random_range(1..40) {
             // Some at a time: their order is that in which they were spawned.
             for _ in 0..random.random_range(1..5) {
-                let changes = any_group(&mut random, bench.blocks);
+                let changes = any_group(&mut random, bench.blocks, bytes_max);
                 let (engine, group) = (Arc::clone(&running), group_of(&changes));
                 groups.push(changes);
                 tasks.push(spawn(async move { engine.commit(&group).await }));
@@ -332,9 +355,10 @@ async fn notice_damage() {
     let mut bench = Bench::new(&mut random).await;
     bench.options.durability = Durability::Flushed;
     let engine = bench.open().await.unwrap();
+    let bytes_max = group_bytes_max(&engine).await;
     let mut groups = Vec::new();
     for _ in 0..random.random_range(1..120) {
-        let changes = any_group(&mut random, bench.blocks);
+        let changes = any_group(&mut random, bench.blocks, bytes_max);
         engine.commit(&group_of(&changes)).await.unwrap();
         groups.push(changes);
     }

@@ -9,8 +9,8 @@ use moirai_runtime::{block_on_virtual, spawn};
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    Durability, Engine, Error, Format, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification, Options,
-    PUT, Result, SpaceId, WholeBlocks,
+    Durability, Engine, Error, Format, Group, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification,
+    Options, PUT, Result, SpaceId, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -56,6 +56,63 @@ impl Made {
 async fn put(engine: &Engine, key: u64) -> Result<()> {
     let key = key.to_be_bytes();
     engine.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &[7; 300] }).await
+}
+
+/// A group that a crash cut off leaves segments in which nothing begins. They are free when it comes again.
+#[test]
+fn a_long_group_that_was_cut_off_finds_room_when_it_comes_again() {
+    let trail = LogWriter::Trail { rotation: Nanos(1_000_000) };
+    // Nearly as many blocks as a group can be of.
+    let writers = [(LogWriter::Append, 120_u64), (trail, 90)];
+    let cases = writers.into_iter().flat_map(|one| (1..16).map(move |writes| (one, writes)));
+    for ((writer, keys), writes) in cases {
+        block_on_virtual(1, async {
+            let power = Power::on();
+            let device = |name: &str, blocks| {
+                let blocks = BlockCount(blocks);
+                FaultyDevice::new(name.into(), blocks, BlockCount(16), Arc::clone(&power))
+            };
+            let (data, log) = (device("data", 4000), device("log", 16 * 17));
+            let logs = [Arc::clone(&log) as Arc<dyn Device>];
+            let format = Format {
+                block_bytes: ByteCount(512),
+                segment_bytes: Some(ByteCount(16 * 512)),
+                log: writer,
+                ..Format::default()
+            };
+            Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
+            let open = async || {
+                // What was written stays, also without a flush.
+                let options = Options { durability: Durability::Written, ..Options::default() };
+                let data = Arc::clone(&data) as Arc<dyn Device>;
+                let blocks = Arc::new(WholeBlocks);
+                let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await?;
+                engine.create_space(SPACE).await?;
+                Result::Ok(Arc::new(engine))
+            };
+            let mut long = Group::new();
+            for key in 0..keys {
+                let key = key.to_be_bytes();
+                long.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &[7; 512] });
+            }
+            let engine = open().await.unwrap();
+            engine.checkpoint().await.unwrap();
+            power.fail_after(writes);
+            let _ = engine.commit(&long).await;
+            drop(engine);
+            moirai_runtime::sleep(Nanos(10_000_000)).await;
+            power.bring_back();
+            let engine = open().await.unwrap();
+            for _ in 0..5 {
+                let engine = Arc::clone(&engine);
+                let long = long.clone();
+                let committed = spawn(async move { engine.commit(&long).await });
+                moirai_runtime::sleep(Nanos(10_000_000_000)).await;
+                assert!(committed.is_ended(), "{writer:?}, cut off after {writes}: it waits");
+                committed.await.unwrap();
+            }
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Stores of trees by URI.
+
+use moirai::btree::{Error, Store};
+use moirai::runtime::block_on_real;
+use moirai::units::ByteCount;
+use moirai::update::{Kinds, Options};
+use moirai::{NewTrees, TreesPlace, open_trees};
+
+const NEW: NewTrees = NewTrees { leaf: ByteCount(4096), log: None };
+
+async fn open(data: &str, logs: &[String], new: Option<NewTrees>) -> Result<Store, Error> {
+    open_trees(TreesPlace { data, logs }, new, Kinds::new(), Options::default()).await
+}
+
+/// The log is behind the data also when the device has grown: it is where it was.
+#[test]
+fn a_store_goes_on_on_a_device_that_has_grown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let uri = format!("file:{}", path.display());
+    let found = |key: &'static [u8]| {
+        let uri = uri.clone();
+        async move {
+            let store = open(&uri, &[], None).await.unwrap();
+            let tree = store.tree("one").await.unwrap();
+            let found = store.get(&tree, key).await.unwrap();
+            (store, tree, found)
+        }
+    };
+    block_on_real(1, async {
+        let store = open(&format!("{uri}?size=8MiB"), &[], Some(NEW)).await.unwrap();
+        let tree = store.tree("one").await.unwrap();
+        store.put(&tree, b"before", b"1").await.unwrap();
+        // It ends as in a crash: what it has is in the log.
+    });
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(16 << 20).unwrap();
+    block_on_real(1, async {
+        let (store, tree, before) = found(b"before").await;
+        assert_eq!(before, Some(b"1".to_vec()));
+        store.put(&tree, b"after", b"2").await.unwrap();
+        store.close().await.unwrap();
+        // Who closed it can open it again at once.
+        let (_store, _, after) = found(b"after").await;
+        assert_eq!(after, Some(b"2".to_vec()));
+    });
+}
+
+#[test]
+fn a_log_that_is_not_named_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = |name: &str| format!("file:{}", folder.path().join(name).display());
+    block_on_real(1, async {
+        let logs = [format!("{}?size=1MiB", uri("log"))];
+        let store = open(&format!("{}?size=8MiB", uri("data")), &logs, Some(NEW)).await.unwrap();
+        store.close().await.unwrap();
+        let refused = open(&uri("data"), &[], None).await.unwrap_err().to_string();
+        assert!(refused.contains("name the devices of the log"), "{refused}");
+        open(&uri("data"), &[uri("log")], None).await.unwrap();
+    });
+}
