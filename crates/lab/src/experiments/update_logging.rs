@@ -4,7 +4,7 @@ use moirai::runtime::block_on_virtual;
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::LogWriter;
 
-use super::bosc::{Setting, logged, trail};
+use super::bosc::{DEPARTURES, Setting, logged, trail};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -13,10 +13,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     summary: "a log where the heads are about to be, on one disk and several, and with each frame behind the last one",
     assumptions: &[
         "Drive: ibm-deskstar-dtla-307030 with its cache, which is flushed with each write; 0.2 ms of overhead for each \
-         command. The paper has an array of IDE disks, and here it is one, where no other number is given.",
+         command, which is not published for it, and none for a flush. The paper has an array of IDE disks, and here it is \
+         one, where no other number is given.",
+        "The log lies in the outermost zone. At the hub 4 KB take 0.1 ms more. A track is left once 75 % of it are written, \
+         so that is the space at least, and it is not judged.",
         "2,000/s: 64 clients, each with one request of 4 KB at a time and some 31 ms between them; another disk is taken when \
          a request has waited for the first so long (T_wait of section 4.1).",
         "Space is what frames take, with their headers and the rest of their last blocks, of the tracks that were passed.",
+        DEPARTURES,
     ],
     run,
 };
@@ -24,7 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// What counts, as the paper says it.
 const WAIT_MS_MAX: f64 = 0.5;
 const RECORDS_PER_S_MIN: f64 = 50_000.0;
-const FILL_MIN: f64 = 0.7;
+const FILL_PUBLISHED: f64 = 0.7;
 
 /// Of several log disks: some 2,000 requests a second come, whatever others wait for.
 const CLIENTS: u64 = 64;
@@ -49,16 +53,31 @@ fn rows(seed: u64, bytes: ByteCount) -> Result<Vec<Row>, Failure> {
         let row = Row::new(format!("trail, {what}"), unit, ours).beside(published);
         Row { within: Some(is_met), ..row }
     };
+    let space = |what: &str, fill| {
+        Row::new(format!("trail, {what}, space (more than)"), "", fill).beside(FILL_PUBLISHED)
+    };
     let (one, many) = ("4 KB until durable", "64 B, 1,024 at a time");
     let (blocks, fill) = measure(4096, 1, trail()?)?;
     let mut rows = vec![
-        judged(one, "ms", blocks.wait_ms, WAIT_MS_MAX, blocks.wait_ms < WAIT_MS_MAX),
-        judged("4 KB, space", "", fill, FILL_MIN, fill > FILL_MIN),
+        judged(
+            &format!("{one} (less than)"),
+            "ms",
+            blocks.wait_ms,
+            WAIT_MS_MAX,
+            blocks.wait_ms < WAIT_MS_MAX,
+        ),
+        space("4 KB", fill),
     ];
     let (records, fill) = measure(64, 1024, trail()?)?;
     let per_s = records.requests_per_s;
-    rows.push(judged(many, "records/s", per_s, RECORDS_PER_S_MIN, per_s > RECORDS_PER_S_MIN));
-    rows.push(judged("64 B, space", "", fill, FILL_MIN, fill > FILL_MIN));
+    rows.push(judged(
+        &format!("{many} (more than)"),
+        "records/s",
+        per_s,
+        RECORDS_PER_S_MIN,
+        per_s > RECORDS_PER_S_MIN,
+    ));
+    rows.push(space("64 B", fill));
     for (disks, wait_ns) in DISKS {
         let log_wait = Nanos(wait_ns);
         let of_clients = setting(4096, CLIENTS, trail()?)?;

@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, sustained};
+use super::bosc::{DEPARTURES, Setting, sustained};
 use super::index_requests::Workload;
 use crate::{Experiment, Failure, Row};
 
@@ -14,9 +14,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     assumptions: &[
         "Drives: five ibm-deskstar-dtla-307030. Index and memory are a 256th of the paper's, 256 MB for 64 GB and 4 MB \
          for 1 GB: how many updates a leaf has pending when it is swept is the same. Leaves and records are the paper's.",
-        "The figures' values are not in the text; judged is that the rate goes where the paper says it goes with each step, \
-         within 3 %. Where sequential inserts are concerned the log is the limit, and they are not judged.",
+        "What is not proportional: all lies in some hundred MB at the rim, where seeks are short and tracks long; the drives' \
+         caches are as they are; fewer partitions are swept at a time. They are of 1 MB in all steps. At full size an index \
+         of 16 GB with 1 GB of memory takes more than here, see update-throughput.",
+        "The figures' values are not in the text; judged is that the rate goes where the paper says it goes: with no step the \
+         other way by more than 3 %, and from the first to the last by 10 % at least. Measured are four memoryfuls after \
+         four, the paper's first cycle of commits is not.",
+        "Sequential inserts are not judged: who modifies waits when a partition has an eighth of the memory pending, which \
+         in the paper's memory it cannot come to. They differ from the paper in figures 4, 7 and 8.",
         "1,024 requests under way. Processors take no time, to which the paper lays part of what sequential inserts gain.",
+        DEPARTURES,
     ],
     run,
 };
@@ -30,6 +37,8 @@ const WORKLOADS: [(&str, Workload); 3] = [
 ];
 /// By how much a step may go the other way.
 const SLACK: f64 = 0.03;
+/// By how much the rate has to change from the first step to the last.
+const CHANGE_MIN: f64 = 0.1;
 
 /// A figure: settings from the left to the right, and whether the rate rises with them.
 struct Figure {
@@ -93,7 +102,12 @@ fn figures(paper: Setting) -> Vec<Figure> {
 }
 
 fn run(seed: u64) -> Result<Vec<Row>, Failure> {
-    let paper = Setting { index: ByteCount(64 << 30), ..Setting::of_the_paper()? }.scaled(SCALE);
+    let paper = Setting {
+        index: ByteCount(64 << 30),
+        partition: ByteCount::mib(1),
+        ..Setting::of_the_paper()?
+    };
+    let paper = paper.scaled(SCALE);
     let mut rows = Vec::new();
     for figure in figures(paper) {
         for workload in WORKLOADS {
@@ -119,6 +133,12 @@ fn rows_of(
         };
         row.within = rows.last().filter(|_| workload != Workload::Sequential).map(goes_on);
         rows.push(row);
+    }
+    let first = rows.first().map_or(0.0, |first| first.ours);
+    if let Some(last) = rows.last_mut() {
+        let change = last.ours / first - 1.0;
+        let is_large = if figure.rises { change >= CHANGE_MIN } else { change <= -CHANGE_MIN };
+        last.within = last.within.map(|goes_on| goes_on && is_large);
     }
     Ok(rows)
 }

@@ -3,7 +3,7 @@
 use moirai::runtime::block_on_virtual;
 use moirai::units::ByteCount;
 
-use super::bosc::{Setting, on_the_engine, plain};
+use super::bosc::{DEPARTURES, Setting, on_the_engine, plain};
 use crate::{Experiment, Failure, Row};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -13,12 +13,17 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     assumptions: &[
         "Drives: five ibm-deskstar-dtla-307030 with their caches; four hold leaves of 64 KB, in stripes of as much, \
          and one the log. The plain tree has five for leaves.",
-        "The paper does not say how many requests are under way at a time: 1,024 here, of either tree. Processors \
-         take no time; the paper's took 140 us for an insert (6.3), which is 7,100 requests/s.",
+        "The paper does not say how many requests are under way at a time: 1,024 here, of either tree; drives serve them \
+         shortest positioning time first.",
+        "Processors take no time. The paper's took 140 us for an insert (6.3), 7,100 requests/s of one, and lays its limit to \
+         the disks (6.2). Its curve is flat from 1 GB on, and ours is not.",
         "Leaves hold the records of the run alone; the others, whose contents do not matter, are not there (6.1). \
          Inserts and updates are the same then.",
-        "Measured is the second sweep over all leaves, which begins with memory in use as it stays.",
-        "The plain tree writes no log, and its cache is full of changed leaves.",
+        "Measured is the second sweep over all leaves, which begins with memory in use as it stays; the paper measures its \
+         first (6.3).",
+        "The plain tree writes no log; its cache is full of changed leaves, and has what is asked for as often as its share of \
+         the index is.",
+        DEPARTURES,
     ],
     run,
 };
@@ -31,6 +36,8 @@ const PUBLISHED_PLAIN_PER_S: f64 = 311.0;
 /// What counts: so many times the plain tree.
 const TIMES_MIN: f64 = 20.0;
 const PLAIN_REQUESTS: u64 = 20_000;
+/// What the paper's processor did at the most, by the time that an insert took it (6.3).
+const PROCESSOR_PER_S: f64 = 1e6 / 140.0;
 
 fn run(seed: u64) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
@@ -54,8 +61,11 @@ fn rows_of(seed: u64, setting: Setting, is_published: bool) -> Result<Vec<Row>, 
         times.within = Some(times.ours >= TIMES_MIN);
         (sweeps, tree) = (sweeps.beside(PUBLISHED_PER_S), tree.beside(PUBLISHED_PLAIN_PER_S));
     }
+    let with_processor = ours.requests_per_s.min(PROCESSOR_PER_S) / plain.requests_per_s;
+    let with_processor =
+        Row::new(name("times, were each request 140 us of one processor"), "", with_processor);
     let wait = Row::new(name("until acknowledged"), "ms", ours.wait_ms);
-    Ok(vec![sweeps, tree, times, wait])
+    Ok(vec![sweeps, tree, times, with_processor, wait])
 }
 
 #[cfg(test)]
