@@ -86,14 +86,14 @@ pub struct Engine {
 impl Engine {
     /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
     /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and `blocks`
-    /// is what it was formatted with. An engine whose log is full and cannot be freed, as when the data device is
-    /// full, is opened, too: it serves reads.
+    /// is what it was formatted with. An engine whose log takes nothing more, as when the data device is full and so
+    /// the log cannot be freed, is opened, too: it serves reads.
     ///
     /// # Errors
     /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
     /// together; [`Error::LogLost`], [`Error::Damaged`], [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
-    /// [`Error::Options`] for too little memory, another format of blocks, another number of log devices, or a log
-    /// without room for one more frame. Nothing of what was acknowledged is lost then.
+    /// [`Error::Options`] for too little memory, another format of blocks, or another number of log devices. Nothing of
+    /// what was acknowledged is lost then.
     pub async fn open(
         data: Arc<dyn Device>,
         logs: &[Arc<dyn Device>],
@@ -145,7 +145,7 @@ impl Engine {
         };
         let log = Log::new(opened, &options);
         let mut at = replayed.at;
-        at.write_opening(&log, next).await?;
+        let opening = at.write_opening(&log, next).await;
         let shared = Arc::new(Shared {
             longest: blocks.longest(division.block_bytes()),
             data,
@@ -171,20 +171,29 @@ impl Engine {
             replayed_bytes: replayed.bytes_read,
             waited_ns: AtomicU64::new(LONG_WAIT.0 / 2),
         });
+        // A log that takes nothing more need not keep anybody from reading.
+        if let Err(error) = opening {
+            shared.stop(&format!("writing the log failed: {error}"));
+        }
         let writing = Arc::clone(&shared);
         let writer = spawn(async move {
             let _ended = SayEnded(&writing, "the task that writes the log ended");
-            writing.write_log(at).await;
+            if writing.check_running().is_ok() {
+                writing.write_log(at).await;
+            }
         });
         let sweeping = Arc::clone(&shared);
         let sweeper = spawn(async move {
             let _ended = SayEnded(&sweeping, "the task that sweeps ended");
-            sweeping.sweep_forever().await;
+            if sweeping.check_running().is_ok() {
+                sweeping.sweep_forever().await;
+            }
         });
         let engine = Engine { shared, writer, sweeper };
         // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
         // is told why.
-        if !engine.shared.log.has_room(0)
+        if engine.shared.check_running().is_ok()
+            && !engine.shared.log.has_room(0)
             && let Err(error) = engine.checkpoint().await
         {
             tracing::warn!("the log is full, and cannot be freed: {error}");
@@ -451,10 +460,10 @@ impl Shared {
 
     /// Numbers a group, does what it says and gives it to the log.
     pub(crate) fn append(&self, state: &mut State, group: &[u8]) -> Result<Seq> {
-        let seq = state.next;
-        // What does not fit must not be in the log.
+        let (seq, at) = (state.next, now());
+        // What does not fit must not be in the log. From here on both know it, or none.
         self.apply(state, seq, group)?;
-        self.log.append(seq, group);
+        self.log.append(seq, group, at);
         Ok(seq)
     }
 

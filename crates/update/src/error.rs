@@ -136,7 +136,7 @@ pub enum Error {
 
     /// There is no room on the data device. Sweeps find that out, and so it is why the engine is [`Error::Stopped`].
     #[error(
-        "{device} is full: its {extents} extents are all in use; make a store on a larger device, and load it there"
+        "{device} is full: its {extents} extents are in use, but for some that snapshots need; make a store on a larger device, and load it there"
     )]
     Full {
         /// The data device.

@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use moirai_runtime::now;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Instant, Lbn, Nanos};
 use parking_lot::Mutex;
@@ -52,6 +51,9 @@ impl Ring {
         (index + 1) % self.segments.max(1)
     }
 }
+
+/// Bytes of a batch of the engine's own entries, however long the log is: a group's length has 32 bits.
+const OWN_BYTES_MAX: u64 = 1 << 28;
 
 /// What a group may take beside its bytes: its length, a frame's header, and the rest of a device block.
 const GROUP_OVERHEAD_BYTES: u64 = 4 + FRAME_HEADER_BYTES as u64 + BLOCK_BYTES;
@@ -191,7 +193,7 @@ impl Log {
 
     /// Bytes that a batch of the engine's own entries may take: there may be two under way.
     pub(crate) fn own_bytes_max(&self) -> usize {
-        (self.segment.bytes().0 * self.reserve() / 3) as usize
+        (self.segment.bytes().0 * self.reserve() / 3).min(OWN_BYTES_MAX) as usize
     }
 
     /// Segments that could be in use.
@@ -265,11 +267,11 @@ impl Log {
     }
 
     /// Puts a group behind the others. Called in the order of the numbers.
-    pub(crate) fn append(&self, seq: Seq, group: &[u8]) {
+    pub(crate) fn append(&self, seq: Seq, group: &[u8], at: Instant) {
         let mut pending = self.pending.lock();
         if pending.begins.is_empty() {
             pending.first = seq;
-            pending.since = now();
+            pending.since = at;
         }
         let begin = pending.bytes.len();
         pending.begins.push(begin);

@@ -211,9 +211,13 @@ pub(crate) async fn replay(
         }
     }
     state.next = state.next.max(known);
-    // A group that a crash cut off is none, and its number that of the next: segments in which it was all that there is
-    // need not wait for one that comes later.
-    used.iter_mut().for_each(|start| start.first = start.first.min(state.next));
+    // A group that a crash cut off is none, and its number is that of the next: nothing begins in segments in which it went
+    // on, and what begins behind them comes first.
+    let mut first = state.next;
+    for start in used.iter_mut().rev() {
+        start.first = start.first.min(first);
+        first = start.first;
+    }
     state.unseal();
     let bytes_read = readers.0.iter().map(|reader| reader.bytes_read.0).sum();
     let placing = |reader: Reader<'_>| {

@@ -22,9 +22,20 @@ pub(crate) struct Snapshots(Mutex<SnapshotsWanted>);
 
 #[derive(Debug, Default)]
 struct SnapshotsWanted {
+    /// How many were asked for.
     wanted: u64,
+    /// Those up to this one are taken.
     done: u64,
-    /// Groups before this one are to be swept, whatever memory there is.
+    /// What is swept for now; what comes meanwhile does not make it more.
+    now: Wanted,
+    /// What comes then.
+    then: Wanted,
+}
+
+/// The snapshots up to this one are wanted, with all groups before `older` swept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wanted {
+    number: u64,
     older: Seq,
 }
 
@@ -32,27 +43,35 @@ impl Snapshots {
     pub(crate) fn want(&self, older: Seq) -> u64 {
         let mut all = self.0.lock();
         all.wanted += 1;
-        all.older = all.older.max(older);
+        let wanted = Wanted { number: all.wanted, older };
+        match all.now.number <= all.done {
+            true => all.now = wanted,
+            false => all.then = wanted,
+        }
         all.wanted
     }
 
-    /// The last one wanted, when all is swept for it.
+    /// The last one wanted now, when all is swept for it.
     pub(crate) fn wanted(&self, is_swept: impl FnOnce(Seq) -> bool) -> Option<u64> {
         let all = self.0.lock();
-        (all.wanted > all.done && is_swept(all.older)).then_some(all.wanted)
+        (all.now.number > all.done && is_swept(all.now.older)).then_some(all.now.number)
     }
 
-    pub(crate) fn done(&self, wanted: u64) {
+    pub(crate) fn done(&self, number: u64) {
         let mut all = self.0.lock();
-        all.done = all.done.max(wanted);
+        all.done = all.done.max(number);
+        if all.then.number > all.done {
+            all.now = all.then;
+        }
     }
 
     pub(crate) fn is_done(&self, wanted: u64) -> bool {
         self.0.lock().done >= wanted
     }
 
+    /// Groups before this one are to be swept, whatever memory there is.
     pub(crate) fn older(&self) -> Seq {
-        self.0.lock().older
+        self.0.lock().now.older
     }
 }
 

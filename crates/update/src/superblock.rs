@@ -186,11 +186,18 @@ impl Superblock {
                 Err(error) => unreadable = Some(error),
             }
         }
+        let is_damaged = other == Some(DATA_VERSION);
         match (newest, other.filter(|version| *version != DATA_VERSION), unreadable) {
             (Some(newest), _, _) => Ok(newest),
             (None, Some(version), _) => {
                 Err(Error::Version { device: name(), version, known: DATA_VERSION })
             }
+            // Ours, of this version, and not as it was written.
+            (None, None, None) if is_damaged => Err(Error::Damaged {
+                device: name(),
+                what: "the superblock",
+                blocks: BlockRange::new(Lbn(0), SUPERBLOCKS),
+            }),
             (None, None, Some(error)) => Err(error.into()),
             (None, None, None) => Err(Error::NotFormatted { device: name() }),
         }

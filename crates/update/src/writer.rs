@@ -155,8 +155,7 @@ impl Position {
         let offers = disks.clone().filter_map(|disk| self.offer(log, disk, BlockCount(1), now()));
         let offer = offers.chain(disks.filter_map(any)).next().ok_or_else(|| {
             let log = log.names();
-            let problem =
-                format!("{log}: the log is full to its last block: it was made too small");
+            let problem = format!("{log}: the log is full to its last block, and cannot be freed");
             Error::Options { problem }
         })?;
         let part = Part { content: &[], continued: 0, first: next, end: next };

@@ -102,6 +102,11 @@ fn a_long_group_that_was_cut_off_finds_room_when_it_comes_again() {
             drop(engine);
             moirai_runtime::sleep(Nanos(10_000_000)).await;
             power.bring_back();
+            // A group that is whole has the number of the one that is none.
+            let engine = open().await.unwrap();
+            put(&engine, 1).await.unwrap();
+            drop(engine);
+            moirai_runtime::sleep(Nanos(10_000_000)).await;
             let engine = open().await.unwrap();
             for _ in 0..5 {
                 let engine = Arc::clone(&engine);
@@ -222,6 +227,68 @@ fn a_label_that_is_damaged_is_written_again() {
         made.logs[0].corrupt(Lbn(0));
         made.open(&made.logs(), Durability::Flushed).await.unwrap();
         assert_eq!(log.read(LABEL).await.unwrap()[..], before[..]);
+    });
+}
+
+/// What was ours is not taken for a device that holds nothing.
+#[test]
+fn superblocks_that_are_damaged_are_said() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        for (copy, is_opened) in [(1, true), (9, false)] {
+            made.data.write(Lbn(copy), IoBuf::holding(&[9; 512])).await.unwrap();
+            let opened = made.open(&made.logs(), Durability::Flushed).await;
+            assert_eq!(opened.is_ok(), is_opened, "{opened:?}");
+            let is_damaged = matches!(opened, Err(Error::Damaged { what: "the superblock", .. }));
+            assert_eq!(is_damaged, !is_opened, "{opened:?}");
+        }
+    });
+}
+
+/// A checkpoint ends though others come all the time, each with something to sweep.
+#[test]
+fn checkpoints_end_while_more_of_them_come() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = Arc::new(made.open(&made.logs(), Durability::Written).await.unwrap());
+        let mut all = Vec::new();
+        for key in 0..1000 {
+            let engine = Arc::clone(&engine);
+            all.push(spawn(async move {
+                put(&engine, key).await?;
+                engine.checkpoint().await
+            }));
+            // Much faster than a device carries out requests.
+            moirai_runtime::sleep(Nanos(100_000)).await;
+            if all.first().is_some_and(moirai_runtime::Task::is_ended) {
+                break;
+            }
+        }
+        assert!(all.len() < 500, "the first checkpoint waits for {} others", all.len());
+        for one in all {
+            one.await.unwrap();
+        }
+    });
+}
+
+/// The log of a large disk: what sweeps say of themselves goes there, and not to a snapshot each time.
+#[test]
+fn sweeps_are_logged_however_long_the_log_is() {
+    block_on_virtual(1, async {
+        let (data, log) = (device("data", 40_000), device("log", 64 << 20) as Arc<dyn Device>);
+        let format = Format { block_bytes: ByteCount(512), ..Format::default() };
+        Engine::format(&*data, std::slice::from_ref(&log), &WholeBlocks, format).await.unwrap();
+        let options = Options { memory: ByteCount::mib(1), ..Options::default() };
+        let (logs, blocks) = ([log], Arc::new(WholeBlocks));
+        let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await.unwrap();
+        let engine = Arc::new(engine);
+        engine.create_space(SPACE).await.unwrap();
+        for _ in 0..4 {
+            put_all(&engine, 2000).await;
+        }
+        let figures = engine.figures();
+        assert!(figures.placed_bytes + figures.staged_bytes > 0, "{figures:?}");
+        assert_eq!(figures.snapshot_bytes, 0, "{figures:?}");
     });
 }
 
