@@ -18,7 +18,7 @@ pub enum Error {
     },
 
     /// Leaves cannot be of such a size.
-    #[error("leaves of {bytes} bytes: take 512 to 65536")]
+    #[error("leaves of {bytes} bytes: take a multiple of 512 up to 65536")]
     LeafBytes {
         /// What was asked for.
         bytes: u64,

@@ -110,10 +110,10 @@ pub struct Store {
 
 impl Store {
     /// Makes `data` and the devices of a log those of a new store; they lose what they hold. [`Error::LeafBytes`] for leaves
-    /// of less than 512 bytes or more than 64 KiB, and errors as of [`Engine::format`].
+    /// that are no multiple of 512 bytes or longer than 64 KiB, and errors as of [`Engine::format`].
     pub async fn format(data: &dyn Device, logs: &[Arc<dyn Device>], format: Format) -> Result<()> {
         let bytes = format.block_bytes.0;
-        if bytes < 512 || bytes > LEAF_BYTES_MAX as u64 {
+        if bytes == 0 || !bytes.is_multiple_of(512) || bytes > LEAF_BYTES_MAX as u64 {
             return Err(Error::LeafBytes { bytes });
         }
         Ok(Engine::format(data, logs, &Leaves, format).await?)

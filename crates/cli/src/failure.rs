@@ -34,6 +34,9 @@ impl Failure {
             Failure::Store(moirai::store::Error::Device(error)) => {
                 matches!(error, moirai::storage::Error::Uri { .. })
             }
+            Failure::Trees(moirai::btree::Error::Update(moirai::update::Error::Device(error))) => {
+                matches!(error, moirai::storage::Error::Uri { .. })
+            }
             Failure::Sql(error) => error.is_usage(),
             _ => false,
         };

@@ -1,6 +1,8 @@
 //! `moirai kv`: keys and values in the trees of a store.
 
-use std::io::{BufRead, BufReader};
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +20,13 @@ use crate::{print, progress, run};
 
 /// What `merge` does.
 const ADD: KindNumber = KindNumber(17);
-/// Records that are printed by a scan, unless told otherwise.
+/// Records that a scan prints on a terminal, unless told otherwise.
 const SCANNED: u64 = 100;
 
 /// Keys and values in B+-trees that take floods of random updates
 ///
 /// A store is a device, and its log others, or the end of the same. It is made on a device whose first and last MiB
-/// are zeros, when something is first put there.
+/// are zeros, when something is first put there. Keys and values have a quarter of a leaf at most, but for 7 bytes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The device or volume that the store is on, as URI
@@ -47,6 +49,9 @@ pub(crate) struct Arguments {
     /// given, 1 GiB at most
     #[arg(long, value_name = "SIZE")]
     log_size: Option<ByteCount>,
+    /// Keys and values are in hexadecimal digits: given, printed and loaded
+    #[arg(long)]
+    hex: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -56,19 +61,23 @@ enum Command {
     /// Print the value under a key
     Get {
         /// The key
-        key: String,
+        #[arg(allow_hyphen_values = true)]
+        key: OsString,
     },
     /// Put a value under a key, in the place of what was there
     Put {
         /// The key
-        key: String,
+        #[arg(allow_hyphen_values = true)]
+        key: OsString,
         /// The value
-        value: String,
+        #[arg(allow_hyphen_values = true)]
+        value: OsString,
     },
-    /// Add a number to the one under a key, without reading it; nothing is 0
+    /// Add a number to the one under a key, without reading it; nothing, and what is no number, is 0
     Merge {
         /// The key
-        key: String,
+        #[arg(allow_hyphen_values = true)]
+        key: OsString,
         /// The number, which may be negative
         #[arg(allow_hyphen_values = true)]
         number: i128,
@@ -76,27 +85,28 @@ enum Command {
     /// Leave nothing under a key
     Delete {
         /// The key
-        key: String,
+        #[arg(allow_hyphen_values = true)]
+        key: OsString,
     },
-    /// Print the records of a range, a line each: key, tab, value
+    /// Print the records of a range, a line each: key, tab, value; as they are, or with --hex
     Scan {
         /// The first key
         #[arg(long)]
-        from: Option<String>,
+        from: Option<OsString>,
         /// The key before which it ends
         #[arg(long)]
-        to: Option<String>,
+        to: Option<OsString>,
         /// Only keys that begin so
         #[arg(long, conflicts_with_all = ["from", "to"])]
-        prefix: Option<String>,
+        prefix: Option<OsString>,
         /// From the last key to the first
         #[arg(long)]
         reverse: bool,
-        /// Records at most; 0: all
-        #[arg(long, default_value_t = SCANNED)]
-        limit: u64,
+        /// Records at most; 0: all. When not given all, but on a terminal 100
+        #[arg(long)]
+        limit: Option<u64>,
     },
-    /// Put the records of a file: lines of key, tab, value
+    /// Put the records of a file: lines of key, tab, value, as they are or with --hex
     Load {
         /// The file; `-`: standard input
         file: PathBuf,
@@ -136,6 +146,10 @@ async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
         Command::Put { .. } | Command::Merge { .. } | Command::Load { .. }
     );
     let store = open(arguments, changes).await?;
+    if changes {
+        let uris = std::iter::once(&arguments.store).chain(&arguments.log);
+        uris.for_each(|uri| print::note_of_memory(uri));
+    }
     if let Command::Stats { json } = arguments.command {
         return stats(&store, json).await;
     }
@@ -143,38 +157,67 @@ async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
         true => store.tree(&arguments.tree).await?,
         false => find(&store, &arguments.tree).await?,
     };
+    let text = Text { is_hex: arguments.hex };
     match &arguments.command {
-        Command::Get { key } => match store.get(&tree, key.as_bytes()).await? {
-            Some(value) => print::line(String::from_utf8_lossy(&value)),
-            None => Err(Failure::Failed(format!("there is nothing under `{key}`"))),
+        Command::Get { key } => match store.get(&tree, &text.read(key)?).await? {
+            Some(value) => print::bytes_line(&text.written(&value)),
+            None => Err(Failure::Failed(format!("there is nothing under `{}`", key.display()))),
         },
         Command::Put { key, value } => {
-            Ok(store.put(&tree, key.as_bytes(), value.as_bytes()).await?)
+            Ok(store.put(&tree, &text.read(key)?, &text.read(value)?).await?)
         }
         Command::Merge { key, number } => {
             let number = number.to_string();
-            Ok(store.merge(&tree, ADD, key.as_bytes(), number.as_bytes()).await?)
+            Ok(store.merge(&tree, ADD, &text.read(key)?, number.as_bytes()).await?)
         }
-        Command::Delete { key } => Ok(store.delete(&tree, key.as_bytes()).await?),
+        Command::Delete { key } => Ok(store.delete(&tree, &text.read(key)?).await?),
         Command::Scan { from, to, prefix, reverse, limit } => {
-            let range = match prefix {
-                Some(prefix) => KeyRange::with_prefix(prefix.as_bytes()),
+            let key = |key: &Option<OsString>| key.as_ref().map(|key| text.read(key)).transpose();
+            let range = match key(prefix)? {
+                Some(prefix) => KeyRange::with_prefix(&prefix),
                 None => KeyRange {
-                    from: from
-                        .as_ref()
-                        .map_or(Bound::Unbounded, |key| Bound::Included(key.as_bytes().into())),
-                    to: to
-                        .as_ref()
-                        .map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes().into())),
+                    from: key(from)?.map_or(Bound::Unbounded, Bound::Included),
+                    to: key(to)?.map_or(Bound::Unbounded, Bound::Excluded),
                 },
             };
             let direction = if *reverse { Direction::Backward } else { Direction::Forward };
-            scan(&store, &tree, range, direction, *limit).await
+            let is_terminal = std::io::stdout().is_terminal();
+            let limit = limit.unwrap_or(if is_terminal { SCANNED } else { 0 });
+            scan(&store, &tree, range, direction, limit, text).await
         }
         Command::Load { file, group, acknowledge } => {
-            load(&store, &tree, file, (*group).max(1), *acknowledge).await
+            let mut loading = Loading {
+                store: &store,
+                tree: &tree,
+                file,
+                batch: Batch::new(),
+                durable: 0,
+                acknowledge: *acknowledge,
+            };
+            load(&mut loading, (*group).max(1), text).await
         }
         Command::Stats { .. } => Ok(()),
+    }
+}
+
+/// How keys and values are given and printed.
+#[derive(Clone, Copy)]
+struct Text {
+    is_hex: bool,
+}
+
+impl Text {
+    fn read(self, text: &OsStr) -> Result<Vec<u8>, Failure> {
+        self.read_bytes(text.as_encoded_bytes())
+            .map_err(|problem| Failure::Usage(format!("`{}`: {problem}", text.display())))
+    }
+
+    fn read_bytes(self, text: &[u8]) -> Result<Vec<u8>, hex::FromHexError> {
+        if self.is_hex { hex::decode(text) } else { Ok(text.to_vec()) }
+    }
+
+    fn written(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        if self.is_hex { hex::encode(bytes).into_bytes().into() } else { bytes.into() }
     }
 }
 
@@ -193,72 +236,105 @@ async fn scan(
     range: KeyRange,
     direction: Direction,
     limit: u64,
+    text: Text,
 ) -> Result<(), Failure> {
     let mut scan = store.scan(tree, range, direction);
+    let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut printed = 0;
     while let Some((key, value)) = scan.next().await? {
         if limit > 0 && printed == limit {
-            return print::line(format!(
-                "... and more: --limit 0 prints all, and --limit {} more",
+            output.flush()?;
+            print::notes(&[format!(
+                "there are more: --limit 0 prints all, and --limit {} more",
                 limit * 10
-            ));
+            )]);
+            return Ok(());
         }
-        print::line(format!(
-            "{}\t{}",
-            String::from_utf8_lossy(key),
-            String::from_utf8_lossy(value)
-        ))?;
+        for part in [&*text.written(key), b"\t", &*text.written(value), b"\n"] {
+            output.write_all(part)?;
+        }
         printed += 1;
     }
-    Ok(())
+    Ok(output.flush()?)
 }
 
-async fn load(
-    store: &Store,
-    tree: &Tree,
-    file: &Path,
-    group: usize,
+/// A file on its way into a tree.
+struct Loading<'a> {
+    store: &'a Store,
+    tree: &'a Tree,
+    file: &'a Path,
+    batch: Batch,
+    /// Records that are durable.
+    durable: u64,
     acknowledge: bool,
-) -> Result<(), Failure> {
-    let failed =
-        |problem: std::io::Error| Failure::Failed(format!("{}: {problem}", file.display()));
+}
+
+impl Loading<'_> {
+    fn failed(&self, problem: impl std::fmt::Display) -> Failure {
+        let (file, durable) = (self.file.display(), grouped(self.durable));
+        Failure::Failed(format!("{file}: {problem}; the first {durable} records are loaded"))
+    }
+
+    /// Makes what came durable, and says so when that is wanted.
+    async fn commit(&mut self) -> Result<(), Failure> {
+        if let Err(error) = self.store.commit(&self.batch).await {
+            return Err(self.failed(error));
+        }
+        self.durable += self.batch.len() as u64;
+        self.batch.clear();
+        match self.acknowledge {
+            // Who no longer hears what is durable must not take the rest for loaded.
+            true => print::line(self.durable).map_err(|failure| self.failed(failure)),
+            false => Ok(()),
+        }
+    }
+}
+
+async fn load(loading: &mut Loading<'_>, group: usize, text: Text) -> Result<(), Failure> {
+    let file = loading.file;
     let mut reader: Box<dyn BufRead + Send> = match file.to_str() {
         Some("-") => Box::new(BufReader::new(std::io::stdin())),
-        _ => Box::new(BufReader::new(std::fs::File::open(file).map_err(failed)?)),
+        _ => {
+            let opened = std::fs::File::open(file);
+            Box::new(BufReader::new(opened.map_err(|problem| loading.failed(problem))?))
+        }
     };
     let (watch, began) = (Stopwatch::start(), now());
     let bar = progress::bar("loading", None);
-    let mut batch = Batch::new();
     let mut line = Vec::new();
-    let mut records = 0_u64;
+    let mut number = 0_u64;
     loop {
         line.clear();
-        let is_end = reader.read_until(b'\n', &mut line).map_err(failed)? == 0;
-        if is_end || batch.len() >= group {
-            store.commit(&batch).await?;
-            batch.clear();
-            bar.set_position(records);
-            if acknowledge {
-                print::line(records)?;
-            }
-        }
-        if is_end {
+        let read = reader.read_until(b'\n', &mut line);
+        if read.map_err(|problem| loading.failed(problem))? == 0 {
             break;
         }
-        records += 1;
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let Some(tab) = text.iter().position(|byte| *byte == b'\t') else {
-            store.commit(&batch).await?;
-            return Err(Failure::Failed(format!(
-                "{}: line {records} has no tab between key and value; the lines before it are loaded",
-                file.display()
-            )));
+        number += 1;
+        let record = line.strip_suffix(b"\n").unwrap_or(&line);
+        let tab = record.iter().position(|byte| *byte == b'\t');
+        let Some((key, value)) = tab.and_then(|tab| record.split_at_checked(tab)) else {
+            loading.commit().await?;
+            return Err(loading.failed(format!("line {number} has no tab between key and value")));
         };
-        let (key, value) = text.split_at(tab);
-        batch.put(tree, key, value.strip_prefix(b"\t").unwrap_or(value));
+        let value = value.strip_prefix(b"\t").unwrap_or(value);
+        let (key, value) = match (text.read_bytes(key), text.read_bytes(value)) {
+            (Ok(key), Ok(value)) => (key, value),
+            (Err(problem), _) | (_, Err(problem)) => {
+                loading.commit().await?;
+                return Err(loading.failed(format!("line {number}: {problem}")));
+            }
+        };
+        loading.batch.put(loading.tree, &key, &value);
+        if loading.batch.len() >= group {
+            loading.commit().await?;
+            bar.set_position(number);
+        }
     }
-    store.checkpoint().await?;
+    if !loading.batch.is_empty() {
+        loading.commit().await?;
+    }
+    let checkpointed = loading.store.checkpoint().await;
+    checkpointed.map_err(|error| loading.failed(error))?;
     bar.finish_and_clear();
     let seconds = match is_virtual() {
         true => now().since(began).as_s(),
@@ -266,8 +342,8 @@ async fn load(
     };
     print::line(format!(
         "{} records in {seconds:.1} s, {} a second",
-        grouped(records),
-        grouped((records as f64 / seconds.max(1e-9)) as u64)
+        grouped(number),
+        grouped((number as f64 / seconds.max(1e-9)) as u64)
     ))
 }
 

@@ -14,6 +14,13 @@ pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes bytes, and ends the line.
+pub(crate) fn bytes_line(bytes: &[u8]) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    output.write_all(bytes)?;
+    Ok(output.write_all(b"\n")?)
+}
+
 /// Writes a value as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(std::io::Error::other)?;
@@ -38,6 +45,14 @@ pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<()
     }
     table.add_rows(rows);
     line(table.trim_fmt())
+}
+
+/// A simulated device whose contents are in memory ends with the command: says so.
+pub(crate) fn note_of_memory(uri: &str) {
+    if uri.starts_with("sim:") && !uri.contains("data=") {
+        let note = "holds its contents in memory, so they end here: add ?data=FILE to keep them";
+        notes(&[format!("{uri} {note}")]);
+    }
 }
 
 /// Says notes on standard error.

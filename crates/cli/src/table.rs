@@ -151,7 +151,8 @@ async fn load_tpch(store: &Arc<Store>, scale: f64, layout: PageLayout) -> Result
         }
         loaded.push(table.name());
     }
-    warn_of_memory(store)
+    print::note_of_memory(&store.device().inquiry().name);
+    Ok(())
 }
 
 async fn load_file(
@@ -164,7 +165,8 @@ async fn load_file(
     let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = name.or_else(stem).unwrap_or_default();
     load(store, import, &name, layout).await?;
-    warn_of_memory(store)
+    print::note_of_memory(&store.device().inquiry().name);
+    Ok(())
 }
 
 async fn load(
@@ -190,17 +192,6 @@ async fn load(
         grouped(table.rows()),
         watch.elapsed()
     ));
-    Ok(())
-}
-
-/// A store whose contents are in memory ends with the command: say so.
-fn warn_of_memory(store: &Store) -> Result<(), Failure> {
-    let name = &store.device().inquiry().name;
-    if name.starts_with("sim:") && !name.contains("data=") {
-        eprintln!(
-            "moirai: {name} holds its contents in memory, so they end here: add ?data=FILE to keep them"
-        );
-    }
     Ok(())
 }
 

@@ -68,6 +68,60 @@ fn records_are_put_changed_and_found() {
     assert_eq!(std::fs::read(folder.join("other.img")).unwrap(), vec![7; 1 << 22]);
 }
 
+/// What is scanned is what is loaded, byte for byte.
+#[test]
+fn records_of_any_bytes_go_out_and_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("raw.tsv"), b"\xff\xfe\tone\r\nplain\t\xfd\n").unwrap();
+    kv(folder, &["load", "raw.tsv"]);
+    kv(folder, &["--hex", "put", "0a09", "0d0a"]);
+    let scanned = kv(folder, &["--hex", "scan"]);
+    assert_eq!(scanned, "0a09\t0d0a\n706c61696e\tfd\nfffe\t6f6e650d\n");
+    std::fs::write(folder.join("hex.tsv"), &scanned).unwrap();
+    kv(folder, &["--tree", "copy", "--hex", "load", "hex.tsv"]);
+    assert_eq!(kv(folder, &["--tree", "copy", "--hex", "scan"]), scanned);
+    kv(folder, &["--hex", "delete", "fffe"]);
+    kv(folder, &["put", "-key", "-value"]);
+    assert_eq!(kv(folder, &["get", "-key"]), "-value\n");
+    let (status, _, error) = run(folder, &["kv", STORE, "--hex", "get", "0"]);
+    assert_eq!((status, error.contains("`0`: Odd number of digits")), (Some(2), true), "{error}");
+    // Where nobody looks at it a scan is whole.
+    let many: String = (0..150).map(|key| format!("key {key}\tvalue\n")).collect();
+    std::fs::write(folder.join("many.tsv"), many).unwrap();
+    kv(folder, &["--tree", "many", "load", "many.tsv"]);
+    assert_eq!(kv(folder, &["--tree", "many", "scan"]).lines().count(), 150);
+    let limited = ["kv", STORE, "--tree", "many", "scan", "--limit", "7"];
+    let (_, output, error) = run(folder, &limited);
+    assert_eq!((output.lines().count(), error.contains("--limit 0")), (7, true), "{error}");
+}
+
+/// A group is durable once it is full, whether or not more lines come; and who stops listening is told.
+#[test]
+fn what_is_acknowledged_does_not_wait_for_the_next_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = ["kv", STORE, "load", "-", "--group", "2", "--acknowledge"];
+    let start = || {
+        let mut load = moirai(folder.path(), &load);
+        load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        load.spawn().unwrap()
+    };
+    let mut child = start();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"a\t1\nb\t2\n").unwrap();
+    let mut first = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut first).unwrap();
+    assert_eq!(first, "2\n");
+    drop(output);
+    input.write_all(b"c\t3\nd\t4\ne\t5\n").unwrap();
+    drop(input);
+    let ended = child.wait_with_output().unwrap();
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{error}");
+    assert!(error.contains("the first 4 records are loaded"), "{error}");
+}
+
 #[test]
 fn a_store_lies_on_simulated_disks_too() {
     let folder = tempfile::tempdir().unwrap();

@@ -63,6 +63,13 @@ pub async fn open_trees(
                 }
             }
             let lengths = lengths_of(&*device, new.log);
+            if own_logs.is_empty() && lengths.data == BlockCount::ZERO {
+                let (name, room) = (&device.inquiry().name, device.inquiry().capacity.bytes());
+                let log = lengths.log.bytes();
+                let problem =
+                    format!("{name}: a log of {log} on a device of {room}: make it shorter");
+                return Err(moirai_update::Error::Options { problem }.into());
+            }
             let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
             Store::format(&*data, &logs, with_leaves(new.leaf)).await?;
             lengths
