@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep, spawn};
@@ -124,10 +124,15 @@ fn group_of(changes: &[Change]) -> Group {
     group
 }
 
+/// Longer than any log here.
+static TOO_LONG: LazyLock<Group> = LazyLock::new(|| {
+    let put = Change { block: 0, kind: PUT, bytes: vec![0; BLOCK] };
+    group_of(&vec![put; 5000])
+});
+
 /// The longest group that the log takes.
 async fn group_bytes_max(engine: &Engine) -> usize {
-    let put = Change { block: 0, kind: PUT, bytes: vec![0; BLOCK] };
-    match engine.commit(&group_of(&vec![put; 5000])).await {
+    match engine.commit(&TOO_LONG).await {
         Err(Error::GroupTooLong { most, .. }) => most.0 as usize,
         other => panic!("{other:?}"),
     }
