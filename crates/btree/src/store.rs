@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moirai_storage::Device;
-use moirai_units::ByteCount;
+use moirai_units::{BLOCK_BYTES, ByteCount};
 use moirai_update::{
     DELETE, Engine, Figures, Format, Group, KindNumber, Kinds, Modification, Options, PUT,
     Question, SpaceId,
@@ -113,7 +113,7 @@ impl Store {
     /// that are no multiple of 512 bytes or longer than 64 KiB, and errors as of [`Engine::format`].
     pub async fn format(data: &dyn Device, logs: &[Arc<dyn Device>], format: Format) -> Result<()> {
         let bytes = format.block_bytes.0;
-        if bytes == 0 || !bytes.is_multiple_of(512) || bytes > LEAF_BYTES_MAX as u64 {
+        if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) || bytes > LEAF_BYTES_MAX as u64 {
             return Err(Error::LeafBytes { bytes });
         }
         Ok(Engine::format(data, logs, &Leaves, format).await?)

@@ -532,5 +532,8 @@ fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
             drop(engine);
             engine = bench.open_with(kinds()).await.unwrap();
         }
+        // By then each opening but for the last ones has taken a block of the log.
+        let refused = engine.commit(&group_of(&[one(0)])).await.unwrap_err().to_string();
+        assert!(refused.contains("full to its last block"), "{refused}");
     });
 }
