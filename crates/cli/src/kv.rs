@@ -10,8 +10,8 @@ use std::sync::Arc;
 use clap::Subcommand;
 use moirai::btree::{AddDecimal, Batch, Direction, KeyRange, Store, Tree};
 use moirai::runtime::{Stopwatch, is_virtual, now};
-use moirai::units::{ByteCount, grouped};
-use moirai::update::{KindNumber, Kinds, Options};
+use moirai::units::{ByteCount, Nanos, grouped};
+use moirai::update::{KindNumber, Kinds, LogWriter, Options};
 use moirai::{NewTrees, TreesPlace};
 use serde::Serialize;
 
@@ -47,8 +47,12 @@ pub(crate) struct Arguments {
     leaf: ByteCount,
     /// When the store is made, and without `--log`: bytes of a log at the end of its device; an eighth of it when not
     /// given, 1 GiB at most
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "log")]
     log_size: Option<ByteCount>,
+    /// When the store is made: the log's devices are disks, or the beginnings of disks, that turn so often a minute, and
+    /// each write goes where the head is about to be
+    #[arg(long, value_name = "RPM", requires = "log", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    log_rpm: Option<u64>,
     /// Keys and values are in hexadecimal digits: given, printed and loaded
     #[arg(long)]
     hex: bool,
@@ -135,7 +139,11 @@ async fn open(arguments: &Arguments, may_make: bool) -> Result<Store, Failure> {
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
     let place = TreesPlace { data: &arguments.store, logs: &arguments.log };
-    let new = NewTrees { leaf: arguments.leaf, log: arguments.log_size };
+    let writer = match arguments.log_rpm {
+        Some(rpm) => LogWriter::Trail { rotation: Nanos(60_000_000_000 / rpm) },
+        None => LogWriter::Append,
+    };
+    let new = NewTrees { leaf: arguments.leaf, log: arguments.log_size, writer };
     let options = Options { memory: arguments.memory, ..Options::default() };
     Ok(moirai::open_trees(place, may_make.then_some(new), kinds, options).await?)
 }

@@ -131,6 +131,36 @@ fn a_store_lies_on_simulated_disks_too() {
     assert_eq!(succeed(folder.path(), &["kv", store, log, "get", "a"]), "b\n");
 }
 
+/// Appended, each record waits for a turn of the disk, since its place has just passed the head; 10,000 turns a minute.
+#[test]
+fn a_log_on_a_disk_is_written_where_the_head_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..500).map(|key| format!("key {key}\tvalue\n")).collect();
+    std::fs::write(folder.join("lines.tsv"), lines).unwrap();
+    let drive = |name: &str| format!("sim:seagate-cheetah-36es?data={name}.img");
+    let [append_s, trail_s] =
+        [("append", None), ("trail", Some("--log-rpm=10000"))].map(|(name, rpm)| {
+            let store = format!("--store={}", drive(&format!("{name}-kv")));
+            let log = format!("--log={}", drive(&format!("{name}-log")));
+            let with = |rest: &[&str]| {
+                let all: Vec<&str> = ["kv", &store, &log].iter().chain(rest).copied().collect();
+                succeed(folder, &all)
+            };
+            let load: Vec<&str> =
+                rpm.into_iter().chain(["load", "lines.tsv", "--group=1"]).collect();
+            let loaded = with(&load);
+            assert_eq!(with(&["get", "key 123"]), "value\n");
+            let words: Vec<&str> = loaded.split(' ').collect();
+            words[3].parse::<f64>().unwrap()
+        });
+    let turns_s = 500.0 * 0.006;
+    assert!(append_s > 0.9 * turns_s, "{append_s} s");
+    assert!(trail_s < 0.5 * turns_s, "{trail_s} s");
+    let (status, _, error) = run(folder, &["kv", STORE, "--log-rpm=10000", "put", "a", "b"]);
+    assert_eq!((status, error.contains("--log <URI>")), (Some(2), true), "{error}");
+}
+
 #[test]
 fn a_log_may_lie_on_several_devices() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_btree::{Error, Result, Store, with_leaves};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
-use moirai_update::{Engine, Kinds, LOG_LABEL_BLOCKS, Lengths, Options};
+use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
 use moirai_volume::{Section, is_blank};
 
 use crate::open_device;
@@ -26,6 +26,8 @@ pub struct NewTrees {
     pub leaf: ByteCount,
     /// Bytes of a log at the end of the device; an eighth of that when not given, 1 GiB at most.
     pub log: Option<ByteCount>,
+    /// How the log is written; [`LogWriter::Trail`] is for disks of its own.
+    pub writer: LogWriter,
 }
 
 /// A log is of whole segments, sixteen or more of up to 4 MiB, behind its label.
@@ -62,6 +64,10 @@ pub async fn open_trees(
                     return Err(moirai_update::Error::Options { problem }.into());
                 }
             }
+            if own_logs.is_empty() && new.writer != LogWriter::Append {
+                let problem = "a log is written where the head is about to be on disks of its own only: name them";
+                return Err(moirai_update::Error::Options { problem: problem.into() }.into());
+            }
             let lengths = lengths_of(&*device, new.log);
             if own_logs.is_empty() && lengths.data == BlockCount::ZERO {
                 let (name, room) = (&device.inquiry().name, device.inquiry().capacity.bytes());
@@ -71,7 +77,8 @@ pub async fn open_trees(
                 return Err(moirai_update::Error::Options { problem }.into());
             }
             let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
-            Store::format(&*data, &logs, with_leaves(new.leaf)).await?;
+            let format = Format { log: new.writer, ..with_leaves(new.leaf) };
+            Store::format(&*data, &logs, format).await?;
             lengths
         }
         (Err(error), _) => return Err(error.into()),
@@ -122,4 +129,32 @@ fn divided(
     }
     let part = |blocks| Section::of(Arc::clone(device), blocks).map_err(of_device);
     Ok(Parts { data: part(data)?, logs: vec![part(log)?] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use moirai_devices::{FaultyDevice, Power};
+    use moirai_runtime::block_on_virtual;
+
+    /// A log has segments of 4 MiB at the most, and not more of them than its format counts: of one that was to be longer
+    /// the rest is left to the data.
+    #[test]
+    fn a_log_is_as_long_as_its_format_allows() {
+        block_on_virtual(1, async {
+            let capacity = BlockCount::holding(ByteCount(8 << 40));
+            let device: Arc<dyn Device> =
+                FaultyDevice::new("large".into(), capacity, BlockCount(16), Power::on());
+            let lengths = lengths_of(&*device, Some(ByteCount(5 << 40)));
+            assert_eq!(lengths.log, BlockCount::holding(ByteCount(4 << 40)) + LOG_LABEL_BLOCKS);
+            assert_eq!(lengths.data + lengths.log, capacity);
+            let Parts { data, logs } = divided(&device, &[], lengths).unwrap();
+            Store::format(&*data, &logs, with_leaves(ByteCount(4096))).await.unwrap();
+            let options = Options::default();
+            let store = Store::open(data, &logs, Kinds::new(), options).await.unwrap();
+            assert_eq!(store.figures().log_segments, 1 << 20);
+            store.tree("one").await.unwrap();
+        });
+    }
 }

@@ -3,10 +3,10 @@
 use moirai::btree::{Error, Store};
 use moirai::runtime::block_on_real;
 use moirai::units::ByteCount;
-use moirai::update::{Kinds, Options};
+use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewTrees, TreesPlace, open_trees};
 
-const NEW: NewTrees = NewTrees { leaf: ByteCount(4096), log: None };
+const NEW: NewTrees = NewTrees { leaf: ByteCount(4096), log: None, writer: LogWriter::Append };
 
 async fn open(data: &str, logs: &[String], new: Option<NewTrees>) -> Result<Store, Error> {
     open_trees(TreesPlace { data, logs }, new, Kinds::new(), Options::default()).await
