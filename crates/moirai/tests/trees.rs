@@ -2,7 +2,7 @@
 
 use moirai::btree::{Error, Store};
 use moirai::runtime::block_on_real;
-use moirai::units::ByteCount;
+use moirai::units::{ByteCount, Nanos};
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewTrees, TreesPlace, open_trees};
 
@@ -56,5 +56,20 @@ fn a_log_that_is_not_named_is_asked_for() {
         let refused = open(&uri("data"), &[], None).await.unwrap_err().to_string();
         assert!(refused.contains("name the devices of the log"), "{refused}");
         open(&uri("data"), &[uri("log")], None).await.unwrap();
+    });
+}
+
+/// Trail places its writes by the position of the head: data on the same disk would move it. What is refused leaves the
+/// device as it was, so that a store can be made there after all.
+#[test]
+fn trail_is_refused_without_disks_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("file:{}?size=8MiB", folder.path().join("store").display());
+    let writer = LogWriter::Trail { rotation: Nanos(6_000_000) };
+    block_on_real(1, async {
+        let refused = open(&uri, &[], Some(NewTrees { writer, ..NEW })).await.unwrap_err();
+        let refused = refused.to_string();
+        assert!(refused.contains("on disks of its own only: name them"), "{refused}");
+        open(&uri, &[], Some(NEW)).await.unwrap();
     });
 }
