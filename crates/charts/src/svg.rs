@@ -37,6 +37,11 @@ impl Type {
         Type { colour: MUTED, ..self }
     }
 
+    /// Light text for a dark surface.
+    pub(crate) const fn on_dark(self) -> Type {
+        Type { colour: PAPER, ..self }
+    }
+
     /// The place is the text's middle.
     pub(crate) const fn middle(self) -> Type {
         Type { anchor: "middle", ..self }
