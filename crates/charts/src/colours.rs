@@ -8,6 +8,8 @@ pub(crate) const MUTED: &str = "#5b6472";
 pub(crate) const LINE: &str = "#d5dae0";
 /// Where there is nothing.
 pub(crate) const EMPTY: &str = "#eceff2";
+/// A surface that comes second to a blue one.
+pub(crate) const PALE: &str = "#e6f0f9";
 /// The background.
 pub(crate) const PAPER: &str = "#ffffff";
 /// The main colour.

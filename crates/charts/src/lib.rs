@@ -15,4 +15,4 @@ mod volume;
 
 pub use distributions::distributions;
 pub use drive::drive;
-pub use volume::{Stripe, Unit, volume};
+pub use volume::{Content, Stripe, Unit, stripes_to_draw, volume};

@@ -3,18 +3,16 @@
 use std::path::Path;
 
 use moirai::storage::Device;
-use moirai::units::{BlockCount, BlockRange, Lbn, grouped};
-use moirai::volume::{DiskIndex, Layout, Role, StripeIndex, Volume};
-use moirai_charts::{Stripe, Unit};
+use moirai::units::{BlockCount, BlockRange, Lbn};
+use moirai::volume::{DiskIndex, Role, StripeIndex, Volume};
+use moirai_charts::{Content, Stripe, Unit, stripes_to_draw};
 
 use super::show::with_volume;
 use crate::failure::Failure;
 use crate::{output, print};
 
-/// Stripes shown at least.
+/// A picture shows no fewer stripes, so that it also shows the stripes after a small access.
 const STRIPES_MIN: u64 = 8;
-/// Blocks named beside a stripe at most.
-const BLOCKS_NAMED: usize = 3;
 
 pub(super) fn draw(path: &Path, out: &Path, at: Lbn) -> Result<(), Failure> {
     output::keep_inputs(out, &[&path.display().to_string()])?;
@@ -26,7 +24,7 @@ pub(super) fn draw(path: &Path, out: &Path, at: Lbn) -> Result<(), Failure> {
     print::line(format!("{}: open it in a browser", out.display()))
 }
 
-/// The stripes around the access to the blocks that go with `at`.
+/// Draws the access that block `at` is part of: the stripes of its equivalence class.
 fn picture(volume: &Volume, names: &[String], at: Lbn) -> Result<String, Failure> {
     let layout = volume.layout();
     let access = volume.equivalent(at)?.lbns;
@@ -34,23 +32,28 @@ fn picture(volume: &Volume, names: &[String], at: Lbn) -> Result<String, Failure
     let depth = u64::from(layout.depth());
     let first = of_access().min().unwrap_or(0) / depth * depth;
     let last = of_access().max().unwrap_or(0);
-    // What comes next is shown, too.
     let shown = (last + 1 - first).next_multiple_of(depth).max(STRIPES_MIN.next_multiple_of(depth));
     let end = layout.stripes().min(first + shown);
     let row = |stripe| row(volume, StripeIndex(stripe), &access);
-    let stripes: Vec<Stripe> = (first..end).map(row).collect();
+    let chosen = stripes_to_draw(first..end, depth, layout.place(at).stripe.0);
+    let stripes: Vec<Stripe> = chosen.into_iter().map(row).collect();
     let inquiry = volume.inquiry();
+    let across = match depth {
+        1 => "one unit of each disk. From left to right run the blocks of the unit.",
+        _ => {
+            "one track, or other ensemble, of each disk. From left to right is one revolution, \
+             from the angle at which the quadrangle begins."
+        }
+    };
     let note = format!(
-        "{}, {} over {} disks: p = {}, d = {}, b = {}. Rows are stripes: a track, or a stripe unit, of each \
-         disk, with the volume's blocks that it holds. Rows of a quadrangle are drawn as they pass under \
-         the heads: a bar shows where the first block is when the row above begins. Orange are the blocks \
-         that go with {at}: on each disk they are accessed for one positioning.",
+        "{}, {} over {} disks; parallelism p = {}, depth d = {}, volume block b = {}. A row is a stripe: {across} \
+         The access is the equivalence class of {at}: each disk reads its part with one positioning.",
         inquiry.capacity.bytes(),
         layout.level(),
         layout.disks(),
         inquiry.parallelism,
         inquiry.depth,
-        layout.block().0,
+        inquiry.volume_block,
     );
     Ok(moirai_charts::volume(&inquiry.name, &note, names, &stripes))
 }
@@ -59,54 +62,45 @@ fn row(volume: &Volume, stripe: StripeIndex, access: &[Lbn]) -> Stripe {
     let layout = volume.layout();
     let is_here = |lbn: &Lbn| layout.place(*lbn).stripe == stripe;
     let here: Vec<Lbn> = access.iter().copied().filter(is_here).collect();
-    let mut named: Vec<String> = here.iter().take(BLOCKS_NAMED).map(|lbn| grouped(lbn.0)).collect();
-    if here.len() > BLOCKS_NAMED {
-        named.push("…".to_owned());
-    }
     let row = stripe.0 % u64::from(layout.depth());
-    let turned = BlockCount(row * switch(volume, stripe).0);
+    // On a disk, each track of a quadrangle is skewed by the switch delay against the one above.
+    let (_, switch) = layout.unit_around(layout.stripe_blocks(stripe).first);
+    let skew = BlockCount(row * switch.0);
     let disks = (0..layout.disks()).map(DiskIndex);
     Stripe {
-        begins_turn: row == 0,
-        access: named.join(", "),
-        units: disks.map(|disk| unit(layout, stripe, disk, turned, &here)).collect(),
+        index: stripe.0,
+        begins_group: row == 0,
+        units: disks.map(|disk| unit(volume, stripe, disk, skew, &here)).collect(),
+        access: here,
     }
 }
 
-/// By how much the tracks of a quadrangle are turned against each other on the disks themselves.
-fn switch(volume: &Volume, stripe: StripeIndex) -> BlockCount {
-    let track = volume.layout().unit(stripe);
-    let of_stripe = volume.quadrangles().iter().find(|zone| zone.dimensions.track == track);
-    of_stripe.map_or(BlockCount::ZERO, |zone| zone.dimensions.switch)
-}
-
-/// A disk's unit of a stripe that is turned by `turned` blocks.
+/// Returns the unit of `disk` in a stripe whose tracks are skewed by `skew` blocks.
 fn unit(
-    layout: &Layout,
+    volume: &Volume,
     stripe: StripeIndex,
     disk: DiskIndex,
-    turned: BlockCount,
+    skew: BlockCount,
     access: &[Lbn],
 ) -> Unit {
+    let layout = volume.layout();
     let blocks = layout.unit(stripe);
     let share = |count: BlockCount| count.0 as f64 / blocks.0.max(1) as f64;
-    let angle = |lbn| share(layout.place(lbn).offset + turned).fract();
+    let angle = |lbn| share(layout.place(lbn).offset + skew).fract();
+    let parity = |content| Unit { content, first_at: 0.0, marks: Vec::new() };
     let (position, copy) = match layout.role(stripe, disk) {
         Role::Data { position, copy } => (position, copy),
-        parity => {
-            let name = if parity == Role::P { "P" } else { "Q" };
-            let name = name.to_owned();
-            return Unit { blocks: None, name, first_at: 0.0, marks: Vec::new() };
-        }
+        Role::P => return parity(Content::P),
+        Role::Q => return parity(Content::Q),
     };
     let first = layout.stripe_blocks(stripe).first + BlockCount(position as u64 * blocks.0);
     let is_here = |lbn: &&Lbn| layout.place(**lbn).position == position;
     let is_read = copy == layout.preferred_copy(stripe);
     let marks = access.iter().filter(is_here).filter(|_| is_read);
-    let block = share(layout.block().max(BlockCount(1)));
+    let block = share(volume.inquiry().volume_block);
+    let range = BlockRange::new(first, blocks);
     Unit {
-        blocks: Some(BlockRange::new(first, blocks)),
-        name: if copy > 0 { "copy".to_owned() } else { String::new() },
+        content: if copy > 0 { Content::Copy(range) } else { Content::Data(range) },
         first_at: angle(first),
         marks: marks.map(|lbn| (angle(*lbn), block)).collect(),
     }
