@@ -1,4 +1,4 @@
-//! Response times of several runs, as cumulative distributions in one chart.
+//! A chart of response times: the cumulative distribution of each run.
 
 use moirai_units::Nanos;
 
@@ -12,30 +12,29 @@ const WIDTH: f64 = 1000.0;
 const MARGIN: f64 = 40.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 60.0;
-/// Up to so many values, each is a step of the curve, which has two corners.
-const STEPS_MOST: usize = 250;
-const QUANTILES_MOST: usize = 500;
-/// The axis ends where all but this part of the slowest series' requests are done.
+/// A curve of more values has slopes between quantiles instead of a step for each value.
+const STEPS_MAX: usize = 250;
+const QUANTILES_MAX: usize = 500;
+/// The axis may end at this quantile of the slowest series.
 const CUT: f64 = 0.999;
 
 const TITLE: Type = Type::new(28.0).bold();
 const NOTE: Type = Type::new(18.0).muted();
 const NAME: Type = Type::new(17.0);
 const LABEL: Type = Type::new(LABEL_SIZE).muted();
-/// The length of a line in the legend.
+/// The length of the line beside a name in the legend.
 const SAMPLE: f64 = 44.0;
 const LEGEND_PITCH: f64 = 28.0;
 
-/// A series: its name, its values in milliseconds and in order, and how its line looks.
+/// A series: its name, its values in ascending order, and the attributes of its line.
 struct Series<'a> {
     name: &'a str,
     sorted_ms: Vec<f64>,
     look: String,
 }
 
-/// A chart of the cumulative distributions of response times: for each of `series`, what part of its
-/// requests took at most so long. `note` stands below the title. Four series look different from each
-/// other; a fifth looks like the first again.
+/// Draws the cumulative distributions of response times: for each of `series`, the part of its requests that took at
+/// most a given time. `note` stands below the title. The fifth series looks like the first again.
 #[must_use]
 pub fn distributions(title: &str, series: &[(&str, &[Nanos])], note: &str) -> String {
     let series: Vec<Series> =
@@ -63,13 +62,13 @@ pub fn distributions(title: &str, series: &[(&str, &[Nanos])], note: &str) -> St
     }
     if series.iter().all(|series| series.sorted_ms.is_empty()) {
         let middle = (f64::midpoint(area.left, area.right), f64::midpoint(area.top, area.bottom));
-        canvas.text(LABEL.middle(), middle, "There are no requests.");
+        canvas.text(LABEL.middle(), middle, "No requests");
     }
     let description = "Cumulative distributions of response times, one line for each series.";
     canvas.finish((WIDTH, area.bottom + BELOW + 16.0), title, description)
 }
 
-/// Where the axis of times ends, and whether it cuts the slowest requests off.
+/// The end of the time axis, and whether it cuts off the slowest requests.
 #[derive(Clone, Copy)]
 struct End {
     ms: f64,
@@ -82,7 +81,7 @@ impl End {
         let slowest = slowest.fold(0.0, f64::max);
         let cut = series.iter().filter_map(Series::cut_ms).fold(0.0, f64::max);
         let is_cut = cut < slowest;
-        // A curve that ends is seen to end when the axis goes on a little.
+        // The axis goes on a little after the slowest request, so that the end of the curve shows.
         match slowest {
             _ if is_cut => End { ms: cut, is_cut },
             0.0 => End { ms: 1.0, is_cut },
@@ -92,7 +91,7 @@ impl End {
 }
 
 fn axes(canvas: &mut Canvas, plot: &Plot, end: End) {
-    plot.y_axis(canvas, &plot.y.ticks(5, false), "part of the requests", MARGIN);
+    plot.y_axis(canvas, &plot.y.ticks(5, false), "fraction of requests", MARGIN);
     let name = if end.is_cut {
         let cut = significant(end.ms);
         format!("response time in ms (cut at {cut}, the 99.9th percentile of the slowest series)")
@@ -104,7 +103,7 @@ fn axes(canvas: &mut Canvas, plot: &Plot, end: End) {
     canvas.path([(left, top), (left, bottom)], &stroke(INK, 1.25));
 }
 
-/// The names beside pieces of their lines; gives the bottom.
+/// Draws the legend, a name beside a piece of its line; returns the bottom.
 fn legend(canvas: &mut Canvas, series: &[Series], top: f64) -> f64 {
     let (mut left, mut middle) = (MARGIN, top + LEGEND_PITCH / 2.0);
     for series in series {
@@ -126,7 +125,7 @@ impl<'a> Series<'a> {
         let mut sorted_ms: Vec<f64> = values.iter().map(|value| value.as_ms()).collect();
         sorted_ms.sort_by(f64::total_cmp);
         let (colour, dashes) = SERIES.get(index % SERIES.len()).copied().unwrap_or((INK, "none"));
-        // The first lies below the others and shows between their dashes.
+        // The first line lies below the others and shows between their dashes.
         let width = if index == 0 { 3.5 } else { 2.5 };
         let look = format!(
             "{} stroke-dasharray=\"{dashes}\" stroke-linejoin=\"round\"",
@@ -140,24 +139,24 @@ impl<'a> Series<'a> {
         format!("{name} ({})", counted(sorted_ms.len() as u64, "request"))
     }
 
-    /// The time within which all but a thousandth of the requests are done.
+    /// Returns the 99.9th percentile.
     fn cut_ms(&self) -> Option<f64> {
         let rank = (self.sorted_ms.len() as f64 * CUT).ceil() as usize;
         self.sorted_ms.get(rank.checked_sub(1)?).copied()
     }
 
-    /// The corners of the curve up to `end_ms`: of each step where they are few, and otherwise of
-    /// slopes between quantiles, which rise by less than a pixel.
+    /// Returns the corners of the curve up to `end_ms`: of a step for each of few values, otherwise of slopes
+    /// between quantiles, each of which rises by less than a pixel.
     fn corners(&self, end_ms: f64, plot: &Plot) -> Vec<(f64, f64)> {
         let count = self.sorted_ms.len();
-        let quantiles = count.min(QUANTILES_MOST);
+        let quantiles = count.min(QUANTILES_MAX);
         let (mut x, mut y) = (0.0, 0.0);
         let mut corners = vec![(x, y)];
         for quantile in 1..=quantiles {
             let rank = count * quantile / quantiles;
             let Some(ms) = self.sorted_ms.get(rank - 1).filter(|ms| **ms <= end_ms) else { break };
             x = *ms;
-            if quantile == 1 || count <= STEPS_MOST {
+            if quantile == 1 || count <= STEPS_MAX {
                 corners.push((x, y));
             }
             y = rank as f64 / count as f64;
@@ -186,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn each_of_few_values_is_a_step() {
+    fn curve_of_few_values_has_a_step_for_each() {
         let corners = series([5, 1].into_iter()).corners(10.0, &plot());
         let steps = [(0, 100), (10, 100), (10, 50), (50, 50), (50, 0), (100, 0)];
         assert_eq!(corners, steps.map(|(x, y)| (f64::from(x), f64::from(y))));
     }
 
     #[test]
-    fn many_values_are_few_points_and_the_slowest_are_cut_off() {
+    fn curve_of_many_values_has_few_points_and_leaves_out_the_slowest() {
         let many = series((0..100_000).map(|index| if index < 99 { 5000 } else { index % 10 }));
-        assert!(many.corners(10.0, &plot()).len() <= QUANTILES_MOST + 3);
+        assert!(many.corners(10.0, &plot()).len() <= QUANTILES_MAX + 3);
         let end = End::of(&[many]);
         assert_eq!((end.ms, end.is_cut), (9.0, true));
         let end = End::of(&[series(0..100)]);

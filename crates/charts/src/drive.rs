@@ -1,4 +1,4 @@
-//! A drive at a glance: what it is, its zones, its media rate, its seeks and its first tracks.
+//! The picture of a drive: key figures, zones, media rate, seek curve and first tracks.
 
 mod bands;
 mod heading;
@@ -14,11 +14,11 @@ use crate::svg::{Canvas, Place, Type};
 use crate::text::wrap;
 
 const WIDTH: f64 = 1200.0;
-/// To the left and right of everything.
+/// The blank space at the left and right edges.
 const MARGIN: f64 = 48.0;
-/// Between two parts of the picture.
+/// The space between two parts of the picture.
 const GAP: f64 = 52.0;
-/// Between the two columns of a row.
+/// The space between the two columns of a row.
 const GUTTER: f64 = 64.0;
 const COLUMN_WIDTH: f64 = (WIDTH - 2.0 * MARGIN - GUTTER) / 2.0;
 
@@ -26,8 +26,8 @@ const PART: Type = Type::new(22.0).bold();
 const NOTE: Type = Type::new(16.0).muted();
 const NOTE_PITCH: f64 = 22.0;
 
-/// A picture of the drive: its zones as seen from above, its media rate over the cylinders, its seek
-/// curve, and its first tracks unrolled.
+/// Draws a drive: its zones as seen from above, its media rate over the cylinders, its seek curve, and its first
+/// tracks unrolled.
 #[must_use]
 pub fn drive(profile: &Profile) -> String {
     let mut canvas = Canvas::default();
@@ -43,13 +43,13 @@ pub fn drive(profile: &Profile) -> String {
         &format!("The drive {name}"),
         &format!(
             "{}. Its zones as rings, its media rate by cylinder, its seek time by distance, and \
-             where the blocks of its first tracks lie.",
+             the angles of the blocks of its first tracks.",
             profile.file.description
         ),
     )
 }
 
-/// The heading of a part with its explanation, at most `lines` long; gives its bottom.
+/// Draws the heading of a part and its explanation, at most `lines` long; returns the bottom.
 fn part(
     canvas: &mut Canvas,
     (x, top): Place,
@@ -66,13 +66,13 @@ fn part(
     base_line - NOTE_PITCH + 6.0
 }
 
-/// What passes under a head while it stays on a track of `sectors`, in million bytes a second.
+/// Returns the media rate of a track of `sectors`, in million bytes per second.
 fn media_rate(profile: &Profile, sectors: u32) -> f64 {
-    let turn_s = profile.mechanics.revolution_ps as f64 / 1e12;
-    f64::from(sectors) * BLOCK_BYTES as f64 / 1e6 / turn_s
+    let revolution_s = profile.mechanics.revolution_ps as f64 / 1e12;
+    f64::from(sectors) * BLOCK_BYTES as f64 / 1e6 / revolution_s
 }
 
-/// One turn in milliseconds.
-fn turn_ms(profile: &Profile) -> f64 {
+/// Returns the time of one revolution in milliseconds.
+fn revolution_ms(profile: &Profile) -> f64 {
     profile.mechanics.revolution_ps as f64 / 1e9
 }

@@ -1,8 +1,8 @@
 //! Pictures as SVG text: a drive at a glance, a volume's stripes, and response times side by side.
 //!
-//! A picture needs nothing but itself: no script, no style sheet, no font but `sans-serif`. It has a
-//! light background of its own, scales to whatever width it is given, and may stand in a page beside
-//! others: what it names, it names after what it is. Labels have room for the widest of usual fonts.
+//! A picture is self-contained: no script, no style sheet, no font but `sans-serif`. It has a light background,
+//! scales to any width, and can share a page with other pictures: equal identifiers in two pictures define equal
+//! things. Labels have room for DejaVu Sans, the widest of the usual fonts.
 
 mod colours;
 mod distributions;

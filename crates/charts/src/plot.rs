@@ -4,18 +4,18 @@ use crate::colours::{INK, LINE};
 use crate::scale::{Scale, Tick};
 use crate::svg::{Canvas, Type, stroke};
 
-/// The size of labels.
+/// The font size of labels.
 pub(crate) const LABEL_SIZE: f64 = 16.0;
-/// The room above an area that the name of its vertical axis takes.
+/// The height of the name of the vertical axis, above the area.
 pub(crate) const ABOVE: f64 = 34.0;
-/// The room below it that the labels and the name of its horizontal axis take.
+/// The height of the labels and the name of the horizontal axis, below the area.
 pub(crate) const BELOW: f64 = 58.0;
 
 const LABEL: Type = Type::new(LABEL_SIZE).muted();
-/// The base line of text below the middle of what it stands beside.
+/// The distance of the base line of a label from the middle of the thing that it labels.
 pub(crate) const BASE_LINE: f64 = 5.5;
 
-/// Where the lines of a chart are drawn.
+/// The rectangle for the lines of a chart, without labels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     pub(crate) left: f64,
@@ -33,12 +33,12 @@ impl Area {
         self.bottom - self.top
     }
 
-    /// The coordinates of a horizontal axis.
+    /// The range of a horizontal axis.
     pub(crate) fn across(&self) -> (f64, f64) {
         (self.left, self.right)
     }
 
-    /// The coordinates of a vertical axis, which begins at the bottom.
+    /// The range of a vertical axis, which begins at the bottom.
     pub(crate) fn upwards(&self) -> (f64, f64) {
         (self.bottom, self.top)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Grid lines with their labels to the left of the area, and `name` above them from `name_x` on.
+    /// Draws grid lines, their labels to the left of the area, and `name` above the labels, starting at `name_x`.
     pub(crate) fn y_axis(&self, canvas: &mut Canvas, ticks: &[Tick], name: &str, name_x: f64) {
         let Area { left, right, top, .. } = self.area;
         for tick in ticks {
@@ -64,7 +64,7 @@ impl Plot {
         canvas.text(LABEL, (name_x, top - 16.0), name);
     }
 
-    /// Ticks with their labels below the area, and `name` below those.
+    /// Draws ticks and their labels below the area, and `name` below the labels.
     pub(crate) fn x_axis(&self, canvas: &mut Canvas, ticks: &[Tick], name: &str) {
         let Area { left, right, bottom, .. } = self.area;
         for tick in ticks {
@@ -77,7 +77,7 @@ impl Plot {
         canvas.text_within(LABEL.middle(), (middle, bottom + 50.0), self.area.width(), name);
     }
 
-    /// Another scale of the same vertical axis, to the right of the area, its name up to `name_x`.
+    /// Draws a second vertical axis to the right of the area; its name ends at `name_x`.
     pub(crate) fn right_axis(
         &self,
         canvas: &mut Canvas,

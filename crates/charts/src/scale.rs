@@ -1,4 +1,4 @@
-//! Scales: where on an axis a value lies, and which values are marked there.
+//! Scales: they map values to coordinates on an axis, and choose its ticks.
 
 use crate::text::width;
 use moirai_units::grouped_decimals;
@@ -11,7 +11,7 @@ pub(crate) struct Scale {
     is_logarithmic: bool,
 }
 
-/// A value that is marked.
+/// A labelled value of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
@@ -23,12 +23,12 @@ impl Scale {
         Scale { values: wide(values), coordinates, is_logarithmic: false }
     }
 
-    /// By the logarithm of values from 1 on.
+    /// A logarithmic scale from 1 to `highest`.
     pub(crate) fn logarithmic(highest: f64, coordinates: (f64, f64)) -> Scale {
         Scale { values: (1.0, highest.max(2.0)), coordinates, is_logarithmic: true }
     }
 
-    /// The coordinate of `value`, within the axis.
+    /// Returns the coordinate of `value`; values off the axis map to its ends.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let along = |value: f64| if self.is_logarithmic { value.max(1.0).ln() } else { value };
         let (low, high) = (along(self.values.0), along(self.values.1));
@@ -37,17 +37,17 @@ impl Scale {
         start + (end - start) * if share.is_finite() { share } else { 0.0 }
     }
 
-    /// Where the axis begins.
+    /// The coordinate of the start of the axis.
     pub(crate) fn start(&self) -> f64 {
         self.coordinates.0
     }
 
-    /// Where it ends.
+    /// The coordinate of the end of the axis.
     pub(crate) fn end(&self) -> f64 {
         self.coordinates.1
     }
 
-    /// As many round values as fit below an axis with labels of `size`; whole ones only if `whole`.
+    /// Returns as many round values as have room for labels of `size` below the axis; only integers if `whole`.
     pub(crate) fn ticks_across(&self, size: f64, whole: bool) -> Vec<Tick> {
         let candidates = (2..=8).rev().map(|most| self.ticks(most, whole));
         let mut least = Vec::new();
@@ -72,7 +72,7 @@ impl Scale {
         })
     }
 
-    /// About `most` round values within the scale.
+    /// Returns about `most` round values of the scale; only integers if `whole`.
     pub(crate) fn ticks(&self, most: u32, whole: bool) -> Vec<Tick> {
         if self.is_logarithmic {
             return self.powers(most);
@@ -89,7 +89,7 @@ impl Scale {
         ticks.map(|value| Tick { value, label: grouped_decimals(value, decimals) }).collect()
     }
 
-    /// What lies between the powers of ten, which shows an eye that the scale is logarithmic.
+    /// Returns the multiples between powers of ten, for the small ticks that show a logarithmic scale.
     pub(crate) fn between_powers(&self) -> impl Iterator<Item = f64> {
         let high = self.values.1;
         let powers = (0..=high.log10() as i32).map(|power| 10f64.powi(power));
@@ -97,7 +97,7 @@ impl Scale {
         values.filter(move |value| *value <= high)
     }
 
-    /// Powers of ten, and where these are few their double and half between them.
+    /// Returns powers of ten, and if these are few also their multiples by 2 and 5.
     fn powers(&self, most: u32) -> Vec<Tick> {
         let high = self.values.1;
         let decades = high.log10();
@@ -112,16 +112,16 @@ impl Scale {
     }
 }
 
-/// A range of some width, whatever it was.
+/// Returns the range, or one of width 1 if it is empty or infinite.
 fn wide((low, high): (f64, f64)) -> (f64, f64) {
     if high > low && high.is_finite() { (low, high) } else { (low, low + 1.0) }
 }
 
-/// The least of 1, 2, 5, 10, ... and their tenths that is no less than `step`.
+/// Returns the least of 1, 2, 5 times a power of ten that is no less than `step`.
 fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let factors = [1.0, 2.0, 5.0].into_iter();
-    // The sum of roundings must not make 1.0000000001 a 2.
+    // A rounding error such as 1.0000000001 must not become 2.
     factors
         .map(|factor| factor * power)
         .find(|round| *round >= step * 0.999)
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn labels_do_not_touch() {
+    fn ticks_across_leave_room_between_labels() {
         let scale = Scale::linear((0.0, 10_000_000.0), (0.0, 400.0));
         assert_eq!(labels(&scale.ticks_across(15.0, true)), ["0", "5,000,000", "10,000,000"]);
     }
 
     #[test]
-    fn a_scale_of_no_width_maps_to_its_start() {
+    fn scale_of_no_width_maps_to_its_start() {
         assert_eq!(Scale::linear((3.0, 3.0), (10.0, 20.0)).at(3.0), 10.0);
         assert_eq!(Scale::logarithmic(0.0, (10.0, 20.0)).at(1.0), 10.0);
         assert_eq!(Scale::logarithmic(100.0, (10.0, 20.0)).at(10.0), 15.0);

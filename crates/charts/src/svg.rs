@@ -1,21 +1,21 @@
-//! The little of SVG that the pictures need: shapes with their attributes written out.
+//! A writer of the part of SVG that the pictures need.
 //!
-//! Everything is a presentation attribute, and nothing has a style sheet, because viewers other than
-//! browsers read those best and a page around the picture is left alone.
+//! Elements have presentation attributes and no style sheet: viewers other than browsers read attributes best, and
+//! a style sheet would also apply to the page around the picture.
 
 use crate::colours::{INK, MUTED, PAPER};
 use crate::text::{escape, fit, width};
 
-/// A place in a picture: across and down, in units of which a picture is about 1,000 wide.
+/// A place in a picture: x to the right and y down, in pixels. Pictures are about 1,000 pixels wide.
 pub(crate) type Place = (f64, f64);
 
-/// A picture while it is drawn.
+/// A picture in progress.
 #[derive(Default)]
 pub(crate) struct Canvas {
     body: String,
 }
 
-/// How text looks.
+/// The look of text.
 #[derive(Clone, Copy)]
 pub(crate) struct Type {
     pub(crate) size: f64,
@@ -42,19 +42,19 @@ impl Type {
         Type { colour: PAPER, ..self }
     }
 
-    /// The place is the text's middle.
+    /// Text with its middle at the place.
     pub(crate) const fn middle(self) -> Type {
         Type { anchor: "middle", ..self }
     }
 
-    /// The place is the text's end.
+    /// Text with its end at the place.
     pub(crate) const fn end(self) -> Type {
         Type { anchor: "end", ..self }
     }
 }
 
 impl Canvas {
-    /// A rectangle with its top left corner at x and y. `look` is attributes, as in all that follow.
+    /// Draws a rectangle with its top left corner at (x, y). `look` holds attributes, here and below.
     pub(crate) fn rect(&mut self, (x, y): Place, (width, height): (f64, f64), look: &str) {
         let (width, height) = (coordinate(width.max(0.0)), coordinate(height.max(0.0)));
         let (x, y) = (coordinate(x), coordinate(y));
@@ -68,7 +68,7 @@ impl Canvas {
         self.add(&format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" {look}/>"));
     }
 
-    /// Straight lines from place to place.
+    /// Draws straight lines from place to place, or with a fill the polygon between them.
     pub(crate) fn path(&mut self, places: impl IntoIterator<Item = Place>, look: &str) {
         let mut route = String::new();
         for (x, y) in places {
@@ -80,7 +80,7 @@ impl Canvas {
         }
     }
 
-    /// A line of text with its base line at y.
+    /// Draws a line of text with its base line at y.
     pub(crate) fn text(&mut self, look: Type, (x, y): Place, text: &str) {
         let Type { size, bold, colour, anchor } = look;
         let weight = if bold { " font-weight=\"700\"" } else { "" };
@@ -94,7 +94,7 @@ impl Canvas {
         self.add(&format!("<text x=\"{x}\" y=\"{y}\" {look}>{text}</text>"));
     }
 
-    /// A line of text no wider than `room`: smaller if it must be, and cut if that does not do.
+    /// Draws a line of text no wider than `room`: shrinks it to three quarters of its size if need be, then cuts it.
     pub(crate) fn text_within(&mut self, look: Type, place: Place, room: f64, text: &str) {
         let wanted = width(text, look.size, look.bold);
         let shrink = if wanted > room { (room / wanted).max(0.75) } else { 1.0 };
@@ -102,13 +102,13 @@ impl Canvas {
         self.text(Type { size, ..look }, place, &fit(text, size, look.bold, room + 0.01));
     }
 
-    /// Anything else.
+    /// Adds any other element.
     pub(crate) fn add(&mut self, element: &str) {
         self.body += element;
         self.body.push('\n');
     }
 
-    /// The picture, on a light ground. `title` is its name and `description` says what is on it.
+    /// Returns the picture on a light background, with `title` as its name and `description` for screen readers.
     pub(crate) fn finish(
         self,
         (width, height): (f64, f64),
@@ -128,17 +128,17 @@ impl Canvas {
     }
 }
 
-/// A coordinate to a hundredth, which no eye can tell from the truth.
+/// Rounds a coordinate to a hundredth of a pixel. The edges of neighbours must be rounded alike, or a gap shows.
 fn coordinate(value: f64) -> f64 {
     if value.is_finite() { (value * 100.0).round() / 100.0 } else { 0.0 }
 }
 
-/// A line of `colour` and `width`; give more attributes behind it.
+/// Returns the attributes of a line of `colour` and `width`.
 pub(crate) fn stroke(colour: &str, width: f64) -> String {
     format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"")
 }
 
-/// A surface of `colour`.
+/// Returns the attribute of a surface of `colour`.
 pub(crate) fn fill(colour: &str) -> String {
     format!("fill=\"{colour}\"")
 }

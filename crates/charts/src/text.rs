@@ -1,8 +1,8 @@
-//! Text as pictures show it: escaped, cut to the room there is, and numbers with their units.
+//! Text in pictures: escaping, fitting to a width, and numbers with units.
 
 use moirai_units::{ByteCount, grouped, grouped_decimals};
 
-/// `text` for an element or an attribute of XML. Characters that XML does not allow become `�`.
+/// Escapes `text` for an element or an attribute of XML. Characters that XML does not allow become `�`.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -21,7 +21,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// How wide `text` may become at `size` in the widest of the usual fonts, in the unit of `size`.
+/// Returns an upper bound of the width of `text` at `size` in the widest of the usual fonts, in the unit of `size`.
 pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     let ems: f64 = text.chars().map(width_ems).sum();
     ems * size * if bold { 1.13 } else { 1.0 }
@@ -39,7 +39,7 @@ fn width_ems(character: char) -> f64 {
     }
 }
 
-/// `text`, or as much of its beginning as `room` holds and an ellipsis.
+/// Returns `text`, or its beginning and an ellipsis if it is wider than `room`.
 pub(crate) fn fit(text: &str, size: f64, bold: bool, room: f64) -> String {
     if width(text, size, bold) <= room {
         return text.to_owned();
@@ -56,7 +56,7 @@ pub(crate) fn fit(text: &str, size: f64, bold: bool, room: f64) -> String {
     if cut.is_empty() { cut } else { format!("{}…", cut.trim_end()) }
 }
 
-/// `text` in lines no wider than `room`, `most` at most; an ellipsis where it goes on.
+/// Wraps `text` in at most `most` lines no wider than `room`; an ellipsis ends the last line if text is missing.
 pub(crate) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -72,7 +72,7 @@ pub(crate) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String>
         } else {
             lines.push(word.to_owned());
         }
-        // What is too long now is cut below.
+        // The last line is too long now; `fit` cuts it below.
         if is_full && !fits {
             break;
         }
@@ -80,13 +80,13 @@ pub(crate) fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String>
     lines.iter().map(|line| fit(line, size, false, room)).collect()
 }
 
-/// `count` and the word for so many.
+/// Returns `value` with the noun `one`, in the plural unless `value` is 1.
 pub(crate) fn counted(value: impl Into<u64>, one: &str) -> String {
     let value = value.into();
     format!("{} {one}{}", grouped(value), if value == 1 { "" } else { "s" })
 }
 
-/// `value` with three significant digits, and no fewer before the point than it has.
+/// Formats `value` with three significant digits; digits before the decimal point stay.
 pub(crate) fn significant(value: f64) -> String {
     if value <= 0.0 || !value.is_finite() {
         return "0".to_owned();
@@ -95,7 +95,7 @@ pub(crate) fn significant(value: f64) -> String {
     grouped_decimals(value, usize::try_from(2 - magnitude).unwrap_or(0).min(9))
 }
 
-/// A size in the decimal units in which drives are sold.
+/// Formats a size in decimal units (1 kB = 1,000 bytes), as drives are sold.
 pub(crate) fn bytes(size: ByteCount) -> String {
     let units = [("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     let value = size.0 as f64;
@@ -110,12 +110,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_text_is_markup() {
+    fn escape_leaves_no_markup() {
         assert_eq!(escape("a<b> & \"c\"\n\u{1}'"), "a&lt;b&gt; &amp; &quot;c&quot; \u{fffd}&#39;");
     }
 
     #[test]
-    fn numbers_read_easily() {
+    fn numbers_have_separators_and_units() {
         assert_eq!(counted(1u32, "zone"), "1 zone");
         assert_eq!(significant(5.9852), "5.99");
         assert_eq!(significant(0.123_45), "0.123");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_to_their_room() {
+    fn fit_and_wrap_cut_long_texts() {
         assert_eq!(fit("short", 10.0, false, 100.0), "short");
         assert_eq!(fit("abcdefghij", 10.0, false, 45.0), "abcde…");
         assert_eq!(fit("abc", 10.0, false, 1.0), "");

@@ -1,6 +1,6 @@
-//! Pictures of all kinds of drives and series: none panics, and each is well-formed XML.
+//! Pictures of many kinds of drives and series: each call returns well-formed XML without a panic.
 //!
-//! The pictures stay in the build's folder, `target/tmp/charts`, for a person to look at.
+//! The tests leave the pictures in `target/tmp/charts`, so that a person can look at them.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use moirai_models::{
 };
 use moirai_units::{BlockCount, Nanos};
 
-/// Checks a picture, keeps it, and gives all its text.
+/// Checks a picture, writes it to a file, and returns all its text.
 fn check(name: &str, picture: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("charts");
     std::fs::create_dir_all(&folder).unwrap();
@@ -38,7 +38,7 @@ fn check(name: &str, picture: &str) -> String {
     texts.join("\n")
 }
 
-/// A drive of 4 heads and a formula for its seeks, with `change`.
+/// Returns a drive of 4 heads with a formula for its seeks, after `change`.
 fn changed(name: &str, change: impl FnOnce(&mut ProfileFile)) -> Profile {
     let mut file = Profile::built_in("seagate-cheetah-36es").unwrap().file;
     file.name = name.into();
@@ -63,7 +63,7 @@ fn zone(cylinders: u32, track_sectors: u32) -> ZoneFile {
     }
 }
 
-/// 20 TB in 24 zones, tracks along surfaces of groups of cylinders.
+/// Returns a drive of 20 TB in 24 zones, with serpentine tracks in groups of cylinders.
 fn large() -> Profile {
     changed("large-20tb", |file| {
         file.description = "A large drive of today, 20 TB, 7,200 rpm, made up for a test".into();
@@ -78,7 +78,7 @@ fn large() -> Profile {
 }
 
 #[test]
-fn built_in_drives_are_drawn() {
+fn drive_draws_built_in_profiles() {
     for name in built_in_names() {
         let profile = Profile::built_in(name).unwrap();
         let text = check(name, &drive(&profile));
@@ -87,7 +87,7 @@ fn built_in_drives_are_drawn() {
 }
 
 #[test]
-fn the_numbers_are_those_of_the_profile() {
+fn drive_shows_the_numbers_of_the_profile() {
     let text = check("numbers", &drive(&Profile::built_in("quantum-atlas-10k").unwrap()));
     for number in [
         "9.18 GB",
@@ -106,7 +106,7 @@ fn the_numbers_are_those_of_the_profile() {
 }
 
 #[test]
-fn a_large_drive_is_drawn() {
+fn drive_draws_a_large_profile() {
     let profile = large();
     let capacity = profile.geometry.capacity();
     assert!(capacity > BlockCount(38_000_000_000), "{capacity}");
@@ -115,7 +115,7 @@ fn a_large_drive_is_drawn() {
 }
 
 #[test]
-fn small_drives_are_drawn() {
+fn drive_draws_small_profiles() {
     let one = |name: &str, heads, cylinders, sectors| {
         let profile = changed(name, |file| {
             file.heads = heads;
@@ -132,7 +132,7 @@ fn small_drives_are_drawn() {
 }
 
 #[test]
-fn odd_drives_are_drawn() {
+fn drive_draws_unusual_profiles() {
     let gaps = changed("gaps", |file| {
         file.heads = 3;
         file.rotation_rpm = 5411.5;
@@ -166,7 +166,7 @@ fn odd_drives_are_drawn() {
 }
 
 #[test]
-fn nothing_of_a_profile_is_markup() {
+fn drive_escapes_the_texts_of_the_profile() {
     let name = "<a> & \"b\" ' \u{1} ]]>";
     let profile = changed(name, |file| file.description = "</svg> & ".repeat(100));
     let picture = drive(&profile);
@@ -175,7 +175,7 @@ fn nothing_of_a_profile_is_markup() {
     assert!(text.contains("<a> & \"b\" '"), "{text}");
 }
 
-/// Times that no random number made, but that look like it.
+/// Returns times that look random and are the same in each run.
 fn times(count: u64, scale_ms: f64, offset_ms: f64) -> Vec<Nanos> {
     let share = |index: u64| ((index * 7919 % count) as f64 + 0.5) / count as f64;
     let ms =
@@ -184,7 +184,7 @@ fn times(count: u64, scale_ms: f64, offset_ms: f64) -> Vec<Nanos> {
 }
 
 #[test]
-fn distributions_are_drawn() {
+fn distributions_draw_several_series() {
     let (measured, model) = (times(10_000, 16.0, 3.0), times(10_000, 16.4, 2.9));
     let (fast, slow) = (times(1000, 6.0, 2.0), times(500, 25.0, 2.0));
     let two: [(&str, &[Nanos]); 2] = [("measured", &measured), ("simulated", &model)];
@@ -201,7 +201,7 @@ fn distributions_are_drawn() {
 }
 
 #[test]
-fn series_of_any_length_are_drawn() {
+fn distributions_draw_series_of_any_length() {
     let one = [Nanos::from_ms(4.0)];
     let long = "a long note that goes on and on ".repeat(30);
     let draw = |name: &str, series: &[(&str, &[Nanos])]| {

@@ -1,8 +1,8 @@
-//! The head of a drive's picture: its name, and the numbers a drive is known by.
+//! The head of a drive's picture: its name and its key figures.
 
 use moirai_models::Profile;
 
-use super::{MARGIN, WIDTH, turn_ms};
+use super::{MARGIN, WIDTH, revolution_ms};
 use crate::colours::{INK, LINE};
 use crate::svg::{Canvas, Type, stroke};
 use crate::text::{bytes, counted, significant, wrap};
@@ -13,14 +13,14 @@ const DESCRIPTION: Type = Type::new(20.0).muted();
 const LABEL: Type = Type::new(16.0).muted();
 const VALUE: Type = Type::new(26.0).bold();
 
-/// A number with what it is and what it comes to.
+/// A key figure: its label, its value, and a related figure.
 struct Fact {
     label: &'static str,
     value: String,
     detail: String,
 }
 
-/// Draws the head and gives its bottom.
+/// Draws the head; returns the bottom.
 pub(super) fn draw(canvas: &mut Canvas, profile: &Profile) -> f64 {
     let room = WIDTH - 2.0 * MARGIN;
     canvas.text_within(NAME, (MARGIN, 72.0), room, &profile.file.name);
@@ -62,7 +62,7 @@ fn facts_of(profile: &Profile) -> [Fact; 5] {
         Fact {
             label: "Rotation",
             value: format!("{} rpm", rpm(profile.file.rotation_rpm)),
-            detail: format!("{} ms a turn", grouped_decimals(turn_ms(profile), 3)),
+            detail: format!("{} ms per revolution", grouped_decimals(revolution_ms(profile), 3)),
         },
         Fact {
             label: "Heads",
@@ -78,7 +78,7 @@ fn facts_of(profile: &Profile) -> [Fact; 5] {
     ]
 }
 
-/// At a third of the cylinders, which is the mean distance between two random ones.
+/// Returns the seek time over a third of the cylinders, the mean distance between two random cylinders.
 fn average_seek(profile: &Profile) -> Fact {
     let label = "Average seek";
     match average_distance(profile) {
@@ -87,23 +87,24 @@ fn average_seek(profile: &Profile) -> Fact {
             value: format!("{} ms", significant(profile.mechanics.seek.time(distance).as_ms())),
             detail: format!("over {}", counted(distance, "cylinder")),
         },
-        None => Fact { label, value: "none".into(), detail: "the arm stays".into() },
+        None => Fact { label, value: "none".into(), detail: "one cylinder".into() },
     }
 }
 
-/// A third of the cylinders; `None` if there is but one.
+/// Returns a third of the cylinders; `None` if the drive has only one.
 pub(super) fn average_distance(profile: &Profile) -> Option<u32> {
     let cylinders = profile.geometry.cylinders();
     (cylinders > 1).then(|| (cylinders / 3).max(1))
 }
 
-fn rpm(turns: f64) -> String {
+/// Formats revolutions per minute with as many decimals as they need, at most two.
+fn rpm(revolutions: f64) -> String {
     let is_near = |decimals: i32| {
-        let scaled = turns * 10f64.powi(decimals);
+        let scaled = revolutions * 10f64.powi(decimals);
         (scaled - scaled.round()).abs() < 0.05
     };
     grouped_decimals(
-        turns,
+        revolutions,
         (0..2).find(|decimals| is_near(*decimals)).map_or(2, |decimals| decimals as usize),
     )
 }

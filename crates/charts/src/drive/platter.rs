@@ -14,7 +14,7 @@ use moirai_units::{grouped, grouped_decimals};
 const RADIUS: f64 = 196.0;
 /// The radius of the hub, where no track is, as a part of the whole: a guess, and the note says so.
 const HUB: f64 = 0.45;
-/// The strip's left and right.
+/// The left and right edges of the strip.
 const STRIP: (f64, f64) = (570.0, 606.0);
 const TABLE_LEFT: f64 = 648.0;
 /// Rows of the table; of a drive with more track lengths, the table lists some.

@@ -1,4 +1,4 @@
-//! The seek curve: how long the arm takes, by the distance it goes.
+//! The seek curve: seek time by distance.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use crate::text::significant;
 
 const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 52.0;
-/// Half of a label.
+/// Room for half of the last label.
 const RIGHT: f64 = 24.0;
-/// The average seek's name.
+/// Room for the label of the average seek.
 const AVERAGE_ROOM: f64 = 240.0;
-/// Places at which the curve is worked out, evenly spaced to the eye.
+/// Distances at which the curve is computed, evenly spaced on the logarithmic axis.
 const SAMPLES: u32 = 250;
-/// More points than this hide the line they lie on.
-const DOTS_MOST: usize = 300;
+/// A curve with as many measured points has no dots: they would hide the line.
+const DOTS_MAX: usize = 300;
 
 const LABEL: Type = Type::new(LABEL_SIZE).muted();
 
@@ -59,9 +59,9 @@ pub(super) fn draw(canvas: &mut Canvas, profile: &Profile, place: Place) -> f64 
 fn note(profile: &Profile, longest: u32) -> String {
     let ms = |distance| significant(profile.mechanics.seek.time(distance).as_ms());
     match longest {
-        0 => "There is one cylinder.".into(),
-        1 => format!("To the other cylinder {} ms.", ms(1)),
-        _ => format!("To the next cylinder {} ms, over all of them {} ms.", ms(1), ms(longest)),
+        0 => "The drive has one cylinder.".into(),
+        1 => format!("{} ms to the other cylinder.", ms(1)),
+        _ => format!("{} ms to the next cylinder, {} ms across all cylinders.", ms(1), ms(longest)),
     }
 }
 
@@ -71,7 +71,7 @@ fn nothing(canvas: &mut Canvas, area: Area) {
     canvas.text(LABEL.middle(), middle, "The arm never moves.");
 }
 
-/// Distances and milliseconds, close enough together to be drawn as a curve.
+/// Returns points of the curve, as distance and milliseconds, close enough to look smooth.
 fn curve(profile: &Profile, longest: u32) -> Vec<(f64, f64)> {
     let seek = &profile.mechanics.seek;
     let spaced = (0..=SAMPLES).map(|index| {
@@ -79,22 +79,22 @@ fn curve(profile: &Profile, longest: u32) -> Vec<(f64, f64)> {
         f64::from(longest).powf(share).round() as u32
     });
     let given = seek.points().map(|(distance, _)| distance);
-    let given = given.take(if has_dots(profile) { DOTS_MOST } else { 0 });
+    let given = given.take(if has_dots(profile) { DOTS_MAX } else { 0 });
     let distances: BTreeSet<u32> =
         spaced.chain(given).filter(|distance| (1..=longest).contains(distance)).collect();
     let point = |distance| (f64::from(distance), seek.time(distance).as_ms());
     distances.into_iter().map(point).collect()
 }
 
-/// Points of a formula are not worth a dot: nobody measured them.
+/// Whether the points of the curve have dots. Points of a formula have none, because nobody measured them.
 fn has_dots(profile: &Profile) -> bool {
-    profile.file.seek.is_none() && profile.mechanics.seek.points().len() < DOTS_MOST
+    profile.file.seek.is_none() && profile.mechanics.seek.points().len() < DOTS_MAX
 }
 
 fn line(canvas: &mut Canvas, plot: &Plot, curve: &[(f64, f64)]) {
     let places = curve.iter().map(|(distance, ms)| (plot.x.at(*distance), plot.y.at(*ms)));
     canvas.path(places, &format!("{} stroke-linejoin=\"round\"", stroke(BLUE, 2.0)));
-    // A disk of two cylinders has a curve of one point.
+    // The curve of a drive with two cylinders is one point.
     if let [(distance, ms)] = curve {
         canvas.circle((plot.x.at(*distance), plot.y.at(*ms)), 2.75, &fill(BLUE));
     }
@@ -112,7 +112,7 @@ fn dots(canvas: &mut Canvas, plot: &Plot, profile: &Profile, longest: u32) {
     }
 }
 
-/// The average seek, marked at its distance. The strip above the curve is kept free for its name.
+/// Marks the average seek at its distance. No curve reaches the strip at the top, where its label stands.
 fn average(canvas: &mut Canvas, plot: &Plot, profile: &Profile) {
     let Some(distance) = average_distance(profile) else { return };
     let ms = profile.mechanics.seek.time(distance).as_ms();

@@ -1,11 +1,11 @@
-//! The first tracks, unrolled: where their blocks lie in a turn, and how the skew turns each on.
+//! The first tracks, unrolled: the angles of their blocks, and the skew from track to track.
 
 mod unrolled;
 
 use moirai_models::{Profile, Track};
 use moirai_units::{Lbn, grouped, grouped_decimals};
 
-use super::{MARGIN, WIDTH, part, turn_ms};
+use super::{MARGIN, WIDTH, part, revolution_ms};
 use crate::colours::{BLUE, INK, LINE, ORANGE, lightest};
 use crate::plot::{Area, BASE_LINE, BELOW, LABEL_SIZE, Plot};
 use crate::scale::Scale;
@@ -13,14 +13,14 @@ use crate::svg::{Canvas, Type, fill, stroke};
 use crate::text::{counted, width};
 use unrolled::Unrolled;
 
-const TRACKS_MOST: usize = 12;
-/// Behind so many, no third cylinder is begun.
+const TRACKS_MAX: usize = 12;
+/// With as many tracks of two cylinders, the picture leaves out the third cylinder.
 const TRACKS_ENOUGH: usize = 8;
 const BAR_HEIGHT: f64 = 20.0;
 const PITCH: f64 = 36.0;
-/// Where bars begin.
+/// The left edge of the bars.
 const BARS_LEFT: f64 = 206.0;
-/// The ends of the columns of cylinders and heads.
+/// The right ends of the columns of cylinders and heads.
 const CYLINDER: f64 = 118.0;
 const HEAD: f64 = 178.0;
 const BLOCKS: &str = "blocks (LBNs)";
@@ -28,7 +28,7 @@ const BLOCKS: &str = "blocks (LBNs)";
 const CELL: Type = Type::new(17.0);
 const LABEL: Type = Type::new(LABEL_SIZE).muted();
 
-/// Draws the tracks and gives the bottom.
+/// Draws the tracks; returns the bottom.
 pub(super) fn draw(canvas: &mut Canvas, profile: &Profile, top: f64) -> f64 {
     let tracks = first_tracks(profile);
     let title = match tracks.len() {
@@ -51,18 +51,18 @@ pub(super) fn draw(canvas: &mut Canvas, profile: &Profile, top: f64) -> f64 {
         let bar = Area { bottom: bar.top + BAR_HEIGHT, ..bar };
         let unrolled = Unrolled::new(&profile.geometry, track);
         blocks(canvas, track, &unrolled, bar);
-        way_here(canvas, before.as_ref(), &unrolled, bar);
+        arrow(canvas, before.as_ref(), &unrolled, bar);
         names(canvas, track, bar);
         before = Some(unrolled);
     }
     area.bottom + BELOW
 }
 
-/// Those of the first two cylinders, or somewhat more or less.
+/// Returns the tracks of the first two cylinders, and more of cylinders with few tracks.
 fn first_tracks(profile: &Profile) -> Vec<Track> {
     let mut tracks: Vec<Track> = Vec::new();
     let (mut next, mut cylinders) = (Lbn(0), 0);
-    while tracks.len() < TRACKS_MOST {
+    while tracks.len() < TRACKS_MAX {
         let Some(track) = profile.geometry.track(next) else { break };
         if tracks.last().is_none_or(|last| last.cylinder != track.cylinder) {
             cylinders += 1;
@@ -80,18 +80,19 @@ fn first_tracks(profile: &Profile) -> Vec<Track> {
 }
 
 fn note(profile: &Profile) -> String {
-    let mut note = "One turn from left to right. Dark is where a track's blocks begin; sectors \
-                    without blocks are blank."
+    let mut note = "From left to right is one revolution. A track is darkest at its first block; \
+                    sectors without blocks are blank."
         .to_owned();
     let (cylinders, heads) = (profile.geometry.cylinders(), profile.geometry.heads());
     let Some(zone) = profile.geometry.zones().next().filter(|_| cylinders > 1 || heads > 1) else {
         return note;
     };
-    let turn = turn_ms(profile);
-    let ms =
-        |skew: u32| grouped_decimals(f64::from(skew) / f64::from(zone.track_sectors) * turn, 2);
+    let revolution = revolution_ms(profile);
+    let ms = |skew: u32| {
+        grouped_decimals(f64::from(skew) / f64::from(zone.track_sectors) * revolution, 2)
+    };
     let skew = |skew: u32| format!("{} ({} ms)", counted(skew, "sector"), ms(skew));
-    note += " Orange leads to the next track. Skew at the rim: ";
+    note += " Orange arrows lead to the next track. Skew at the rim: ";
     let (by_head, by_cylinder) = (skew(zone.track_skew), skew(zone.cylinder_skew));
     note += &match (heads, cylinders) {
         (1, _) => by_cylinder,
@@ -129,27 +130,32 @@ fn blocks_of(track: &Track) -> String {
     }
 }
 
-/// The room that the column of blocks takes.
+/// Returns the width of the column of blocks.
 fn names_room(tracks: &[Track]) -> f64 {
     let widths = tracks.iter().map(|track| width(&blocks_of(track), CELL.size, false));
     widths.fold(width(BLOCKS, LABEL.size, false), f64::max)
 }
 
 fn axis(canvas: &mut Canvas, profile: &Profile, area: Area) {
-    let turn = turn_ms(profile);
-    let (x, y) =
-        (Scale::linear((0.0, turn), area.across()), Scale::linear((0.0, 1.0), area.upwards()));
+    let revolution = revolution_ms(profile);
+    let (x, y) = (
+        Scale::linear((0.0, revolution), area.across()),
+        Scale::linear((0.0, 1.0), area.upwards()),
+    );
     let ticks = x.ticks_across(LABEL_SIZE, false);
     for tick in &ticks {
         let x = x.at(tick.value);
         canvas.path([(x, area.top - 14.0), (x, area.bottom)], &stroke(LINE, 1.0));
     }
     canvas.path([(area.right, area.top - 14.0), (area.right, area.bottom)], &stroke(LINE, 1.0));
-    let name = format!("ms from the index mark; a turn takes {} ms", grouped_decimals(turn, 3));
+    let name = format!(
+        "ms after the index mark; a revolution takes {} ms",
+        grouped_decimals(revolution, 3)
+    );
     Plot { area, x, y }.x_axis(canvas, &ticks, &name);
 }
 
-/// The track's sectors as an outline, and its blocks as they follow each other round it.
+/// Draws the outline of a track, and its blocks in shades that follow their order.
 fn blocks(canvas: &mut Canvas, track: &Track, unrolled: &Unrolled, bar: Area) {
     let shading = shading(canvas, track, bar);
     for (from, to) in &unrolled.pieces {
@@ -159,13 +165,13 @@ fn blocks(canvas: &mut Canvas, track: &Track, unrolled: &Unrolled, bar: Area) {
     canvas.rect((bar.left, bar.top), (bar.width(), bar.height()), &stroke(INK, 0.75));
 }
 
-/// Dark to light once round the track from its first sector. The name says all there is to it, so
-/// that two pictures in one page cannot disagree about it.
+/// Defines a gradient from dark to light, once round the track from its first sector. The name of the gradient holds
+/// all its parameters, so that equal names in two pictures of one page mean equal gradients.
 fn shading(canvas: &mut Canvas, track: &Track, bar: Area) -> String {
     let share = f64::from(track.origin_sector) / f64::from(track.sectors.max(1));
     let from = (bar.left + share * bar.width()).round();
     let (to, light) = (from + bar.width(), lightest());
-    let name = format!("moirai-turn-{from}-{to}");
+    let name = format!("moirai-revolution-{from}-{to}");
     canvas.add(&format!(
         "<linearGradient id=\"{name}\" gradientUnits=\"userSpaceOnUse\" x1=\"{from}\" y1=\"0\" \
          x2=\"{to}\" y2=\"0\" spreadMethod=\"repeat\"><stop offset=\"0\" stop-color=\"{BLUE}\"/>\
@@ -174,8 +180,9 @@ fn shading(canvas: &mut Canvas, track: &Track, bar: Area) -> String {
     fill(&format!("url(#{name})"))
 }
 
-/// From the end of the track before, round the turn, to this track's first block.
-fn way_here(canvas: &mut Canvas, before: Option<&Unrolled>, here: &Unrolled, bar: Area) {
+/// Draws an arrow from the end of the previous track, across the index mark if need be, to the first block of this
+/// track.
+fn arrow(canvas: &mut Canvas, before: Option<&Unrolled>, here: &Unrolled, bar: Area) {
     let (Some(before), Some(to)) = (before.and_then(|before| before.end), here.first) else {
         return;
     };

@@ -1,18 +1,18 @@
-//! A track's blocks as stretches of one turn.
+//! The blocks of a track as stretches of one revolution.
 
 use moirai_models::{Extent, Geometry, Track};
 
-/// A gap of less than this part of a turn cannot be seen.
-const GAP_LEAST: f64 = 1.0 / 4000.0;
+/// A gap of a smaller part of a revolution is too small to see.
+const GAP_MIN: f64 = 1.0 / 4000.0;
 
-/// Where the blocks of a track lie, in parts of a turn from the index mark.
+/// The angles of the blocks of a track, as parts of a revolution after the index mark.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unrolled {
-    /// Stretches with blocks, each with its end.
+    /// The start and the end of each stretch with blocks.
     pub(super) pieces: Vec<(f64, f64)>,
-    /// Where the first block begins; none if all are remapped to other tracks.
+    /// The start of the first block; none if all blocks are remapped to other tracks.
     pub(super) first: Option<f64>,
-    /// Where the last one ends, more than 0.
+    /// The end of the last block, more than 0.
     pub(super) end: Option<f64>,
 }
 
@@ -24,7 +24,7 @@ impl Unrolled {
             let Some(extent) = geometry.extent(left).filter(|extent| extent.blocks.0 > 0) else {
                 break;
             };
-            // A remapped block lies elsewhere.
+            // Leaves out blocks remapped to other tracks.
             if (extent.cylinder, extent.head) == (track.cylinder, track.head) {
                 unrolled.add(&extent);
             }
@@ -50,7 +50,7 @@ impl Unrolled {
 
     fn piece(&mut self, from: f64, to: f64) {
         match self.pieces.last_mut() {
-            Some((_, end)) if (0.0..GAP_LEAST).contains(&(from - *end)) => *end = to,
+            Some((_, end)) if (0.0..GAP_MIN).contains(&(from - *end)) => *end = to,
             _ => self.pieces.push((from, to)),
         }
     }
@@ -63,7 +63,7 @@ mod tests {
     use moirai_units::Lbn;
 
     #[test]
-    fn bad_and_reserved_sectors_are_left_out() {
+    fn unrolled_track_leaves_out_bad_and_reserved_sectors() {
         let zone = Zone {
             cylinders: 2,
             track_sectors: 10,
@@ -87,7 +87,7 @@ mod tests {
         };
         // Sectors 1, 2, 4 to 8 of the first track, which begins at 4.
         check(0, &[(0.5, 0.7), (0.8, 1.0), (0.0, 0.3)], 0.5, 0.3);
-        // The second begins at 4 + 3 + 1, for the slip; its second block lives in its last sector.
+        // The second track begins at 4 + 3 + 1, for the slip; its second block is remapped to its last sector.
         let second = geometry.track(Lbn(7)).unwrap();
         assert_eq!(second.origin_sector, 8);
         check(7, &[(0.8, 0.9), (0.7, 0.8), (0.0, 0.6)], 0.8, 0.6);
