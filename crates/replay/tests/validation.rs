@@ -76,20 +76,30 @@ fn the_bus_of_the_host_is_found_in_the_trace() {
     }
 }
 
-/// What is fitted on the first half must hold on the second: for three drives at least, and none
-/// may become worse by much.
+/// Each change is kept because it helps on requests that it was not fitted to. So no drive may become worse on
+/// the second half of its trace, and those that change must be nearer.
 #[test]
 fn fitting_the_first_half_improves_the_second() {
     let Some(folder) = data() else { return };
-    let mut improved = 0;
-    for (name, parameters, _) in DRIVES {
+    let others = [("atlas_III", "atlas_III.diskspecs"), ("hp_c2247a", "hp_c2247a.diskspecs")];
+    let mut changed = 0;
+    for (name, parameters) in DRIVES.iter().map(|(name, file, _)| (*name, *file)).chain(others) {
         let (profile, requests) = drive(&folder, name, parameters);
-        let fitted = fit(&profile, &requests, &PARAMETERS, |_| ()).unwrap();
+        let known: Vec<_> =
+            PARAMETERS.into_iter().filter(|parameter| parameter.is_of(&profile)).collect();
+        let fitted = fit(&profile, &requests, &known, |_| ()).unwrap();
         let (before, after) = (fitted.held_out.before, fitted.held_out.after);
-        eprintln!("{name}: {before:.4?} -> {after:.4?}");
-        let nearer = after.demerit_ms < before.demerit_ms;
-        improved += u32::from(nearer && after.correlation > before.correlation);
-        assert!(after.demerit_ms < before.demerit_ms * 1.05, "{name}");
+        eprintln!("{name}, {} simulations: {:?}", fitted.simulations, fitted.changes);
+        eprintln!("    {before:.4?} -> {after:.4?}");
+        assert_eq!(fitted.changes.len() + fitted.left_alone.len(), known.len());
+        if fitted.changes.is_empty() {
+            assert_eq!(before, after, "{name}");
+            continue;
+        }
+        changed += 1;
+        assert!(after.demerit_ms < before.demerit_ms * 0.95, "{name}");
+        assert!(after.correlation > before.correlation, "{name}");
+        assert!(fitted.changes.len() <= 3, "{name}: {:?}", fitted.changes);
     }
-    assert!(improved >= 3, "{improved} of 5");
+    assert!(changed >= 5, "{changed} of 7");
 }

@@ -26,7 +26,8 @@ enum Kind {
     ReadAhead,
     /// All points of the seek curve moved alike, so that the first has the value.
     SeekShift,
-    /// The seek curve stretched from its first point on, so that the last has the value.
+    /// The seek curve stretched from its first point on, so that its last point takes the value longer than
+    /// its first.
     SeekStretch,
 }
 
@@ -178,7 +179,8 @@ impl Parameter {
             }
             Kind::SeekShift => profile.seek_ms.first().map(|(_, ms)| *ms),
             Kind::SeekStretch if profile.seek_ms.len() > 1 => {
-                profile.seek_ms.last().map(|(_, ms)| *ms)
+                let (first, last) = (profile.seek_ms.first()?, profile.seek_ms.last()?);
+                Some(last.1 - first.1).filter(|span_ms| *span_ms > 0.0)
             }
             Kind::SeekStretch => None,
         }
@@ -224,10 +226,15 @@ impl Parameter {
             Kind::SeekStretch => {
                 let first = profile.seek_ms.first().map_or(0.0, |(_, ms)| *ms);
                 for (_, ms) in &mut profile.seek_ms {
-                    *ms = first + (*ms - first) * (value - first) / (before - first);
+                    *ms = first + (*ms - first) * value / before;
                 }
             }
         }
+    }
+
+    /// Whether two profiles differ in it, as far as it is shown.
+    pub(super) fn changed(&self, before: &ProfileFile, after: &ProfileFile) -> bool {
+        self.shown(before) != self.shown(after)
     }
 
     /// The value for people.
