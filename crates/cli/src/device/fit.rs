@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moirai_models::ProfileFile;
 use moirai_replay::fit::{Change, PARAMETERS, Parameter, fit};
 use serde::Serialize;
 
@@ -14,8 +13,9 @@ use crate::{output, print, progress};
 
 /// Adjust a few parameters of a drive to a measured trace
 ///
-/// The first half of the trace is fitted, the second half tells what that is worth. The trace is in
-/// the format of `moirai device validate`.
+/// Change a parameter only if that brings the drive nearer, beyond chance, on requests of the first half of
+/// the trace that the change was not fitted to. The second half only tells what the changes are worth. The
+/// trace is in the format of `moirai device validate`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -40,6 +40,7 @@ struct Shown {
     profile: String,
     simulations: u32,
     changes: Vec<ShownChange>,
+    left_alone: Vec<ShownLeftAlone>,
     fitted_half: ShownHalf,
     held_out_half: ShownHalf,
     notes: Vec<String>,
@@ -50,6 +51,14 @@ struct ShownChange {
     parameter: &'static str,
     before: String,
     after: String,
+}
+
+/// A parameter that was tried and left alone; without figures when no other value was nearer.
+#[derive(Serialize)]
+struct ShownLeftAlone {
+    parameter: &'static str,
+    gain_ms: Option<f64>,
+    standard_error_ms: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -91,20 +100,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let fitted = fitted.map_err(|problem| Failure::Failed(problem.to_string()))?;
-    let profile = ProfileFile {
-        description: format!("{}, fitted to a measured trace", fitted.profile.description),
-        ..fitted.profile
-    };
+    let mut profile = fitted.profile;
+    if !fitted.changes.is_empty() {
+        profile.description.push_str(", fitted to a measured trace");
+    }
     drive::write_profile(&profile, &arguments.out, arguments.force)?;
     let changes = fitted.changes.into_iter().map(|(parameter, before, after)| ShownChange {
         parameter,
         before,
         after,
     });
+    let left_alone = fitted.left_alone.into_iter().map(|(parameter, gain)| ShownLeftAlone {
+        parameter,
+        gain_ms: gain.map(|gain| gain.ms),
+        standard_error_ms: gain.map(|gain| gain.error_ms),
+    });
     let shown = Shown {
         profile: arguments.out.display().to_string(),
         simulations: fitted.simulations,
         changes: changes.collect(),
+        left_alone: left_alone.collect(),
         fitted_half: fitted.fitted.into(),
         held_out_half: fitted.held_out.into(),
         notes: drive.notes,
@@ -114,16 +129,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn print_shown(shown: &Shown) -> Result<(), Failure> {
     print::notes(&shown.notes);
-    print::table(
-        &[("parameter", false), ("before", true), ("after", true)],
-        shown
-            .changes
-            .iter()
-            .map(|change| {
-                vec![change.parameter.into(), change.before.clone(), change.after.clone()]
-            })
-            .collect(),
-    )?;
+    if shown.changes.is_empty() {
+        print::line("No parameter is changed.")?;
+    } else {
+        print::table(
+            &[("parameter", false), ("before", true), ("after", true)],
+            shown
+                .changes
+                .iter()
+                .map(|change| {
+                    vec![change.parameter.into(), change.before.clone(), change.after.clone()]
+                })
+                .collect(),
+        )?;
+    }
+    if !shown.left_alone.is_empty() {
+        let names: Vec<&str> = shown.left_alone.iter().map(|left| left.parameter).collect();
+        print::line(format!(
+            "\nLeft alone, because no other value is nearer beyond chance: {}.",
+            names.join(", ")
+        ))?;
+    }
     let rows = |name: &str, half: &ShownHalf| {
         let row = |figure: &str, before: f64, after: f64| {
             let shown = |value: f64| format!("{value:.3}");
