@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
 
+use crate::CsvError;
+
 /// The result of a statement.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -23,6 +25,14 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         problem: String,
+    },
+    /// A CSV file that cannot be loaded.
+    #[error("{path}: {problem}")]
+    Csv {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        problem: CsvError,
     },
     /// The answer could not be written.
     #[error("writing the answer failed: {0}")]

@@ -1,23 +1,19 @@
 //! Reading the files that tables are loaded from.
 
+mod csv;
+
 use std::fs::File;
-use std::io::{BufReader, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::csv::ReaderBuilder;
-use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::error::ArrowError;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+pub use self::csv::{CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, read_csv};
 use crate::{Error, Result};
 
 const BATCH_ROWS: usize = 8192;
-
-/// Lines of a CSV file that are looked at to tell its columns' types.
-const CSV_SAMPLE_LINES: usize = 10_000;
 
 /// A file being read, batch by batch.
 pub struct Import {
@@ -25,39 +21,22 @@ pub struct Import {
     pub schema: SchemaRef,
     /// Rows in all, when the file tells.
     pub rows: Option<u64>,
-    /// The batches.
-    pub batches: Box<dyn Iterator<Item = std::result::Result<RecordBatch, ArrowError>> + Send>,
-}
-
-fn bad(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> Error + '_ {
-    |problem| Error::File { path: path.to_owned(), problem: problem.to_string() }
+    /// The batches. An error names the file.
+    pub batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
 }
 
 /// Opens a Parquet file.
 pub fn read_parquet(path: &Path) -> Result<Import> {
-    let bad = bad(path);
-    let file = File::open(path).map_err(|error| bad(&error))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| bad(&error))?;
+    fn bad<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> Error + Send + use<E> {
+        let path = path.to_owned();
+        move |problem| Error::File { path: path.clone(), problem: problem.to_string() }
+    }
+    let file = File::open(path).map_err(bad(path))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(bad(path))?;
     let schema = Arc::clone(builder.schema());
     let rows = builder.metadata().file_metadata().num_rows();
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|error| bad(&error))?;
-    Ok(Import { schema, rows: u64::try_from(rows).ok(), batches: Box::new(reader) })
-}
-
-/// Opens a CSV file whose first line names the columns; their types follow from the lines after it.
-pub fn read_csv(path: &Path) -> Result<Import> {
-    let bad = bad(path);
-    let mut file = File::open(path).map_err(|error| bad(&error))?;
-    let format = Format::default().with_header(true);
-    let (schema, _) = format
-        .infer_schema(BufReader::new(&file), Some(CSV_SAMPLE_LINES))
-        .map_err(|error| bad(&error))?;
-    file.rewind().map_err(|error| bad(&error))?;
-    let schema = Arc::new(schema);
-    let reader = ReaderBuilder::new(Arc::clone(&schema))
-        .with_header(true)
-        .with_batch_size(BATCH_ROWS)
-        .build(BufReader::new(file))
-        .map_err(|error| bad(&error))?;
-    Ok(Import { schema, rows: None, batches: Box::new(reader) })
+    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(bad(path))?;
+    let bad_batch = bad(path);
+    let batches = reader.map(move |batch| batch.map_err(&bad_batch));
+    Ok(Import { schema, rows: u64::try_from(rows).ok(), batches: Box::new(batches) })
 }

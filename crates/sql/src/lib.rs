@@ -15,5 +15,8 @@ mod table;
 pub use database::{Database, memory_database};
 pub use datafusion::arrow;
 pub use error::{Error, Result};
-pub use import::{Import, read_csv, read_parquet};
+pub use import::{
+    CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,
+    read_parquet,
+};
 pub use output::{Format, write_batches};
