@@ -1,0 +1,94 @@
+//! CSV files become tables whose columns hold the files' values.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use moirai::runtime::block_on_virtual;
+use moirai::store::{LoadOptions, PageLayout, Store};
+use moirai_sql::arrow::util::pretty::pretty_format_batches;
+use moirai_sql::{CsvOptions, Database, read_csv};
+
+/// What `statement` answers about the table `t` that `text` is loaded into, in either layout.
+fn answers(text: &str, options: &CsvOptions, statement: &str) -> [String; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    std::fs::write(&path, text).unwrap();
+    [PageLayout::Csm, PageLayout::Nsm].map(|layout| {
+        block_on_virtual(1, async {
+            let device = moirai::open_device("sim:quantum-atlas-10k").await.unwrap();
+            let store = Store::open(device).await.unwrap();
+            let import = read_csv(&path, options).unwrap();
+            let options = LoadOptions::default();
+            let mut load = store.load("t", &import.schema, layout, options).await.unwrap();
+            for batch in import.batches {
+                load.append(&batch.unwrap()).await.unwrap();
+            }
+            load.finish().await.unwrap();
+            let database = Database::new(&store).unwrap();
+            let (_, batches) = database.query(statement).await.unwrap();
+            pretty_format_batches(&batches).unwrap().to_string()
+        })
+    })
+}
+
+fn check(text: &str, options: &CsvOptions, statement: &str, expected: &[&str]) {
+    let expected = expected.join("\n");
+    assert_eq!(answers(text, options, statement), [expected.clone(), expected]);
+}
+
+#[test]
+fn inferred_columns_are_loaded_with_booleans_as_text() {
+    check(
+        "id,active,nothing,born\n1,true,,2000-01-01\n2,FALSE,,\n",
+        &CsvOptions::default(),
+        "select id, cast(active as boolean) as active, nothing, born from t order by id",
+        &[
+            "+----+--------+---------+------------+",
+            "| id | active | nothing | born       |",
+            "+----+--------+---------+------------+",
+            "| 1  | true   |         | 2000-01-01 |",
+            "| 2  | false  |         |            |",
+            "+----+--------+---------+------------+",
+        ],
+    );
+}
+
+#[test]
+fn every_type_of_a_schema_is_loaded() {
+    let schema = "a:tinyint,b:smallint,c:int not null,d:bigint,e:real,f:double,g:decimal(5,2),\
+                  h:date,i:timestamp(0),j:timestamp(3),k:timestamp,l:timestamp(9),m:text not null";
+    let options = CsvOptions {
+        has_header: false,
+        schema: Some(schema.parse().unwrap()),
+        ..CsvOptions::default()
+    };
+    let time = "2024-01-02 03:04:05";
+    let text = format!(
+        "1,2,3,4,5.5,6.5,7.25,2024-01-02,{time},{time}.5,{time}.000001,{time}.000000001,x\n\
+         ,,0,,,,,,,,,,\"\"\n"
+    );
+    check(
+        &text,
+        &options,
+        "select a + b + c + d as sum, e + f + g as fractions, h, m from t \
+         where i < j and k > l and m = 'x'",
+        &[
+            "+-----+-----------+------------+---+",
+            "| sum | fractions | h          | m |",
+            "+-----+-----------+------------+---+",
+            "| 10  | 19.25     | 2024-01-02 | x |",
+            "+-----+-----------+------------+---+",
+        ],
+    );
+    check(
+        &text,
+        &options,
+        "select count(*) as rows, count(a) as a, count(c) as c, count(l) as l, count(m) as m from t",
+        &[
+            "+------+---+---+---+---+",
+            "| rows | a | c | l | m |",
+            "+------+---+---+---+---+",
+            "| 2    | 1 | 2 | 1 | 2 |",
+            "+------+---+---+---+---+",
+        ],
+    );
+}
