@@ -1,4 +1,4 @@
-//! `moirai demo`: both page layouts, on simulated disks and in a file.
+//! `moirai demo`: both page layouts, on simulated disks and in files.
 
 use moirai::units::grouped;
 use std::path::PathBuf;
@@ -7,17 +7,20 @@ use moirai_lab::demo::DemoOptions;
 use moirai_lab::{DemoFigures, report};
 
 use crate::failure::Failure;
-use crate::{print, progress};
+use crate::{output, print, progress};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// TPC-H scale factor; 1 is about 1 GB of raw data
     #[arg(long, default_value_t = 0.1, value_parser = scale_factor)]
     scale: f64,
-    /// The folder for the files and the report
+    /// Folder for nsm.moirai, csm.moirai and report.html; created if it does not exist
     #[arg(long, default_value = "moirai-demo")]
     dir: PathBuf,
-    /// Where random choices begin; the same seed gives the same virtual figures
+    /// Overwrite the files of an earlier demo
+    #[arg(long)]
+    force: bool,
+    /// Seed of the random choices; the same seed gives the same virtual figures
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -25,10 +28,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A TPC-H scale factor that data can be made for.
+/// A TPC-H scale factor within the bounds of the data generator.
 pub(crate) fn scale_factor(text: &str) -> Result<f64, String> {
     let least = moirai_workloads::tpch::SCALE_FACTOR_MIN;
-    let parsed: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let parsed: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     if (least..=100_000.0).contains(&parsed) {
         return Ok(parsed);
     }
@@ -41,30 +44,50 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed: arguments.seed,
         folder: arguments.dir.clone(),
     };
-    let bar = progress::bar("", Some(1000));
-    let figures = moirai_lab::demo::run(&options, &|what, share| {
-        bar.set_message(what.to_owned());
-        bar.set_position((share * 1000.0) as u64);
-    })?;
+    if !arguments.force {
+        keep_files(&options)?;
+    }
+    let bar = progress::shares();
+    let figures = moirai_lab::demo::run(&options, &|what, share| progress::show(&bar, what, share));
     bar.finish_and_clear();
-    let path = arguments.dir.join("report.html");
-    std::fs::write(&path, report::html(&figures))
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    let figures = figures?;
+    let path = options.report();
+    output::write(&path, &report::html(&figures))?;
     if arguments.json {
         return print::json(&figures);
     }
     print_figures(&figures)?;
     print::line(format!(
-        "Every answer is that of tables in memory. The same as a page: {}",
+        "Every answer equals that of tables in memory. The report: {}",
         path.display()
     ))
+}
+
+/// An error that names the files that the demo would overwrite, if there are any.
+fn keep_files(options: &DemoOptions) -> Result<(), Failure> {
+    let [nsm, csm] = options.stores();
+    let paths = [nsm, csm, options.report()];
+    let there: Vec<String> = paths
+        .iter()
+        .filter(|path| path.symlink_metadata().is_ok())
+        .map(|path| path.display().to_string())
+        .collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} would be overwritten: name another --dir, or give --force",
+        there.join(", ")
+    )))
 }
 
 fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
     print::line(format!(
         "TPC-H at scale factor {}, in rows (nsm) and in capsules (csm)\n\
-         simulated: {}\nfile: {}\n",
-        figures.scale_factor, figures.simulated, figures.file
+         simulated, in virtual time: {}\nfiles, in real time: {}\n",
+        figures.scale_factor,
+        figures.simulated,
+        figures.files.join(", ")
     ))?;
     print::table(
         &[
@@ -72,9 +95,9 @@ fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
             ("layout", false),
             ("MiB read", true),
             ("I/Os", true),
-            ("virtual I/O ms", true),
+            ("I/O, virtual ms", true),
             ("disk efficiency", true),
-            ("file ms", true),
+            ("file, real ms", true),
         ],
         figures
             .rows

@@ -1,26 +1,38 @@
 //! `moirai lab`: experiments beside the published figures.
 
 use clap::Subcommand;
-use moirai_lab::{Experiment, Outcome, all, find};
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
+use console::Term;
+use moirai_lab::{Context, Experiment, Outcome, Row, all, find};
 
 use crate::failure::Failure;
-use crate::print;
+use crate::{print, progress};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the experiments and what they reproduce
+    /// List the experiments: what they reproduce, and how long they take
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Run an experiment in virtual time and print its figures beside the published ones
+    ///
+    /// Exit status: 0 if the experiment ran, 1 if it failed or --check found a figure outside its tolerance, 2 if the
+    /// command line is wrong.
     Run {
         /// The experiment's name
         name: String,
-        /// Where random choices begin; the same seed gives the same figures
+        /// Seed of the random choices; the same seed gives the same figures
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Scale of an experiment that takes more than a minute, in (0, 1]; 1 is the published setting
+        #[arg(long, default_value_t = 1.0, value_parser = scale)]
+        scale: f64,
+        /// Exit with status 1 if a judged figure is outside its tolerance
+        #[arg(long)]
+        check: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -31,13 +43,24 @@ pub(crate) enum Command {
 struct Listed {
     name: &'static str,
     source: &'static str,
+    takes: &'static str,
+    has_scale: bool,
     summary: &'static str,
+}
+
+/// A scale of an experiment.
+fn scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    match scale > 0.0 && scale <= 1.0 {
+        true => Ok(scale),
+        false => Err("a scale is greater than 0 and at most 1".into()),
+    }
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
-        Command::Run { name, seed, json } => {
+        Command::Run { name, seed, scale, check, json } => {
             let experiment = find(&name).ok_or_else(|| {
                 let names: Vec<&str> = all().iter().map(|experiment| experiment.name).collect();
                 Failure::Usage(format!(
@@ -45,67 +68,220 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     names.join(", ")
                 ))
             })?;
-            let outcome = experiment.outcome(seed)?;
-            if json { print::json(&outcome) } else { print_outcome(experiment, &outcome) }
+            experiment.check_scale(scale).map_err(|error| Failure::Usage(error.to_string()))?;
+            let outcome = outcome(experiment, seed, scale)?;
+            match json {
+                true => print::json(&outcome)?,
+                false => print_outcome(experiment, &outcome)?,
+            }
+            if check { checked(&outcome) } else { Ok(()) }
         }
     }
 }
 
+/// Runs an experiment with a progress bar.
+fn outcome(experiment: &Experiment, seed: u64, scale: f64) -> Result<Outcome, Failure> {
+    let bar = progress::shares();
+    let context = Context::new(seed).scaled(scale).reporting({
+        let bar = bar.clone();
+        move |what, share| progress::show(&bar, what, share)
+    });
+    let outcome = experiment.outcome(&context);
+    bar.finish_and_clear();
+    Ok(outcome?)
+}
+
+/// An error that names the judged figures outside their tolerance, if there are any.
+fn checked(outcome: &Outcome) -> Result<(), Failure> {
+    let judged = outcome.rows.iter().filter(|row| row.within.is_some()).count();
+    let of_row = |row: &Row| {
+        let tolerance = row.tolerance.map(|tolerance| tolerance.to_string()).unwrap_or_default();
+        format!("\n  {}: {} is not {tolerance}", row.figure, number(row.ours))
+    };
+    let outside: Vec<String> = outcome.outside().map(of_row).collect();
+    if outside.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{}: {} of {judged} judged figures outside their tolerance:{}",
+        outcome.experiment,
+        outside.len(),
+        outside.concat()
+    )))
+}
+
 fn list(json: bool) -> Result<(), Failure> {
-    let listed: Vec<Listed> = all()
-        .iter()
-        .map(|experiment| Listed {
-            name: experiment.name,
-            source: experiment.source,
-            summary: experiment.summary,
-        })
-        .collect();
+    let listed = |experiment: &Experiment| Listed {
+        name: experiment.name,
+        source: experiment.source,
+        takes: experiment.takes,
+        has_scale: experiment.scaling.is_some(),
+        summary: experiment.summary,
+    };
+    let listed: Vec<Listed> = all().iter().map(listed).collect();
     if json {
         return print::json(&listed);
     }
-    print::table(
-        &[("experiment", false), ("source", false), ("what is measured", false)],
-        listed
-            .into_iter()
-            .map(|l| vec![l.name.to_owned(), l.source.to_owned(), l.summary.to_owned()])
-            .collect(),
-    )
+    let row = |l: Listed| [l.name, l.source, l.takes, l.summary].map(str::to_owned).to_vec();
+    print_table(
+        &[("experiment", false), ("source", false), ("takes", true), ("what is measured", false)],
+        listed.into_iter().map(row).collect(),
+    )?;
+    print::line("\nTimes are real, of a release build. Those over a minute have --scale.")
+}
+
+fn number(value: f64) -> String {
+    format!("{value:.3}")
 }
 
 fn print_outcome(experiment: &Experiment, outcome: &Outcome) -> Result<(), Failure> {
-    print::line(format!(
-        "{}: {}\nsource: {}, seed {}",
-        experiment.name, experiment.summary, outcome.source, outcome.seed
-    ))?;
-    let number = |value: f64| format!("{value:.3}");
-    let rows = outcome.rows.iter().map(|row| {
+    let Outcome { source, seed, scale, rows, .. } = outcome;
+    let title = format!("{}: {}", experiment.name, experiment.summary);
+    print::line(wrapped(&title, "", width()))?;
+    print::line(format!("source: {source}, seed {seed}, scale {scale}\n"))?;
+    let row = |row: &Row| {
         vec![
             row.figure.clone(),
             row.unit.to_owned(),
             row.published.map(number).unwrap_or_default(),
             number(row.ours),
             row.ratio.map(number).unwrap_or_default(),
+            row.tolerance.map(|tolerance| tolerance.to_string()).unwrap_or_default(),
             match row.within {
-                Some(true) => "yes".into(),
-                Some(false) => "NO".into(),
-                None => String::new(),
-            },
+                Some(true) => "yes",
+                Some(false) => "NO",
+                None if row.is_unjudged() => "not judged",
+                None => "",
+            }
+            .to_owned(),
         ]
-    });
-    print::table(
+    };
+    print_table(
         &[
             ("figure", false),
             ("unit", false),
             ("published", true),
             ("ours", true),
-            ("ours / published", true),
+            ("ratio", true),
+            ("tolerance", true),
             ("within", false),
         ],
-        rows.collect(),
+        rows.iter().map(row).collect(),
     )?;
+    if let (Some(scaling), true) = (experiment.scaling, *scale < 1.0) {
+        let note = format!(
+            "Scale {scale} multiplies {}. These figures are not of the published setting.",
+            scaling.what
+        );
+        print::line(format!("\n{}", wrapped(&note, "", width())))?;
+        let unjudged: Vec<String> = rows
+            .iter()
+            .filter(|row| row.is_unjudged())
+            .map(|row| format!("\n{}", item(&row.figure, width())))
+            .collect();
+        if !unjudged.is_empty() {
+            print::line(format!("Not judged at this scale:{}", unjudged.concat()))?;
+        }
+    }
     print::line("\nAssumed:")?;
     for assumption in experiment.assumptions {
-        print::line(format!("- {assumption}"))?;
+        print::line(item(assumption, width()))?;
     }
     Ok(())
+}
+
+/// Text in lines of at most `width`, unless a word is longer; those after the first begin with `indent`.
+fn wrapped(text: &str, indent: &str, width: u16) -> String {
+    let (mut lines, mut column) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent.len() && column + 1 + length > width.into() {
+            lines = lines + "\n" + indent;
+            column = indent.len();
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines += word;
+        column += length;
+    }
+    lines
+}
+
+/// Text as the item of a list.
+fn item(text: &str, width: u16) -> String {
+    wrapped(&format!("- {text}"), "  ", width)
+}
+
+/// The width of output that does not go to a terminal.
+const WIDTH_ELSEWHERE: u16 = 100;
+
+/// The width of the terminal.
+fn width() -> u16 {
+    Term::stdout().size_checked().map_or(WIDTH_ELSEWHERE, |(_, columns)| columns)
+}
+
+/// Writes a table that fits the terminal: cells of text wrap, numbers do not.
+fn print_table(columns: &[print::Column<'_>], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    print::line(table(columns, rows, width()))
+}
+
+fn table(columns: &[print::Column<'_>], rows: Vec<Vec<String>>, width: u16) -> String {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    for line in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
+        table.remove_style(line);
+    }
+    table.set_header(columns.iter().map(|(title, _)| *title));
+    for (index, (_, is_number)) in columns.iter().enumerate() {
+        if let (true, Some(column)) = (*is_number, table.column_mut(index)) {
+            column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table.add_rows(rows);
+    table.trim_fmt()
+}
+
+#[cfg(test)]
+mod tests {
+    use moirai_lab::Tolerance;
+
+    use super::*;
+
+    fn outcome(ours: [f64; 2]) -> Outcome {
+        let row = |ours| Row::new(format!("figure {ours}"), "virtual ms", ours);
+        let rows = ours.map(|ours| row(ours).judged(Tolerance::AtMost(2.0)));
+        let mut rows = rows.to_vec();
+        rows.push(row(99.0));
+        Outcome { experiment: "one", source: "here", seed: 1, scale: 1.0, rows }
+    }
+
+    #[test]
+    fn check_names_the_figures_outside_their_tolerance() {
+        checked(&outcome([1.0, 2.0])).unwrap();
+        let failure = checked(&outcome([1.5, 3.5])).unwrap_err();
+        let expected =
+            "one: 1 of 2 judged figures outside their tolerance:\n  figure 3.5: 3.500 is not <= 2";
+        assert_eq!((failure.status(), failure.to_string().as_str()), (1, expected));
+    }
+
+    #[test]
+    fn items_wrap_between_words() {
+        assert_eq!(item("one two three", 10), "- one two\n  three");
+        assert_eq!(item("unbreakable word", 5), "- unbreakable\n  word");
+        assert_eq!(wrapped("one two three", "", 7), "one two\nthree");
+    }
+
+    #[test]
+    fn tables_fit_the_width() {
+        let rows = || vec![vec!["name".to_owned(), "many words to wrap ".repeat(10)]];
+        let columns = [("experiment", false), ("what is measured", false)];
+        for width in [60, 80, 100] {
+            let text = table(&columns, rows(), width);
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest > Some(40) && longest <= Some(width.into()), "{text}");
+        }
+    }
 }

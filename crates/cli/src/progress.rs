@@ -13,6 +13,22 @@ pub(crate) fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
+/// Steps of a bar over shares of a whole.
+const SHARE_STEPS: f64 = 1000.0;
+
+/// A bar over shares of a whole, from 0 to 1.
+pub(crate) fn shares() -> ProgressBar {
+    bar("", Some(SHARE_STEPS as u64))
+}
+
+/// Shows on a bar of [`shares`] what is done now, and the share of the whole that is done.
+pub(crate) fn show(bar: &ProgressBar, what: &str, share: f64) {
+    if bar.message() != what {
+        bar.set_message(what.to_owned());
+    }
+    bar.set_position((share * SHARE_STEPS) as u64);
+}
+
 /// A bar over a known number of steps, or a count when it is not known.
 pub(crate) fn bar(what: &str, steps: Option<u64>) -> ProgressBar {
     let bar = match steps {

@@ -114,14 +114,30 @@ fn the_laboratory_prints_what_is_promised() {
     assert_eq!(succeed(folder, &["lab", "run", "capsule-scan", "--json"]), outcome);
     let outcome = json(&outcome);
     let keys: Vec<&String> = outcome.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["experiment", "rows", "seed", "source"]);
+    assert_eq!(keys, ["experiment", "rows", "scale", "seed", "source"]);
     for row in outcome["rows"].as_array().unwrap() {
         let keys: Vec<&String> = row.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["figure", "ours", "published", "ratio", "unit", "within"]);
+        assert_eq!(keys, ["figure", "ours", "published", "ratio", "tolerance", "unit", "within"]);
     }
     let (status, _, error) = run(folder, &["lab", "run", "nothing"]);
     assert_eq!(status, Some(2));
     assert!(error.contains("there are: raid5-scan"), "{error}");
+    let (status, _, error) = run(folder, &["lab", "run", "raid5-scan", "--scale", "0.5"]);
+    assert_eq!(status, Some(2));
+    assert!(error.contains("raid5-scan runs in seconds and has no --scale"), "{error}");
+    for scale in ["0", "1.5", "nan"] {
+        let (status, _, error) = run(folder, &["lab", "run", "raid5-scan", "--scale", scale]);
+        assert_eq!(status, Some(2));
+        assert!(error.contains("greater than 0 and at most 1"), "{error}");
+    }
+    // One figure of this experiment is known to be outside.
+    let (status, output, error) = run(folder, &["lab", "run", "quadrangle-efficiency", "--check"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("1 of ") && error.contains("120 KB"), "{error}");
+    assert!(output.contains("<= 5") && output.lines().all(|line| line.chars().count() <= 100));
+    succeed(folder, &["lab", "run", "raid5-scan", "--check"]);
+    let listed = succeed(folder, &["lab", "list"]);
+    assert!(listed.contains("21 min") && listed.lines().all(|line| line.chars().count() <= 100));
 }
 
 #[test]
@@ -132,4 +148,12 @@ fn the_demo_writes_its_report() {
     assert_eq!(figures["rows"].as_array().unwrap().len(), 12);
     let page = std::fs::read_to_string(folder.join("out/report.html")).unwrap();
     assert!(page.contains("1,000 fetches") && page.ends_with("</html>\n"), "{}", page.len());
+    assert!(page.contains("out/nsm.moirai") && page.contains("out/csm.moirai"), "{}", page.len());
+    let again = ["demo", "--scale", "0.001", "--dir", "out"];
+    let (status, _, error) = run(folder, &again);
+    assert_eq!(status, Some(2));
+    for name in ["out/nsm.moirai", "out/csm.moirai", "out/report.html", "--force"] {
+        assert!(error.contains(name), "{error}");
+    }
+    succeed(folder, &[&again[..], &["--force"]].concat());
 }

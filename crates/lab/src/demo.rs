@@ -1,4 +1,4 @@
-//! The demo: TPC-H in rows and in capsules, on simulated disks and in a file, each answer checked.
+//! The demo: TPC-H in rows and in capsules, on simulated disks and in files, each answer checked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,18 +18,32 @@ use rand::Rng;
 use crate::setting::{FOUR_CHEETAHS, four_cheetahs};
 use crate::{DemoFigures, DemoRow, Failure, LoadRow};
 
-/// What the demo runs.
+/// The setting of a demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// The TPC-H scale factor.
     pub scale_factor: f64,
-    /// Where random choices begin.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The folder for the files; made when it is not there.
+    /// The folder for the files; created if it does not exist.
     pub folder: PathBuf,
 }
 
-/// Told what the demo does, and how far it is in all, from 0 to 1.
+impl DemoOptions {
+    /// The two files that the demo stores the tables in, one for each layout.
+    #[must_use]
+    pub fn stores(&self) -> [PathBuf; 2] {
+        LAYOUTS.map(|layout| self.folder.join(format!("{layout}.moirai")))
+    }
+
+    /// The file for the report, which the caller writes.
+    #[must_use]
+    pub fn report(&self) -> PathBuf {
+        self.folder.join("report.html")
+    }
+}
+
+/// Takes what the demo does now, and the share of the demo that is done, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(&str, f64) + Sync);
 
 const LAYOUTS: [PageLayout; 2] = [PageLayout::Nsm, PageLayout::Csm];
@@ -37,21 +51,26 @@ const QUERIES: [u8; 4] = [1, 6, 12, 14];
 const FETCHES: usize = 1000;
 const BATCH_ROWS: usize = 8192;
 
-/// Runs the demo.
+/// Runs the demo. Overwrites the files [`DemoOptions::stores`]; the caller asks first.
+///
+/// # Errors
+/// [`Failure::Setting`] if one of these files is a store with tables of its own, which is then left as it is; else
+/// whatever fails during the run.
 pub fn run(options: &DemoOptions, progress: Progress<'_>) -> Result<DemoFigures, Failure> {
-    progress("making TPC-H data", 0.0);
+    progress("generating TPC-H data", 0.0);
     let data = Data::new(options.scale_factor)?;
-    progress("asking the queries of tables in memory", 0.05);
+    progress("querying tables in memory", 0.05);
     let expected = Arc::new(block_on_virtual(options.seed, Expected::new(&data))?);
 
     let mut simulated = Vec::new();
     let mut in_file = Vec::new();
-    for (index, layout) in LAYOUTS.into_iter().enumerate() {
+    let stores = options.stores();
+    for (index, (layout, path)) in LAYOUTS.into_iter().zip(&stores).enumerate() {
         let at = |share: f64| 0.1 + 0.9 * (index as f64 + share) / LAYOUTS.len() as f64;
         progress(&format!("{layout} on the simulated volume"), at(0.0));
         simulated.push(block_on_virtual(options.seed, on_disks(&data, &expected, layout))?);
         progress(&format!("{layout} in a file"), at(0.5));
-        let uri = file_uri(&options.folder, layout, data.bytes)?;
+        let uri = new_file(path, data.bytes)?;
         in_file.push(block_on_real(options.seed, in_a_file(&data, &expected, layout, &uri))?);
     }
     progress("done", 1.0);
@@ -79,7 +98,7 @@ pub fn run(options: &DemoOptions, progress: Progress<'_>) -> Result<DemoFigures,
         scale_factor: options.scale_factor,
         seed: options.seed,
         simulated: FOUR_CHEETAHS.to_owned(),
-        file: options.folder.join("{nsm,csm}.moirai").display().to_string(),
+        files: stores.iter().map(|path| path.display().to_string()).collect(),
         load: load
             .map(|(layout, (disks, file))| LoadRow {
                 layout: layout.to_string(),
@@ -98,7 +117,7 @@ fn workload_names() -> Vec<String> {
     names
 }
 
-/// The tables, made once and kept in memory: what is loaded, and what answers are compared to.
+/// The tables, generated once and kept in memory: the stores load them, and answers are compared with them.
 struct Data {
     scale_factor: f64,
     tables: Vec<(tpch::Table, Vec<RecordBatch>)>,
@@ -134,7 +153,7 @@ impl Data {
     }
 }
 
-/// What must come out.
+/// The right answers.
 struct Expected {
     /// Statement and answer of each query.
     queries: Vec<(String, Vec<String>)>,
@@ -162,7 +181,7 @@ impl Expected {
     }
 }
 
-/// The rows of an answer as text, sorted: rows that the query leaves equal come in any order.
+/// The rows of an answer as text, sorted, since a query returns rows with equal sort keys in any order.
 async fn answer(database: &Database, statement: &str) -> Result<Vec<String>, Failure> {
     let (schema, batches) = database.query(statement).await?;
     let mut text = Vec::new();
@@ -173,7 +192,7 @@ async fn answer(database: &Database, statement: &str) -> Result<Vec<String>, Fai
     Ok(lines)
 }
 
-/// What one workload cost.
+/// The cost of one workload.
 #[derive(Default)]
 struct Run {
     elapsed_ms: f64,
@@ -182,7 +201,7 @@ struct Run {
     disk_efficiency: f64,
 }
 
-/// What one layout cost in one place.
+/// The costs of one layout in one place.
 #[derive(Default)]
 struct Runs {
     load_ms: f64,
@@ -223,11 +242,6 @@ async fn in_a_file(
     uri: &str,
 ) -> Result<Runs, Failure> {
     let store = moirai::open_store(uri).await?;
-    for table in tpch::Table::ALL {
-        if store.table(table.name()).is_ok() {
-            store.drop_table(table.name()).await?;
-        }
-    }
     let watch = Stopwatch::start();
     data.load(&store, layout).await?;
     let mut runs = Runs { load_ms: watch.elapsed().as_ms(), ..Runs::default() };
@@ -247,7 +261,7 @@ async fn stored(store: &Store) -> Result<f64, Failure> {
     Ok(mib)
 }
 
-/// Runs a workload, by its place in [`workload_names`], and checks what comes out.
+/// Runs a workload, by its index in [`workload_names`], and checks the answer.
 async fn run_workload(
     workload: usize,
     store: &Arc<Store>,
@@ -291,40 +305,40 @@ async fn run_workload(
     Ok(())
 }
 
-/// The URI of the file for a layout, which is made in `folder` when it is not there.
-fn file_uri(folder: &Path, layout: PageLayout, data_bytes: ByteCount) -> Result<String, Failure> {
-    let failed = |source| Failure::File { path: folder.to_owned(), source };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let path = folder.join(format!("{layout}.moirai"));
-    // Sparse: only what is written takes room.
-    let size = ByteCount::mib((data_bytes.0 * 3).div_ceil(1 << 20) + 256);
-    match path.metadata() {
-        Ok(metadata) if metadata.len() >= size.0 => return Ok(format!("file:{}", path.display())),
-        // One that an earlier demo made for less data.
-        Ok(_) => {
-            let uri = format!("file:{}", path.display());
-            let names = block_on_real(0, moirai::open_store(&uri))?.table_names();
-            let is_demo = |name: &String| tpch::Table::ALL.iter().any(|t| t.name() == name);
-            if !names.iter().all(is_demo) {
-                return Err(Failure::Setting(format!(
-                    "{} is no file of the demo: give another --dir",
-                    path.display()
-                )));
-            }
-            std::fs::remove_file(&path).map_err(failed)?;
-        }
-        Err(_) => {}
+/// The URI of a new file at `path`, in place of what an earlier demo left there.
+fn new_file(path: &Path, data_bytes: ByteCount) -> Result<String, Failure> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Failure::File { path, source }
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
     }
-    Ok(format!("file:{}?size={}", path.display(), size.0))
+    let uri = format!("file:{}", path.display());
+    if path.exists() {
+        // A file that does not open as a store is one that an earlier demo did not finish.
+        let names = block_on_real(0, moirai::open_store(&uri)).map(|store| store.table_names());
+        let is_demo = |name: &String| tpch::Table::ALL.iter().any(|table| table.name() == name);
+        if let Some(other) = names.iter().flatten().find(|name| !is_demo(name)) {
+            return Err(Failure::Setting(format!(
+                "{} holds the table {other}, which the demo did not store: name another --dir",
+                path.display()
+            )));
+        }
+        std::fs::remove_file(path).map_err(failed(path))?;
+    }
+    // Sparse: only written blocks take room on the device below.
+    let size = ByteCount::mib((data_bytes.0 * 3).div_ceil(1 << 20) + 256);
+    Ok(format!("{uri}?size={}", size.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The same seed gives the same virtual figures, byte for byte, and every answer is right.
+    /// The second run replaces the files of the first.
     #[test]
-    fn the_virtual_figures_repeat() {
+    fn the_same_seed_gives_the_same_virtual_figures() {
         let folder = tempfile::tempdir().unwrap();
         let figures = || {
             let options =
@@ -341,5 +355,31 @@ mod tests {
         let first = figures();
         assert!(first.contains("\"workload\":\"Q14\""));
         assert_eq!(figures(), first);
+    }
+
+    #[test]
+    fn a_store_with_other_tables_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nsm.moirai");
+        let uri = new_file(&path, ByteCount(0)).unwrap();
+        let schema = tpch::Table::Nation.schema();
+        block_on_real(1, async {
+            let store = moirai::open_store(&uri).await.unwrap();
+            let options = LoadOptions::default();
+            let load = store.load("mine", &schema, PageLayout::Nsm, options).await.unwrap();
+            load.finish().await.unwrap();
+        });
+        let refused = new_file(&path, ByteCount(0)).unwrap_err().to_string();
+        assert!(refused.contains("holds the table mine"), "{refused}");
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_no_store_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nsm.moirai");
+        std::fs::write(&path, "an interrupted demo").unwrap();
+        new_file(&path, ByteCount(0)).unwrap();
+        assert!(!path.exists());
     }
 }

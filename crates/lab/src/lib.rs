@@ -1,12 +1,16 @@
 //! The laboratory: experiments in virtual time beside the published figures, and the demo.
 
+mod context;
 pub mod demo;
 mod experiment;
 mod experiments;
 mod figures;
 pub mod report;
 mod setting;
+mod tolerance;
 
-pub use experiment::{Experiment, Failure, Outcome, Row};
+pub use context::{Context, Report};
+pub use experiment::{Experiment, Failure, Outcome, Row, Scaling};
 pub use experiments::{all, find};
 pub use figures::{DemoFigures, DemoRow, LoadRow};
+pub use tolerance::Tolerance;

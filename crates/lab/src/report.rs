@@ -4,11 +4,13 @@ mod chart;
 mod column;
 mod svg;
 mod text;
+mod verdict;
 
 use crate::figures::{DemoFigures, DemoRow, LoadRow};
 use chart::Chart;
 use column::Column;
 use text::escape;
+use verdict::verdict;
 
 const CHARTS: [Chart; 4] = [
     Chart {
@@ -19,15 +21,15 @@ const CHARTS: [Chart; 4] = [
         full: None,
     },
     Chart {
-        title: "I/O time on the simulated disks",
-        note: "Virtual time; less is better.",
+        title: "I/O time on the simulated disks, virtual ms",
+        note: "Less is better.",
         unit: " ms",
         value: |row| row.simulated_io_ms,
         full: None,
     },
     Chart {
-        title: "Time on the file",
-        note: "Real time on this machine; less is better.",
+        title: "Time in the files, real ms",
+        note: "Less is better. Real time on this machine.",
         unit: " ms",
         value: |row| row.file_wall_ms,
         full: None,
@@ -50,11 +52,18 @@ pub fn html(figures: &DemoFigures) -> String {
         scale_factor = figures.scale_factor,
         seed = figures.seed,
         simulated = escape(&figures.simulated),
-        file = escape(&figures.file),
+        files = files(&figures.files),
+        verdict = verdict(&figures.rows),
         charts = charts(&figures.rows),
         results = results(&figures.rows),
         load = load(&figures.load),
     )
+}
+
+/// The files by name, as `a and b`.
+fn files(files: &[String]) -> String {
+    let names: Vec<String> = files.iter().map(|file| format!("<b>{}</b>", escape(file))).collect();
+    names.join(" and ")
 }
 
 fn by_workload(rows: &[DemoRow]) -> impl Iterator<Item = &[DemoRow]> {
@@ -126,7 +135,7 @@ mod tests {
             scale_factor: 0.1,
             seed: 7,
             simulated: "4 x <disk>".into(),
-            file: "file:/tmp/a&b".into(),
+            files: vec!["a&b/nsm.moirai".into(), "a&b/csm.moirai".into()],
             load: vec![],
             rows: rows.iter().map(row).collect(),
         })
@@ -139,6 +148,9 @@ mod tests {
         let parts = [">Q1<", ">full scan<", ">NSM<", ">CSM<", "12,345"];
         assert_eq!(parts.map(|part| page.contains(part)), [true; 5]);
         assert!(page.contains("CSM is 25% of NSM"));
+        assert!(page.contains("<b>a&amp;b/nsm.moirai</b> and <b>a&amp;b/csm.moirai</b>"));
+        let (verdict, chart) = (page.find("<b>beat</b>"), page.find("<figure>"));
+        assert!(verdict.is_some() && verdict < chart, "the page begins with the verdict");
         assert!(page.contains("moirai demo --scale 0.1 --seed 7"));
         let links = ["http:", "https:", "<script", "<link", "@import", "url("];
         assert_eq!(links.map(|part| page.contains(part)), [false; 6]);
@@ -152,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nought_make_a_page() {
+    fn no_rows_and_zeros_give_a_page() {
         assert!(page(&[]).contains("No workload ran"));
         let page = page(&[("Q1", "nsm", 0.0), ("Q1", "csm", 0.0)]);
         assert!(page.contains(">0 MiB<") && !page.contains("NaN") && !page.contains("\"inf"));

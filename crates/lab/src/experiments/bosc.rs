@@ -1,5 +1,5 @@
 //! The test bed of the BOSC paper (6.1): five Deskstars, an index of leaves on four of them, and requests that
-//! change a record each.
+//! each change one record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,47 +17,48 @@ use rand::Rng;
 
 use super::index_requests::{Requests, Workload};
 use crate::Failure;
+use crate::context::Stage;
 use crate::setting::{drive, profile};
 
 const DRIVE: &str = "ibm-deskstar-dtla-307030";
 pub(super) const SPACE: SpaceId = SpaceId(1);
 pub(super) const PUT_RECORD: KindNumber = KindNumber(16);
-/// Leaves of a partition at most.
+/// The most leaves of a partition.
 const PARTITION_LEAVES: u64 = 64;
-/// Where what is measured is not the paper's, whatever the experiment.
-pub(super) const DEPARTURES: &str = "The engine has one queue for neighbouring leaves, 64 and 4 MB of them where nothing else \
-     is said, which are read and written together whether each has something pending or not, and to another place: the data \
-     have twice the room. The paper has a queue for each leaf, and writes runs of up to 32 in their place. No leaf is \
-     split, and what says where leaves lie is of the same memory.";
-/// Bytes of the number of records in a leaf.
+/// Where every experiment departs from the paper.
+pub(super) const DEPARTURES: &str = "The engine has one queue per partition: neighbouring leaves, at most 64 leaves and \
+     4 MB unless stated otherwise. A sweep reads and writes a partition whole, even leaves without pending updates, and \
+     writes it to a new place: the data devices have twice the room of the index. The paper has one queue per leaf and \
+     writes runs of up to 32 leaves in place. No leaf is split. The leaf directory takes part of the same memory.";
+/// Size of the record count at the head of a leaf.
 const LEAF_HEADER_BYTES: usize = 4;
-/// Requests between two looks at how far the sweeps are.
+/// Requests between two looks at the figures of the engine.
 const LOOK_EACH: u64 = 4096;
 
-/// What is measured.
+/// The sizes and the workload of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) index: ByteCount,
     pub(super) leaf: ByteCount,
-    /// Of neighbouring leaves, which are swept together, at most; there are several dozen at least.
+    /// Largest size of a partition, whose leaves are swept together; an index has at least 64 partitions.
     pub(super) partition: ByteCount,
     pub(super) record_bytes: usize,
     pub(super) memory: ByteCount,
-    /// Room for staging, in percent of the leaves; the paper has none.
+    /// Size of the staging areas in percent of the leaves; the paper has none.
     pub(super) staging_percent: u32,
-    /// Requests under way at a time.
+    /// Requests in flight.
     pub(super) clients: u64,
-    /// How long a client waits before its next request, on average.
+    /// Mean time that a client waits before its next request.
     pub(super) think: Nanos,
     pub(super) log: LogWriter,
     pub(super) log_disks: u64,
-    /// How long a request waits for the log disk that writes before another takes it.
+    /// Time that a request waits for a busy log disk before another log disk takes the request.
     pub(super) log_wait: Nanos,
     pub(super) workload: Workload,
 }
 
 impl Setting {
-    /// The paper's: 64 B records in leaves of 64 KB, four disks and a log that is trail, 1,024 requests under way.
+    /// The paper's setting: 64 B records in leaves of 64 KB, four data disks, a trail log, 1,024 requests in flight.
     pub(super) fn of_the_paper() -> Result<Setting, Failure> {
         Ok(Setting {
             index: ByteCount(16 << 30),
@@ -75,9 +76,10 @@ impl Setting {
         })
     }
 
-    /// With index and memory divided by `scale`: as many updates are pending for a leaf when it is swept.
-    pub(super) fn scaled(self, scale: u64) -> Setting {
-        let (index, memory) = (ByteCount(self.index.0 / scale), ByteCount(self.memory.0 / scale));
+    /// The same with index and memory multiplied by `scale`: a leaf has as many updates pending when it is swept.
+    pub(super) fn scaled(self, scale: f64) -> Setting {
+        let scaled = |size: ByteCount| ByteCount((size.0 as f64 * scale) as u64);
+        let (index, memory) = (scaled(self.index), scaled(self.memory));
         Setting { index, memory, ..self }
     }
 
@@ -95,8 +97,8 @@ impl Setting {
     }
 }
 
-/// Records sorted by their first 16 bytes, the key. The others of a leaf, of which the paper says that their
-/// contents are immaterial, are not there: the leaf is as long as it would be.
+/// Puts a record into a leaf, whose records are sorted by their first 16 bytes, the key. A leaf begins without
+/// records, since the paper says that their contents are immaterial, but has its full length.
 struct PutRecord {
     bytes: usize,
 }
@@ -127,48 +129,75 @@ impl Kind for PutRecord {
     }
 }
 
-/// What a run gave.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) requests_per_s: f64,
-    /// Mean time until a request is acknowledged.
+    /// Mean virtual time until a request is acknowledged.
     pub(super) wait_ms: f64,
 }
 
-/// Counts requests, and when enough was done.
+/// When a run is over: as soon as a figure of the engine reaches `until`.
+#[derive(Clone, Copy)]
+struct Goal {
+    figure: fn(&Figures) -> u64,
+    from: u64,
+    until: u64,
+}
+
+impl Goal {
+    /// The figure grows by `growth`.
+    fn growth(engine: &Engine, figure: fn(&Figures) -> u64, growth: u64) -> Goal {
+        let from = figure(&engine.figures());
+        Goal { figure, from, until: from + growth }
+    }
+
+    fn share(&self, figures: &Figures) -> f64 {
+        let done = (self.figure)(figures).saturating_sub(self.from);
+        done as f64 / (self.until - self.from).max(1) as f64
+    }
+
+    fn is_reached(&self, figures: &Figures) -> bool {
+        (self.figure)(figures) >= self.until
+    }
+}
+
+/// The requests of all clients of a run.
 #[derive(Default)]
-struct Progress {
+struct Tally {
     requests: AtomicU64,
     waits_ns: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// The log where the head is about to be.
+/// The log writer that writes each record where the head is about to be.
 pub(super) fn trail() -> Result<LogWriter, Failure> {
-    let turn_ps = profile(DRIVE)?.mechanics.revolution_ps;
-    Ok(LogWriter::Trail { rotation: Nanos(turn_ps / 1000) })
+    let revolution_ps = profile(DRIVE)?.mechanics.revolution_ps;
+    Ok(LogWriter::Trail { rotation: Nanos(revolution_ps / 1000) })
 }
 
-/// The index on the update engine: four disks of data, one of log. Measured is the second sweep over all leaves.
-pub(super) async fn on_the_engine(setting: Setting) -> Result<Measured, Failure> {
-    let engine = engine(setting).await?;
-    cycle(&engine, setting, 1).await?;
-    cycle(&engine, setting, 2).await
+/// The index on the update engine: four data disks and one log disk. Measures the second sweep over all leaves.
+pub(super) async fn on_the_engine(setting: Setting, stage: Stage) -> Result<Measured, Failure> {
+    let [loading, first, second] = stage.split([2.0, 49.0, 49.0]);
+    let engine = engine(setting, loading).await?;
+    cycle(&engine, setting, 1, first).await?;
+    cycle(&engine, setting, 2, second).await
 }
 
-/// The devices of an index, and what it is opened with.
-pub(super) struct Made {
+/// An index that is loaded and closed.
+pub(super) struct Index {
     pub(super) data: Arc<dyn Device>,
     logs: Vec<Arc<dyn Device>>,
     setting: Setting,
 }
 
-impl Made {
+impl Index {
+    /// Opens the index.
     pub(super) async fn open(&self) -> Result<Engine, Failure> {
         let mut kinds = Kinds::new();
         kinds.register(PUT_RECORD, Arc::new(PutRecord { bytes: self.setting.record_bytes }))?;
         let memory = self.setting.memory;
-        // The paper's memory is for pending modifications: what is read comes from the disks.
+        // The paper's memory holds pending updates and no cache: every read comes from the disks.
         let log_wait = self.setting.log_wait;
         let options = Options { memory, cache: ByteCount(0), log_wait, ..Options::default() };
         let data = Arc::clone(&self.data);
@@ -176,20 +205,20 @@ impl Made {
     }
 }
 
-/// The update engine with leaves that are empty.
-async fn engine(setting: Setting) -> Result<Arc<Engine>, Failure> {
-    Ok(Arc::new(made(setting).await?.open().await?))
+/// The update engine on an index of empty leaves.
+async fn engine(setting: Setting, stage: Stage) -> Result<Arc<Engine>, Failure> {
+    Ok(Arc::new(index(setting, stage).await?.open().await?))
 }
 
-/// An index of leaves that are empty.
-pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
+/// Creates an index of empty leaves.
+pub(super) async fn index(setting: Setting, stage: Stage) -> Result<Index, Failure> {
     let profile = profile(DRIVE)?;
     let disk = |name: String| drive(&profile, name, Contents::memory(), None);
     let disks = (0..4).map(|index| disk(format!("data {index}"))).collect();
     let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
     let data: Arc<dyn Device> =
         Volume::new("data".into(), disks, Level::Raid0, layout).map_err(Failure::Setting)?;
-    // Both are used over and over, as far apart as they need to be.
+    // Sweeps write partitions to new places, so both halves are in use, as far apart as the index is long.
     let data =
         section(&data, setting.index.0 * (100 + u64::from(setting.staging_percent)) / 100 * 2)?;
     let log_bytes = setting.memory.0 * 4 / setting.log_disks;
@@ -203,8 +232,8 @@ pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
         log: setting.log,
     };
     Engine::format(&*data, &logs, &WholeBlocks, format).await?;
-    let made = Made { data, logs, setting };
-    let engine = made.open().await?;
+    let index = Index { data, logs, setting };
+    let engine = index.open().await?;
     engine.create_space(SPACE).await?;
     let mut group = Group::new();
     for leaf in 0..setting.leaves() {
@@ -213,22 +242,27 @@ pub(super) async fn made(setting: Setting) -> Result<Made, Failure> {
         if group.len() == 1000 {
             engine.commit(&group).await?;
             group.clear();
+            stage.at(leaf as f64 / setting.leaves() as f64);
         }
     }
     engine.commit(&group).await?;
     engine.close().await?;
-    Ok(made)
+    Ok(index)
 }
 
-/// Requests until so many bytes were logged, after as many that do not count; with it the part of the tracks, or
-/// segments, that was written.
-pub(super) async fn logged(setting: Setting, bytes: ByteCount) -> Result<(Measured, f64), Failure> {
-    let engine = engine(setting).await?;
-    let begun = engine.figures().log_bytes;
-    requests(&engine, setting, 1, move |figures| figures.log_bytes > begun + bytes.0).await?;
+/// Sends requests until `bytes` were logged, after as many that do not count. Returns with the figures the share of
+/// the tracks passed, or segments, that was written.
+pub(super) async fn logged(
+    setting: Setting,
+    bytes: ByteCount,
+    stage: Stage,
+) -> Result<(Measured, f64), Failure> {
+    let [loading, first, second] = stage.split([1.0, 2.0, 2.0]);
+    let engine = engine(setting, loading).await?;
+    let goal = || Goal::growth(&engine, |figures| figures.log_bytes, bytes.0 + 1);
+    requests(&engine, setting, 1, goal(), first).await?;
     let before = engine.figures();
-    let until = before.log_bytes + bytes.0;
-    let measured = requests(&engine, setting, 2, move |figures| figures.log_bytes > until).await?;
+    let measured = requests(&engine, setting, 2, goal(), second).await?;
     let after = engine.figures();
     let passed = (after.log_passed_bytes - before.log_passed_bytes) as f64;
     Ok((measured, (after.log_bytes - before.log_bytes) as f64 / passed))
@@ -240,65 +274,86 @@ fn section(device: &Arc<dyn Device>, bytes: u64) -> Result<Arc<dyn Device>, Fail
     Ok(Section::of(Arc::clone(device), blocks)?)
 }
 
-/// Requests per second over as many as fill the memory four times, after as many that do not count.
-pub(super) async fn sustained(setting: Setting) -> Result<f64, Failure> {
-    let engine = engine(setting).await?;
-    let count = 4 * setting.memory.0 / setting.record_bytes as u64;
-    requests(&engine, setting, 1, move |figures| figures.modifications > count).await?;
-    let until = engine.figures().modifications + count;
-    let measured = requests(&engine, setting, 2, move |figures| figures.modifications > until);
-    Ok(measured.await?.requests_per_s)
+/// Requests per second over as many as fill the memory `memoryfuls` times, after as many that do not count.
+pub(super) async fn sustained(
+    setting: Setting,
+    memoryfuls: f64,
+    stage: Stage,
+) -> Result<f64, Failure> {
+    let [loading, first, second] = stage.split([1.0, 4.0, 4.0]);
+    let engine = engine(setting, loading).await?;
+    let records = setting.memory.0 / setting.record_bytes as u64;
+    let count = (memoryfuls * records as f64) as u64;
+    let modifications = |figures: &Figures| figures.modifications;
+    let goal = Goal { figure: modifications, from: 0, until: count + 1 };
+    requests(&engine, setting, 1, goal, first).await?;
+    let goal = Goal::growth(&engine, modifications, count + 1);
+    Ok(requests(&engine, setting, 2, goal, second).await?.requests_per_s)
 }
 
-/// What it takes to open an index after a crash.
+/// The cost of opening an index after a crash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovered {
-    /// Requests that were pending.
+    /// Updates that were pending.
     pub(super) pending: u64,
+    /// Virtual time to open the index.
     pub(super) ms: f64,
-    /// How much of the log was read, and how long that takes in one request.
+    /// The part of the log that was read, and the virtual time to read as much in one request.
     pub(super) log: ByteCount,
     pub(super) log_ms: f64,
 }
 
-/// Opens an index that crashed after so many requests.
-pub(super) async fn recovered(setting: Setting, count: u64) -> Result<Recovered, Failure> {
-    let made = made(setting).await?;
-    let engine = Arc::new(made.open().await?);
-    let until = engine.figures().modifications + count;
-    requests(&engine, setting, 1, move |figures| figures.modifications >= until).await?;
+/// Opens an index that crashed after `count` requests.
+pub(super) async fn recovered(
+    setting: Setting,
+    count: u64,
+    stage: Stage,
+) -> Result<Recovered, Failure> {
+    let [loading, running] = stage.split([1.0, 9.0]);
+    let index = index(setting, loading).await?;
+    let engine = Arc::new(index.open().await?);
+    let goal = Goal::growth(&engine, |figures| figures.modifications, count);
+    requests(&engine, setting, 1, goal, running).await?;
     drop(engine);
     sleep(Nanos(1_000_000_000)).await;
     let began = now();
-    let engine = made.open().await?;
+    let engine = index.open().await?;
     let ms = now().since(began).0 as f64 / 1e6;
     let figures = engine.figures();
     let log = ByteCount(figures.replayed_bytes);
     let began = now();
-    for part in &made.logs {
+    for part in &index.logs {
         part.read(BlockRange::new(Lbn(0), BlockCount::holding(log))).await?;
     }
     let log_ms = now().since(began).0 as f64 / 1e6;
     Ok(Recovered { pending: figures.queued, ms, log, log_ms })
 }
 
-/// Mean times to read a random leaf, and `leaves` that follow each other from a random one on: with the engine, which has
-/// as much pending as it takes without a sweep, and from the disks. In ms.
+/// Mean virtual ms to read one random leaf, and to read `leaves` that follow each other. Each is measured first with
+/// the engine, which has as many updates pending as it takes without a sweep, then on the disks alone.
 pub(super) async fn queries(
     setting: Setting,
     leaves: u64,
     count: u64,
+    stage: Stage,
 ) -> Result<[[f64; 2]; 2], Failure> {
-    let made = made(setting).await?;
-    let engine = Arc::new(made.open().await?);
-    requests(&engine, setting, 1, move |figures| figures.queued_bytes > setting.memory.0 * 2 / 5)
-        .await?;
+    let [loading, filling, querying] = stage.split([2.0, 3.0, 5.0]);
+    let index = index(setting, loading).await?;
+    let engine = Arc::new(index.open().await?);
+    let until = setting.memory.0 * 2 / 5 + 1;
+    let goal = Goal { figure: |figures| figures.queued_bytes, from: 0, until };
+    requests(&engine, setting, 1, goal, filling).await?;
     let mut means = [[0.0; 2]; 2];
+    let mut stages = querying.split([1.0, 1.0, leaves as f64, leaves as f64]).into_iter();
     for (length, means) in [1, leaves].into_iter().zip(&mut means) {
         for (with_engine, mean) in [true, false].into_iter().zip(means) {
+            let stage = stages.next();
             let mut random = random(&format!("queries of {length}"));
             let began = now();
-            for _ in 0..count {
+            for query in 0..count {
+                if let (Some(stage), true) = (&stage, query % 256 == 0) {
+                    stage.at(query as f64 / count as f64);
+                }
                 let first = random.random_range(0..setting.leaves() - length);
                 for leaf in first..first + length {
                     if with_engine {
@@ -306,7 +361,7 @@ pub(super) async fn queries(
                     } else {
                         let blocks = BlockCount(setting.leaf.0 / BLOCK_BYTES);
                         let at = Lbn(leaf * blocks.0);
-                        made.data.read(BlockRange::new(at, blocks)).await?;
+                        index.data.read(BlockRange::new(at, blocks)).await?;
                     }
                 }
             }
@@ -316,31 +371,36 @@ pub(super) async fn queries(
     Ok(means)
 }
 
-/// Random requests until all leaves were written once more.
-async fn cycle(engine: &Arc<Engine>, setting: Setting, number: u64) -> Result<Measured, Failure> {
-    let figures = engine.figures();
-    let until = figures.placed + figures.partitions;
-    requests(engine, setting, number, move |figures| figures.placed >= until).await
+/// Sends requests until as many partitions were rewritten as there are.
+async fn cycle(
+    engine: &Arc<Engine>,
+    setting: Setting,
+    number: u64,
+    stage: Stage,
+) -> Result<Measured, Failure> {
+    let goal = Goal::growth(engine, |figures| figures.placed, engine.figures().partitions);
+    requests(engine, setting, number, goal, stage).await
 }
 
-/// Random requests until the engine's figures say that it is enough.
+/// Sends requests until the engine reaches `goal`.
 async fn requests(
     engine: &Arc<Engine>,
     setting: Setting,
     number: u64,
-    is_enough: impl Fn(&Figures) -> bool + Copy + Send + Sync + 'static,
+    goal: Goal,
+    stage: Stage,
 ) -> Result<Measured, Failure> {
-    let progress = Arc::new(Progress::default());
+    let tally = Arc::new(Tally::default());
     let began = now();
     let all = setting.requests();
     let client = |client: u64| {
-        let (engine, progress) = (Arc::clone(engine), Arc::clone(&progress));
-        let all = all.clone();
+        let (engine, tally) = (Arc::clone(engine), Arc::clone(&tally));
+        let (all, stage) = (all.clone(), stage.clone());
         spawn(async move {
             let mut next = all.client(&format!("cycle {number} client {client}"));
             let mut record = vec![7; setting.record_bytes];
             let mut thinking = random(&format!("cycle {number} client {client} thinks"));
-            while !progress.is_over.load(Ordering::Relaxed) {
+            while !tally.is_over.load(Ordering::Relaxed) {
                 if setting.think > Nanos(0) {
                     sleep(Nanos(thinking.random_range(0..2 * setting.think.0))).await;
                 }
@@ -350,10 +410,14 @@ async fn requests(
                 let asked = now();
                 let one = Modification { key: &key, kind: PUT_RECORD, bytes: &record };
                 engine.modify(SPACE, one).await?;
-                progress.waits_ns.fetch_add(now().since(asked).0, Ordering::Relaxed);
-                let done = progress.requests.fetch_add(1, Ordering::Relaxed) + 1;
-                if done.is_multiple_of(LOOK_EACH) && is_enough(&engine.figures()) {
-                    progress.is_over.store(true, Ordering::Relaxed);
+                tally.waits_ns.fetch_add(now().since(asked).0, Ordering::Relaxed);
+                let done = tally.requests.fetch_add(1, Ordering::Relaxed) + 1;
+                if done.is_multiple_of(LOOK_EACH) {
+                    let figures = engine.figures();
+                    stage.at(goal.share(&figures));
+                    if goal.is_reached(&figures) {
+                        tally.is_over.store(true, Ordering::Relaxed);
+                    }
                 }
             }
             Ok::<(), moirai::update::Error>(())
@@ -363,21 +427,25 @@ async fn requests(
     for client in clients {
         client.await?;
     }
-    let requests = progress.requests.load(Ordering::Relaxed) as f64;
+    let requests = tally.requests.load(Ordering::Relaxed) as f64;
     Ok(Measured {
         requests_per_s: requests / now().since(began).as_s(),
-        wait_ms: progress.waits_ns.load(Ordering::Relaxed) as f64 / 1e6 / requests,
+        wait_ms: tally.waits_ns.load(Ordering::Relaxed) as f64 / 1e6 / requests,
     })
 }
 
-/// Makes a record one of a leaf, with a number there.
+/// Gives a record the key of `leaf` and `number`.
 pub(super) fn fill(record: &mut [u8], leaf: u64, number: u64) {
     let key = leaf.to_be_bytes().into_iter().chain(number.to_be_bytes());
     record.iter_mut().zip(key).for_each(|(place, byte)| *place = byte);
 }
 
-/// The plain tree: leaves on five disks, and a cache of them that is full of changed ones. No log is written.
-pub(super) async fn plain(setting: Setting, requests: u64) -> Result<Measured, Failure> {
+/// The plain tree: leaves on five disks, and a cache full of dirty leaves. It writes no log.
+pub(super) async fn plain(
+    setting: Setting,
+    requests: u64,
+    stage: Stage,
+) -> Result<Measured, Failure> {
     let profile = profile(DRIVE)?;
     let disks = (0..5)
         .map(|index| drive(&profile, format!("data {index}"), Contents::Nothing, None))
@@ -391,15 +459,22 @@ pub(super) async fn plain(setting: Setting, requests: u64) -> Result<Measured, F
     let began = now();
     let done = Arc::new(AtomicU64::new(0));
     let client = |client: u64| {
-        let (volume, done) = (Arc::clone(&volume), Arc::clone(&done));
+        let (volume, done, stage) = (Arc::clone(&volume), Arc::clone(&done), stage.clone());
         spawn(async move {
             let device: &dyn Device = &*volume;
             let mut random = random(&format!("client {client}"));
             let mut waits_ns = 0;
-            while done.fetch_add(1, Ordering::Relaxed) < requests {
+            loop {
+                let begun = done.fetch_add(1, Ordering::Relaxed);
+                if begun >= requests {
+                    break;
+                }
+                if begun.is_multiple_of(LOOK_EACH) {
+                    stage.at(begun as f64 / requests as f64);
+                }
                 let asked = now();
-                // Leaves are chosen uniformly: any of them is cached with the same probability, whatever leaves
-                // the cache, and what leaves it is any leaf.
+                // Requests choose leaves uniformly, so each leaf is cached with the same probability, and the leaf
+                // that the cache evicts is any leaf.
                 if !random.random_bool(share.min(1.0)) {
                     for op in [Op::Write, Op::Read] {
                         let first = Lbn(random.random_range(0..setting.leaves()) * leaf.0);

@@ -1,4 +1,4 @@
-//! What requests change: the leaves that the BOSC paper's workloads touch (6.1 and 6.2).
+//! The workloads of the BOSC paper (6.1 and 6.2): which leaves their requests change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use moirai::runtime::{Random, random};
 use parking_lot::Mutex;
 use rand::Rng;
 
-/// Which leaves are changed, after 6.1 and 6.2 of the paper.
+/// Which leaves a workload changes, after 6.1 and 6.2 of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Workload {
-    /// Any.
+    /// Any leaf.
     Random,
-    /// One after the other, by as many records as it has room for.
+    /// One leaf after the other, as many records as each has room for.
     Sequential,
-    /// Any, by 32 records.
+    /// Any leaf, 32 records in a row.
     Clustered,
-    /// As transactions of TPC-C change indexes, of so many warehouses.
+    /// The leaves that TPC-C transactions change, with this many warehouses.
     TpcC { warehouses: u64 },
 }
 
 /// Records of a cluster.
 const CLUSTER: u64 = 32;
 
-/// Where all clients' requests go.
+/// The requests of all clients.
 #[derive(Clone)]
 pub(super) struct Requests {
     workload: Workload,
@@ -46,7 +46,7 @@ pub(super) struct Client {
     random: Random,
     turn: u64,
     leaf: u64,
-    /// What is left of a transaction.
+    /// The leaves of a transaction that are still to be changed.
     rest: VecDeque<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Requests {
         Requests { workload, leaves, per_leaf, shared: Arc::new(Mutex::new(shared)) }
     }
 
-    /// Those of the client of this name.
+    /// The requests of the client called `name`.
     pub(super) fn client(&self, name: &str) -> Client {
         let requests = self.clone();
         Client { requests, random: random(name), turn: 0, leaf: 0, rest: VecDeque::new() }
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// A number of its record that others do not have.
+    /// The number of the next record, random and thus unique.
     pub(super) fn record(&mut self) -> u64 {
         self.random.random()
     }

@@ -16,7 +16,7 @@ mod update_variants;
 
 use crate::Experiment;
 
-/// All experiments: of volumes and scans, and those of BOSC by name.
+/// All experiments: those of volumes and scans first, then those of BOSC by name.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
     &[

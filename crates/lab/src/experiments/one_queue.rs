@@ -1,4 +1,4 @@
-//! What the BOSC paper compares its queues with (6.2): all updates in one, first come first served.
+//! The baseline of the BOSC paper (6.2): all updates wait in one queue, first come, first served.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,35 +11,38 @@ use moirai::update::Modification;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::bosc::{PUT_RECORD, SPACE, Setting, fill, made};
+use super::bosc::{PUT_RECORD, SPACE, Setting, fill, index};
 use crate::Failure;
+use crate::context::Stage;
 
-/// What the engine that only logs may take of memory.
+/// Memory of the engine, which only logs here.
 const LOGGED_MAX: ByteCount = ByteCount(64 << 20);
 
 #[derive(Default)]
 struct OneQueue {
     leaves: Mutex<VecDeque<u64>>,
-    /// Some have left it.
+    /// Notified when updates have left the queue.
     left: Notify,
     is_over: AtomicBool,
 }
 
-/// Updates that wait in one queue, in the order in which they came (6.2): as many as the memory holds, of which the
-/// first `batch` are brought to their leaves at a time, in the order of their addresses.
+/// Requests per second with one queue, in the order of arrival (6.2), as long as the memory holds. The first `batch`
+/// updates at a time are applied to their leaves, in the order of their addresses.
 pub(super) async fn in_one_queue(
     setting: Setting,
     batch: usize,
     requests: u64,
+    stage: Stage,
 ) -> Result<f64, Failure> {
-    let made =
-        made(Setting { memory: ByteCount(setting.memory.0 + LOGGED_MAX.0), ..setting }).await?;
-    // It logs, and has memory enough to sweep nothing: what is written to leaves goes over what it has on its data device,
-    // which it does not read again.
-    let engine = Arc::new(made.open().await?);
+    let [loading, running] = stage.split([1.0, 4.0]);
+    let memory = ByteCount(setting.memory.0 + LOGGED_MAX.0);
+    let index = index(Setting { memory, ..setting }, loading).await?;
+    // The engine only logs: its memory is large enough that it sweeps nothing. The leaves below overwrite its data
+    // device, which it does not read again.
+    let engine = Arc::new(index.open().await?);
     let waiting = Arc::new(OneQueue::default());
     let capacity = (setting.memory.0 / setting.record_bytes as u64) as usize;
-    // The memory is full already.
+    // The memory is full at the beginning.
     let mut before = setting.requests().client("before");
     waiting.leaves.lock().extend(std::iter::repeat_with(|| before.leaf()).take(capacity));
     let all = setting.requests();
@@ -76,6 +79,7 @@ pub(super) async fn in_one_queue(
             waiting.drain(..count).collect()
         };
         done += leaves.len() as u64;
+        running.at(done as f64 / requests as f64);
         waiting.left.notify_waiters();
         leaves.sort_unstable();
         leaves.dedup();
@@ -88,11 +92,11 @@ pub(super) async fn in_one_queue(
                     Request { op, blocks: place(leaf), data }
                 }
             });
-            for done in made.data.submit(requests.collect()).await {
+            for done in index.data.submit(requests.collect()).await {
                 done?;
             }
         }
-        made.data.flush().await?;
+        index.data.flush().await?;
     }
     let per_s = done as f64 / now().since(began).as_s();
     waiting.is_over.store(true, Ordering::Relaxed);
