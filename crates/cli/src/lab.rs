@@ -98,6 +98,9 @@ fn checked(outcome: &Outcome) -> Result<(), Failure> {
         let tolerance = row.tolerance.map(|tolerance| tolerance.to_string()).unwrap_or_default();
         format!("\n  {}: {} is not {tolerance}", row.figure, number(row.ours))
     };
+    if judged == 0 {
+        print::notes(&[format!("no figure of {} is judged", outcome.experiment)]);
+    }
     let outside: Vec<String> = outcome.outside().map(of_row).collect();
     if outside.is_empty() {
         return Ok(());
