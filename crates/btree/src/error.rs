@@ -10,22 +10,24 @@ pub enum Error {
     #[error(transparent)]
     Update(#[from] moirai_update::Error),
 
-    /// A leaf is not one.
-    #[error("a leaf of tree `{tree}` is none: its blocks were written by something else")]
+    /// A block of a tree does not hold a leaf.
+    #[error(
+        "tree `{tree}`: a block is not a B+-tree leaf: restore the devices of the store from backups"
+    )]
     NoLeaf {
         /// The tree.
         tree: String,
     },
 
-    /// Leaves cannot be of such a size.
-    #[error("leaves of {bytes} bytes: take a multiple of 512 up to 65536")]
+    /// The leaf size is out of range.
+    #[error("a leaf cannot have {bytes} bytes: take a multiple of 512 up to 65536")]
     LeafBytes {
-        /// What was asked for.
+        /// The size asked for.
         bytes: u64,
     },
 
     /// A tree's name is too long, or empty.
-    #[error("a tree's name of {bytes} bytes: take 1 to 100")]
+    #[error("the name of a tree cannot have {bytes} bytes: take 1 to 100")]
     Name {
         /// Its length.
         bytes: usize,

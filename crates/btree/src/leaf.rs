@@ -82,8 +82,10 @@ enum Content<'a> {
 /// The records of a leaf with modifications applied.
 struct Merged<'a> {
     records: Vec<Record<'a>>,
-    /// Values that were worked out.
+    /// Values that modifications made.
     new: Vec<u8>,
+    /// Modifications that did not fit their values.
+    refused: u64,
 }
 
 impl<'a> Merged<'a> {
@@ -105,8 +107,11 @@ impl<'a> Merged<'a> {
         block_bytes: usize,
     ) -> Result<Merged<'a>, NotOfFormat> {
         let count = leaf.map_or(0, |leaf| leaf.len());
-        let mut merged =
-            Merged { records: Vec::with_capacity(count + modifications.len()), new: Vec::new() };
+        let mut merged = Merged {
+            records: Vec::with_capacity(count + modifications.len()),
+            new: Vec::new(),
+            refused: 0,
+        };
         let mut next = 0;
         let mut value = Value::default();
         let old = |index: usize| leaf.and_then(|leaf| leaf.record(index)).ok_or(NotOfFormat);
@@ -132,7 +137,7 @@ impl<'a> Merged<'a> {
             }
             value.set(found);
             for one in of_key {
-                kinds.apply(one.kind, &mut value, one.bytes);
+                merged.refused += u64::from(!kinds.apply(one.kind, &mut value, one.bytes));
                 Leaves.settle(&mut value, block_bytes);
             }
             if let Some(value) = value.get() {
@@ -189,6 +194,7 @@ impl BlockFormat for Leaves {
             return Ok(());
         }
         let merged = Merged::of(leaf, modifications, kinds, block_bytes)?;
+        pieces.refuse(merged.refused);
         let all: usize = merged.records.iter().map(|record| merged.bytes(record)).sum();
         let room = block_bytes - LEAF_HEADER_BYTES;
         // Keys that come in their order never come back: what they leave may be full.

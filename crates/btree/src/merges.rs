@@ -23,17 +23,32 @@ impl Kind for AddU64 {
     }
 }
 
-/// Adds: value and operand are numbers as text, like `-12`; no value, and what is no number, is zero. Sums of
-/// more than 128 bits go round.
+/// Adds: value and operand are decimal numbers as text, like `-12`; no value is zero. A value that is not a number
+/// stays as it is. Sums of more than 128 bits wrap around.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddDecimal;
 
+fn parsed(bytes: &[u8]) -> Option<i128> {
+    std::str::from_utf8(bytes).ok()?.trim().parse().ok()
+}
+
 fn decimal(bytes: &[u8]) -> i128 {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    parsed(bytes).unwrap_or(0)
+}
+
+impl AddDecimal {
+    /// Whether a value can be added to.
+    #[must_use]
+    pub fn is_number(value: &[u8]) -> bool {
+        parsed(value).is_some()
+    }
 }
 
 impl Kind for AddDecimal {
+    fn fits(&self, value: &Value, _: &[u8]) -> bool {
+        value.get().is_none_or(AddDecimal::is_number)
+    }
+
     fn apply(&self, value: &mut Value, modification: &[u8]) {
         let sum = decimal(value.get().unwrap_or_default()).wrapping_add(decimal(modification));
         value.set(Some(sum.to_string().as_bytes()));

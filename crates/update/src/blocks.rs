@@ -63,13 +63,14 @@ pub struct Pieces {
     block_bytes: usize,
     pub(crate) lows: Vec<Box<[u8]>>,
     pub(crate) bytes: Vec<u8>,
+    refused: u64,
 }
 
 impl Pieces {
     /// None yet, of blocks of `block_bytes`.
     #[must_use]
     pub fn new(block_bytes: usize) -> Pieces {
-        Pieces { block_bytes, lows: Vec::new(), bytes: Vec::new() }
+        Pieces { block_bytes, lows: Vec::new(), bytes: Vec::new(), refused: 0 }
     }
 
     /// Bytes of a block.
@@ -95,7 +96,17 @@ impl Pieces {
             block_bytes: self.block_bytes,
             lows: std::mem::replace(&mut self.lows, lows),
             bytes: std::mem::replace(&mut self.bytes, rest),
+            refused: 0,
         }
+    }
+
+    /// Counts modifications that did not fit their values.
+    pub fn refuse(&mut self, count: u64) {
+        self.refused += count;
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// How many there are.
@@ -141,7 +152,8 @@ impl BlockFormat for WholeBlocks {
             value.set(if *key == low { block.take() } else { None });
             self.settle(&mut value, pieces.block_bytes());
             for one in of_key {
-                kinds.apply(one.kind, &mut value, one.bytes);
+                let fits = kinds.apply(one.kind, &mut value, one.bytes);
+                pieces.refuse(u64::from(!fits));
                 self.settle(&mut value, pieces.block_bytes());
             }
             pieces.push(key).copy_from_slice(&value.bytes);

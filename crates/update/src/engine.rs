@@ -102,7 +102,8 @@ impl Engine {
         options: Options,
     ) -> Result<Engine> {
         if options.memory < MEMORY_MIN {
-            let problem = format!("memory of {}: {MEMORY_MIN} are the least", options.memory);
+            let problem =
+                format!("memory of {} is too small: give at least {MEMORY_MIN}", options.memory);
             return Err(Error::Options { problem });
         }
         let superblock = Superblock::read(&*data).await?;
@@ -113,7 +114,7 @@ impl Engine {
             };
             return Err(Error::Options {
                 problem: format!(
-                    "{}: its blocks are `{}`, not `{}`: open it with what made it",
+                    "{}: the blocks have format `{}`, not `{}`: open the store with the program that created it",
                     data.inquiry().name,
                     name(superblock.format),
                     blocks.name()
@@ -196,7 +197,10 @@ impl Engine {
             && !engine.shared.log.has_room(0)
             && let Err(error) = engine.checkpoint().await
         {
-            tracing::warn!("the log is full, and cannot be freed: {error}");
+            let name = &engine.shared.data.inquiry().name;
+            tracing::warn!(
+                "{name}: the log is full, and a checkpoint to free segments failed: {error}"
+            );
         }
         Ok(engine)
     }
@@ -388,6 +392,7 @@ impl Engine {
             log_segments: log.segments() as u64,
             log_segments_used: log.segments_used() as u64,
             replayed_bytes: self.shared.replayed_bytes,
+            refused: state.refused,
         }
     }
 }
@@ -415,7 +420,7 @@ fn log_disks(
     let Superblock { id, division, rings, .. } = superblock;
     if rings.len() != logs.len() {
         let problem = format!(
-            "{}: its log is on {} devices, and {} are named: name all, in the same order",
+            "{}: the log has {} devices, but {} are named: name all log devices, in the order of creation",
             data.inquiry().name,
             rings.len(),
             logs.len()
@@ -480,7 +485,7 @@ impl Shared {
 
     fn apply(&self, state: &mut State, seq: Seq, group: &[u8]) -> Result<()> {
         state.apply(seq, group, &self.kinds, Seq(0)).map_err(|misfit| {
-            let why = format!("an entry of its own does not fit: {misfit:?}");
+            let why = format!("a logged group cannot be applied: {misfit:?}");
             self.stop(&why);
             self.stopped_by(&why)
         })
@@ -523,7 +528,7 @@ impl Shared {
         let is_said = |longest: u64| (waited.0 >= 2 * longest).then_some(waited.0);
         if self.waited_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_said).is_ok() {
             let name = &self.data.inquiry().name;
-            tracing::warn!("{name}: a group waited {waited} until sweeps had made room for it");
+            tracing::warn!("{name}: a group waited {waited} for sweeps to make room");
         }
     }
 

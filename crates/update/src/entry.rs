@@ -16,6 +16,7 @@ pub(crate) const CREATE_SPACE: u8 = 1;
 pub(crate) const SEAL: u8 = 2;
 pub(crate) const STAGED: u8 = 3;
 pub(crate) const PLACED: u8 = 4;
+pub(crate) const REFUSED: u8 = 5;
 
 #[derive(Debug)]
 pub(crate) enum Entry<'a> {
@@ -29,6 +30,8 @@ pub(crate) enum Entry<'a> {
     Staged { partition: PartitionId, chunk: Chunk },
     /// What was staged and sealed is in the blocks, which lie elsewhere now.
     Placed { partition: PartitionId, into: Vec<Placed> },
+    /// Modifications that a sweep of a partition applied did not fit their values.
+    Refused { partition: PartitionId, count: u64 },
 }
 
 /// One of the partitions that a partition has become.
@@ -62,6 +65,10 @@ impl Entry<'_> {
                 own(out, STAGED, *partition);
                 chunk.encode(out);
             }
+            Entry::Refused { partition, count } => {
+                own(out, REFUSED, *partition);
+                put_number(out, *count);
+            }
             Entry::Placed { partition, into } => {
                 own(out, PLACED, *partition);
                 put_number(out, into.len() as u64);
@@ -92,6 +99,7 @@ impl Entry<'_> {
             CREATE_SPACE => Entry::CreateSpace { space: taker.space()?, partition },
             SEAL => Entry::Seal { partition },
             STAGED => Entry::Staged { partition, chunk: Chunk::take(taker)? },
+            REFUSED => Entry::Refused { partition, count: taker.number()? },
             PLACED => {
                 let count = taker.number()?;
                 let mut into = Vec::new();

@@ -3,13 +3,13 @@
 use moirai_storage::Device;
 use moirai_units::{BlockRange, ByteCount};
 
-use crate::{KindNumber, SpaceId};
+use crate::{KINDS_OF_PROGRAMS, KindNumber, SpaceId};
 
 /// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation of the engine. Messages about devices name the device, where there is one the place on it, and what
-/// to do.
+/// A failed operation of the engine. A message about a device names the device, the place on the device if there is one,
+/// and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A device failed.
@@ -17,38 +17,41 @@ pub enum Error {
     Device(#[from] moirai_storage::Error),
 
     /// The engine takes no more modifications because writing the log or a sweep failed, or one of its tasks ended.
-    #[error(
-        "{device} takes no more modifications, only reads: {why}; open it again once that is mended"
-    )]
+    #[error("{device} refuses modifications because {why}: fix the cause, then reopen the store")]
     Stopped {
         /// The data device.
         device: String,
-        /// What failed.
+        /// The failure.
         why: String,
     },
 
-    /// There is no engine on a device.
-    #[error("{device} holds no data of the update engine: format it, or name another")]
+    /// A device that was not formatted.
+    #[error(
+        "{device} holds no key-value store (on a blank device `put`, `merge` or `load` creates one)"
+    )]
     NotFormatted {
         /// The device.
         device: String,
     },
 
-    /// A device holds the data of another version.
-    #[error("{device} was made by version {version} of the format, and this program knows {known}")]
+    /// A device holds a store of another format version.
+    #[error(
+        "{device} holds a key-value store of format {version}, and this program reads format {known}: use the \
+         version of Moirai that created the store"
+    )]
     Version {
         /// The device.
         device: String,
-        /// What it says.
+        /// The version on the device.
         version: u32,
-        /// What this program writes.
+        /// The version that this program reads and writes.
         known: u32,
     },
 
-    /// Data and log are not of the same engine, or one of them is shorter or otherwise divided than it was.
+    /// Data and log belong to different stores, or a device is shorter or has other track boundaries than at creation.
     #[error(
-        "{log} is not the log of {data}, or not in its place: name the devices that were formatted together, \
-         in their order"
+        "{log} does not hold this part of the log of {data}: name the log devices that the store was created \
+         with, in the same order"
     )]
     OtherLog {
         /// The log device.
@@ -57,55 +60,61 @@ pub enum Error {
         data: String,
     },
 
-    /// What was read is not what was written.
-    #[error("{device}: {what} at {blocks} is damaged: bring back a copy of the device")]
+    /// Blocks do not hold the data that was written there.
+    #[error("{device}: {what} at {blocks} is damaged: restore the device from a backup")]
     Damaged {
         /// The device.
         device: String,
-        /// What should be there.
+        /// The kind of data that the blocks should hold.
         what: &'static str,
-        /// Where.
+        /// The blocks.
         blocks: BlockRange,
     },
 
-    /// Modifications that were durable cannot be found in the log.
+    /// Durable modifications are missing from the log.
     #[error(
-        "{device}: the log ends at {blocks}, and frame {frame} behind that was durable and cannot be read: what it \
-         and later ones held is lost; bring back copies of the log's devices"
+        "{device}: the log ends at {blocks}, but the durable frame {frame} that follows cannot be read, so the \
+         modifications from that frame on are lost: restore the log devices from backups"
     )]
     LogLost {
-        /// The log device that has the frame before.
+        /// The log device with the previous frame.
         device: String,
-        /// The frame's number.
+        /// The number of the unreadable frame.
         frame: u64,
-        /// The segment that the frame before is in.
+        /// The segment of the previous frame.
         blocks: BlockRange,
     },
 
     /// A modification is of a kind that was not registered.
-    #[error("modification of kind {}, which is not registered: open with the program that made it", .number.0)]
+    #[error(
+        "modification kind {} is not registered: open the store with the program that wrote the modification",
+        .number.0
+    )]
     UnknownKind {
         /// The kind.
         number: KindNumber,
     },
 
-    /// A kind's number is taken.
-    #[error("kind {} is registered already, or below those of programs: take another number", .number.0)]
+    /// The number of a kind is registered or reserved.
+    #[error(
+        "kind {} is already registered, or reserved: take another number of {} or more",
+        .number.0, KINDS_OF_PROGRAMS.0
+    )]
     KindTaken {
         /// The kind.
         number: KindNumber,
     },
 
-    /// A modification is of a space that is not there.
-    #[error("there is no space {}: create it first", .space.0)]
+    /// A modification names a space that does not exist.
+    #[error("there is no space {}: create the space first", .space.0)]
     NoSpace {
         /// The space.
         space: SpaceId,
     },
 
-    /// A key or a modification is longer than blocks allow.
+    /// A key or a modification is too long for the blocks of the store.
     #[error(
-        "a {what} of {have} bytes: {most} are the most; shorten it, or make the store with larger blocks"
+        "a {what} of {have} bytes is too long: shorten it to {most} bytes, or create the store with larger blocks"
     )]
     TooLong {
         /// Key, or modification.
@@ -118,7 +127,8 @@ pub enum Error {
 
     /// A group is longer than the log allows.
     #[error(
-        "a group of {have}: the log has room for groups of {most}; divide it, or make the log larger"
+        "a group of {have} is too long for the log, which takes {most}: split the group, or create the store with \
+         a larger log"
     )]
     GroupTooLong {
         /// Its length in the log.
@@ -127,21 +137,22 @@ pub enum Error {
         most: ByteCount,
     },
 
-    /// What was asked for does not work out.
+    /// An option is out of range, or does not fit the devices.
     #[error("{problem}")]
     Options {
-        /// What is wrong, and what to write.
+        /// The problem and the remedy.
         problem: String,
     },
 
-    /// There is no room on the data device. Sweeps find that out, and so it is why the engine is [`Error::Stopped`].
+    /// The data device is full. A sweep fails with this error, which then is the cause in [`Error::Stopped`].
     #[error(
-        "{device} is full: its {extents} extents are in use, but for some that snapshots need; make a store on a larger device, and load it there"
+        "{device} is full: its {extents} extents are in use or reserved for snapshots: create a store on a \
+         larger device, and load the data there"
     )]
     Full {
         /// The data device.
         device: String,
-        /// How many it has.
+        /// The number of extents on the device.
         extents: u32,
     },
 }

@@ -77,6 +77,10 @@ pub struct Figures {
     pub log_segments: u64,
     /// See `log_segments`.
     pub log_segments_used: u64,
-    /// Bytes of the log that were read when it was opened, but for those that say that it ends.
+    /// Bytes of the log that were read when it was opened, without the frames that mark its end.
     pub replayed_bytes: u64,
+    /// Modifications that did not fit the value that a sweep applied them to ([`Kind::fits`](crate::Kind::fits)),
+    /// since the engine was formatted. The values stayed as they were. Modifications of one key that were combined
+    /// before they were applied count once.
+    pub refused: u64,
 }

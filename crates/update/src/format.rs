@@ -70,7 +70,7 @@ impl Engine {
         if !(1..=LOG_DISKS_MAX).contains(&logs.len()) {
             let name = &data.inquiry().name;
             let problem = format!(
-                "{name}: a log on {} devices: name one, or up to {LOG_DISKS_MAX}",
+                "{name}: a log cannot have {} devices: name 1 to {LOG_DISKS_MAX}",
                 logs.len()
             );
             return Err(Error::Options { problem });
@@ -97,7 +97,9 @@ impl Engine {
             let label = log.read(BlockRange::new(Lbn(0), BlockCount(1))).await?;
             if label[..] != Frame::label(disk_id(superblock.id, disk))[..] {
                 let name = &log.inquiry().name;
-                let problem = format!("{name}: its label is gone: name each device of a log once");
+                let problem = format!(
+                    "{name}: another log device has overwritten the label: name each log device once"
+                );
                 return Err(Error::Options { problem });
             }
         }
@@ -139,7 +141,7 @@ fn ring(log: &dyn Device, format: &Format) -> Result<Ring> {
     if ring.segment.0 < SEGMENT_BLOCKS_MIN || !SEGMENTS.contains(&ring.segments) {
         return Err(Error::Options {
             problem: format!(
-                "{}: a log has four segments of 4 KiB at least, or tracks of 6.5 KiB; give it 68 KiB or more",
+                "{}: the log is too small for four segments of 4 KiB, or tracks of 6.5 KiB: give the log 68 KiB or more",
                 log.inquiry().name
             ),
         });
@@ -159,15 +161,19 @@ fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
     let Format { block_bytes, partition_blocks, staging_percent, .. } = *format;
     let is_whole = block_bytes.0.is_multiple_of(BLOCK_BYTES) && block_bytes.0 > 0;
     if !is_whole || block_bytes.0 > BLOCK_BYTES_MAX {
-        return bad(format!("blocks of {block_bytes}: take a multiple of 512 bytes, up to 1 MiB"));
+        return bad(format!(
+            "a block cannot have {block_bytes}: take a multiple of 512 bytes, up to 1 MiB"
+        ));
     }
     if partition_blocks == 0 || partition_blocks > PARTITION_BLOCKS_MAX {
         return bad(format!(
-            "partitions of {partition_blocks} blocks: take 1 to {PARTITION_BLOCKS_MAX}"
+            "a partition cannot have {partition_blocks} blocks: take 1 to {PARTITION_BLOCKS_MAX}"
         ));
     }
     if staging_percent > 1000 {
-        return bad(format!("{staging_percent} percent for staging: take 1000 at most"));
+        return bad(format!(
+            "{staging_percent} percent for staging are too much: take at most 1000"
+        ));
     }
     let block = BlockCount(block_bytes.0 / BLOCK_BYTES);
     let staging = block.0 * u64::from(partition_blocks) * u64::from(staging_percent) / 100;
@@ -183,11 +189,13 @@ fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
     division.extents = u32::try_from(extents).unwrap_or(u32::MAX - 1);
     if division.extents < 2 * EXTENTS_RESERVE as u32 + 2 {
         return bad(format!(
-            "{}: it has room for {extents} extents of {}, and {} are needed: take a larger one, or \
-             smaller partitions",
+            "{}: the device has {} for data, but a store with blocks of {} needs {}: take a larger device, or smaller \
+             blocks",
             data.inquiry().name,
-            division.extent().bytes(),
-            2 * EXTENTS_RESERVE + 2
+            data.inquiry().capacity.bytes(),
+            format.block_bytes,
+            BlockCount(division.extent().0 * (2 * EXTENTS_RESERVE as u64 + 2) + SUPERBLOCKS.0)
+                .bytes()
         ));
     }
     Ok(division)

@@ -42,7 +42,14 @@ impl Value {
 /// A kind of modifications that programs register, like a counter. Applying one must depend on nothing but
 /// the value and the modification: it is done again after a crash, and whenever a value is read.
 pub trait Kind: Send + Sync {
-    /// Changes `value` as `modification` says. What is longer than the blocks' format allows is cut.
+    /// Whether `modification` can be applied to `value`. A value that it does not fit is left as it is, and the
+    /// modification is counted ([`Figures::refused`](crate::Figures::refused)).
+    fn fits(&self, value: &Value, modification: &[u8]) -> bool {
+        let _ = (value, modification);
+        true
+    }
+
+    /// Changes `value` as `modification` says. A value longer than the blocks' format allows is cut.
     fn apply(&self, value: &mut Value, modification: &[u8]);
 
     /// Puts into `both` one modification that does what `older` and `newer` do one after the other, and
@@ -102,17 +109,22 @@ impl Kinds {
         number == PUT || number == DELETE || self.registered(number).is_some()
     }
 
-    /// Changes `value`. Unknown kinds do nothing: none is taken in, and where one is in the log or staged nothing is opened.
-    pub fn apply(&self, number: KindNumber, value: &mut Value, modification: &[u8]) {
+    /// Changes `value`; tells whether the modification fitted it. Unknown kinds do nothing: the engine takes none in,
+    /// and does not open where the log or a staged chunk has one.
+    pub fn apply(&self, number: KindNumber, value: &mut Value, modification: &[u8]) -> bool {
         match number {
             PUT => value.set(Some(modification)),
             DELETE => value.set(None),
             number => {
                 if let Some(kind) = self.registered(number) {
+                    if !kind.fits(value, modification) {
+                        return false;
+                    }
                     kind.apply(value, modification);
                 }
             }
         }
+        true
     }
 
     /// Whether nothing that came before a modification of this kind matters.

@@ -79,7 +79,9 @@ impl Segments {
         };
         if rotation == Nanos(0) {
             return Err(Error::Options {
-                problem: "a turn of the log's disk takes no time".into(),
+                problem:
+                    "a revolution of the log disk takes no time: give the rotation of the disk"
+                        .into(),
             });
         }
         let capacity = device.inquiry().capacity;
@@ -93,8 +95,8 @@ impl Segments {
             if end <= at || starts.len() > TRACKS_MAX {
                 let name = &device.inquiry().name;
                 let problem = format!(
-                    "{name}: its ensembles are no tracks, or more than {TRACKS_MAX}: give the log a disk, or the \
-                     beginning of one"
+                    "{name}: the ensembles are not tracks, or are more than {TRACKS_MAX}: put the log on a disk, or at \
+                     the beginning of a disk"
                 );
                 return Err(Error::Options { problem });
             }

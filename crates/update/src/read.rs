@@ -385,7 +385,7 @@ impl Shared {
     }
 
     fn damaged_staging(&self, blocks: BlockRange) -> Error {
-        Error::Damaged { device: self.data.inquiry().name.clone(), what: "what is staged", blocks }
+        Error::Damaged { device: self.data.inquiry().name.clone(), what: "a staged chunk", blocks }
     }
 
     pub(crate) fn damaged_block(&self, extent: Option<&Extent>, block: usize) -> Error {

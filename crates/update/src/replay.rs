@@ -206,8 +206,8 @@ pub(crate) async fn replay(
         if !is_labelled {
             let name = &disk.device.inquiry().name;
             let written = disk.device.write(Lbn(0), Frame::label(disk.id)).await;
-            let outcome = written.err().map_or("written again".into(), |error| error.to_string());
-            tracing::warn!("{name}: the log's label was damaged: {outcome}");
+            let outcome = written.err().map_or("rewritten".into(), |error| error.to_string());
+            tracing::warn!("{name}: the label of the log was damaged: {outcome}");
         }
     }
     state.next = state.next.max(known);
@@ -407,7 +407,9 @@ impl Reader<'_> {
                 }
                 (Ok(()), true) => {}
                 (Ok(()), false) => {
-                    tracing::warn!("{log}: block {block}, where the log ends, could not be read");
+                    tracing::warn!(
+                        "{log}: block {block} after the end of the log could not be read, and is cleared"
+                    );
                 }
             }
         }

@@ -117,6 +117,7 @@ impl Shared {
 pub(crate) fn encode_state(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(&mut out, state.partitions.len() as u64);
+    put_number(&mut out, state.refused);
     for partition in &state.partitions {
         put_number(&mut out, u64::from(partition.space.0));
         put_bytes(&mut out, &partition.low);
@@ -138,7 +139,9 @@ pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> O
         return Some(state);
     }
     let mut taker = Taker(bytes);
-    for id in 0..taker.number32()? {
+    let partitions = taker.number32()?;
+    state.refused = taker.number()?;
+    for id in 0..partitions {
         let space = taker.space()?;
         let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
         if let Some(extent) = taker.number32()?.checked_sub(1) {
@@ -166,7 +169,7 @@ pub(crate) async fn write_snapshot(
     let most = division.extent_bytes().saturating_mul(SNAPSHOT_EXTENTS_MAX);
     if bytes.len() > most {
         let problem = format!(
-            "{}: the directory takes {} bytes, and there is room for {most}: make a store with larger blocks",
+            "{}: the directory takes {} bytes, but a snapshot has room for {most}: create a store with larger blocks",
             device.inquiry().name,
             bytes.len()
         );

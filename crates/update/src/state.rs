@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) queued: usize,
     /// Bytes of memory that say where blocks and staged modifications lie.
     pub(crate) directory_bytes: usize,
+    /// Modifications that did not fit the value that they were applied to, since the engine was formatted.
+    pub(crate) refused: u64,
     extents: Arc<Extents>,
     /// Whether it has what neither the log nor a snapshot says yet.
     pub(crate) is_ahead: bool,
@@ -79,6 +81,7 @@ impl State {
             queued_bytes: 0,
             queued: 0,
             directory_bytes: 0,
+            refused: 0,
             extents,
             is_ahead: false,
             hot: BTreeSet::new(),
@@ -265,6 +268,10 @@ impl State {
                     self.directory_bytes += chunk.memory_bytes();
                     self.partition_mut(partition)?.staged.push(Arc::new(chunk));
                 }
+                Some(())
+            }
+            Entry::Refused { count, .. } => {
+                self.refused = self.refused.saturating_add(count);
                 Some(())
             }
             Entry::Placed { partition, into } => {

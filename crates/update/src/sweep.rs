@@ -61,7 +61,14 @@ struct Job {
 /// What became of a job.
 enum Done {
     Staged(Chunk),
-    Placed(Vec<Piece>),
+    Placed(Rewritten),
+}
+
+/// The new blocks of a partition.
+struct Rewritten {
+    pieces: Vec<Piece>,
+    /// Modifications that did not fit their values.
+    refused: u64,
 }
 
 /// A block of a partition, or none, and the modifications that go there.
@@ -173,7 +180,11 @@ impl Shared {
                         }
                         Entry::Staged { partition: job.id, chunk }.encode(&mut group);
                     }
-                    Done::Placed(pieces) => {
+                    Done::Placed(Rewritten { pieces, refused }) => {
+                        if refused > 0 {
+                            let partition = job.id;
+                            Entry::Refused { partition, count: refused }.encode(&mut group);
+                        }
                         let mut into = Vec::with_capacity(pieces.len());
                         for (index, Piece { low, extent, blocks }) in pieces.into_iter().enumerate()
                         {
@@ -314,7 +325,8 @@ impl Shared {
                 Ok(placed) => return Ok(Done::Placed(placed)),
                 // It need not be now.
                 Err(error) => {
-                    tracing::warn!("a partition is staged that was to be written: {error}")
+                    let name = &self.data.inquiry().name;
+                    tracing::warn!("{name}: rewriting a partition failed, so it is staged: {error}")
                 }
             }
         }
@@ -351,7 +363,7 @@ impl Shared {
     /// Writes the blocks of a partition, with all that was staged and sealed, to extents of their own: to one as
     /// long as they fit, to two halves up to twice as many, and else to as many as leave each a quarter free. What
     /// comes behind all others fills them.
-    async fn place(&self, job: &Job) -> Result<Vec<Piece>> {
+    async fn place(&self, job: &Job) -> Result<Rewritten> {
         let (content, chunks) = match &job.extent {
             Some(extent) => self.read_whole(extent, &job.blocks, &job.staged).await?,
             None => (IoBuf::zeroed(BlockCount::ZERO), Vec::new()),
@@ -394,7 +406,7 @@ impl Shared {
             self.place_one(job, &pieces, &mut placed).await?;
         }
         self.counts.placed.add(1);
-        Ok(placed)
+        Ok(Rewritten { pieces: placed, refused: pieces.refused() })
     }
 
     /// Each block of a partition with what it takes in, and before them what comes before the first.

@@ -155,7 +155,9 @@ impl Position {
         let offers = disks.clone().filter_map(|disk| self.offer(log, disk, BlockCount(1), now()));
         let offer = offers.chain(disks.filter_map(any)).next().ok_or_else(|| {
             let log = log.names();
-            let problem = format!("{log}: the log is full to its last block, and cannot be freed");
+            let problem = format!(
+                "{log}: the log is full to its last block, so it has no room to free segments"
+            );
             Error::Options { problem }
         })?;
         let part = Part { content: &[], continued: 0, first: next, end: next };
@@ -280,7 +282,10 @@ impl<'a> Writer<'a> {
                     return Ok(());
                 }
                 None if self.disks.iter().all(|disk| !disk.is_busy) && !self.awaits_freed => {
-                    tracing::warn!("the log of {} is full: writes wait", self.log.names());
+                    tracing::warn!(
+                        "{}: the log is full: writes wait for free segments",
+                        self.log.names()
+                    );
                     let log = self.log;
                     self.awaits_freed = true;
                     self.events.push(log.freed.notified().map(|()| Event::Freed).boxed());
