@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write them: `8GiB`, `64KiB`, `512`.
+//! Sizes in bytes, as people write them: `8GiB`, `1.5g`, `512k`, `1GB`, `4096`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,36 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteCount(pub u64);
 
-/// A text that is no size.
+/// A text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no size: write a number of bytes, or one with KiB, MiB, GiB or TiB, like 8GiB"
+    "`{text}` is not a size: write bytes, or a number with a unit, like 512k, 64KiB, 1.5GiB (binary) or 1GB (decimal)"
 )]
 pub struct ParseSizeError {
     text: String,
 }
 
+/// The units that sizes are printed in, the largest first.
 const UNITS: [(&str, u64); 4] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// The letters of units, with the powers of 1024 or 1000 that they stand for.
+const LETTERS: [(char, u32); 5] = [('k', 1), ('m', 2), ('g', 3), ('t', 4), ('p', 5)];
+
+/// Bytes of a unit in lower case: `k` and `kib` are binary, `kb` is decimal.
+fn unit_bytes(unit: &str) -> Option<u64> {
+    if unit.is_empty() || unit == "b" {
+        return Some(1);
+    }
+    let mut letters = unit.chars();
+    let letter = letters.next()?;
+    let (_, power) = LETTERS.into_iter().find(|(known, _)| *known == letter)?;
+    match letters.as_str() {
+        "" | "ib" => Some(1024_u64.pow(power)),
+        "b" => Some(1000_u64.pow(power)),
+        _ => None,
+    }
+}
 
 impl ByteCount {
     /// The bytes in `count` binary megabytes.
@@ -38,12 +57,26 @@ impl FromStr for ByteCount {
 
     fn from_str(text: &str) -> Result<Self, ParseSizeError> {
         let bad = || ParseSizeError { text: text.into() };
-        let (digits, unit_bytes) = UNITS
-            .iter()
-            .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|digits| (digits, *bytes)))
-            .unwrap_or((text.strip_suffix('B').unwrap_or(text), 1));
-        let count: u64 = digits.trim().parse().map_err(|_| bad())?;
-        count.checked_mul(unit_bytes).map(ByteCount).ok_or_else(bad)
+        let trimmed = text.trim();
+        let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let end = trimmed.find(|letter| !is_number(letter)).unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at_checked(end).ok_or_else(bad)?;
+        let unit = unit_bytes(&unit.trim().to_ascii_lowercase()).ok_or_else(bad)?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() || (number.contains('.') && fraction.is_empty()) {
+            return Err(bad());
+        }
+        let whole: u64 = whole.parse().map_err(|_| bad())?;
+        let mut bytes = whole.checked_mul(unit).ok_or_else(bad)?;
+        if !fraction.is_empty() {
+            // Bytes are not divided: what is less than one is dropped.
+            let digits: u64 = fraction.parse().map_err(|_| bad())?;
+            let power = u32::try_from(fraction.len()).map_err(|_| bad())?;
+            let scale = 10_u128.checked_pow(power).ok_or_else(bad)?;
+            let part = u128::from(digits) * u128::from(unit) / scale;
+            bytes = bytes.checked_add(u64::try_from(part).map_err(|_| bad())?).ok_or_else(bad)?;
+        }
+        Ok(ByteCount(bytes))
     }
 }
 
@@ -81,11 +114,26 @@ mod tests {
         check("512B", Some(512));
         check("64KiB", Some(65536));
         check("2 GiB", Some(2 << 30));
-        check("", None);
-        check("GiB", None);
-        check("-1", None);
-        check("8GB", None);
-        check("99999999999TiB", None);
+        check("1G", Some(1 << 30));
+        check("512k", Some(512 << 10));
+        check("1.5GiB", Some(3 << 29));
+        check("1.5gib", Some(3 << 29));
+        check("0.1KiB", Some(102));
+        check("1GB", Some(1_000_000_000));
+        check("1.25kb", Some(1250));
+        check("3t", Some(3 << 40));
+        for bad in ["", "GiB", "-1", "1.", ".5G", "1..5G", "1x", "1Gi", "1 G B", "99999999999TiB"] {
+            check(bad, None);
+        }
+        let message = "8 apples".parse::<ByteCount>().unwrap_err().to_string();
+        assert!(message.contains("`8 apples`") && message.contains("1.5GiB"), "{message}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9.kKmMgGiIbB -]{0,24}") {
+            let _ = text.parse::<ByteCount>();
+        }
     }
 
     #[test]
