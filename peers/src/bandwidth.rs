@@ -6,6 +6,7 @@ use std::sync::Arc;
 use moirai::runtime::{Random, Stopwatch, spawn};
 use moirai::storage::{Device, IoBuf, Op, Request};
 use moirai::units::{BlockCount, BlockRange, ByteCount, Lbn};
+use moirai::{Access, NewFiles};
 use rand::{RngCore, SeedableRng};
 
 use crate::workload::Outcome;
@@ -29,7 +30,7 @@ const REQUESTS: u64 = 4;
 pub(crate) async fn measure(folder: &Path) -> Outcome<Bandwidth> {
     let folder = tempfile::tempdir_in(folder)?;
     let uri = format!("file:{}?size={}", folder.path().join("file").display(), BYTES.0);
-    let device = moirai::open_device(&uri).await?;
+    let device = moirai::open_device_for(&uri, Access::Create(&NewFiles::new())).await?;
     // The first time makes room, which is not what is asked.
     in_a_row(&device, Op::Write).await?;
     let written_per_s = in_a_row(&device, Op::Write).await?;

@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
 use futures::executor::block_on;
-use moirai::devices::{model, open_without_data};
+use moirai::devices::{Access, model, open_without_data};
 use moirai::runtime::{Stopwatch, block_on_virtual, random};
 use moirai::units::{BlockCount, Lbn, Nanos};
 use moirai::volume::{LayoutDescription, StripeUnit, Volume};
@@ -101,7 +101,7 @@ fn arrays(folder: &Path, requests: u64, runs: usize) -> Outcome<()> {
     );
     for drive in ["sim:quantum-atlas-10k?scheduler=fcfs", "sim:quantum-atlas-10k?scheduler=sptf"] {
         let layout = block_on_virtual(1, async {
-            let drives = (0..DISKS).map(|_| open_without_data(drive.parse()?));
+            let drives = (0..DISKS).map(|_| open_without_data(drive.parse()?, Access::Read));
             let unit = LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) };
             let level = "raid5".parse()?;
             let volume =

@@ -38,7 +38,8 @@ pub(crate) fn run(rows: u64, runs: usize) -> Outcome<()> {
     block_on_real(1, async {
         let mut peers: Vec<(String, Vec<f64>)> = Vec::new();
         for layout in [PageLayout::Csm, PageLayout::Nsm] {
-            let store = moirai::open_store(&store_uri(layout)).await?;
+            let store =
+                moirai::create_store(&store_uri(layout), &moirai::NewFiles::new(), false).await?.0;
             load(&store, layout, rows).await?;
             let mut seconds = Vec::new();
             for _ in 0..=runs {

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use moirai_storage::{Error, IoBuf, Result};
 use moirai_units::{BlockCount, Lbn};
+
+use crate::Access;
+use crate::file::{create_file, open_file};
 
 const CHUNK_BYTES: u64 = 4 << 10;
 
@@ -19,8 +23,10 @@ pub enum Contents {
     File {
         /// The file.
         file: File,
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
+        /// Whether it takes no writes.
+        is_read_only: bool,
     },
     /// Nothing is kept: the device simulates timing only.
     Nothing,
@@ -33,37 +39,35 @@ impl Contents {
         Contents::Memory(BTreeMap::new())
     }
 
-    /// Contents in the file at `path`, which is made when it is not there, and is as long as a disk
-    /// of `capacity`.
-    pub fn file(path: &Path, capacity: BlockCount) -> Result<Contents> {
+    /// Contents in the file at `path`, as long as a disk of `capacity`. With [`Access::Create`] a file that does
+    /// not exist is created.
+    pub fn file(path: &Path, capacity: BlockCount, access: Access<'_>) -> Result<Contents> {
         let failed = |action| {
             let path = path.to_owned();
             move |source| Error::File { path, action, source }
         };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(failed("opening"))?;
-        crate::file::lock(&file, path, false)?;
-        let length = file.metadata().map_err(failed("opening"))?.len();
-        match length {
-            0 => file.set_len(capacity.bytes().0).map_err(failed("making"))?,
-            _ if length == capacity.bytes().0 => {}
-            _ => {
+        let length = match path.metadata() {
+            Ok(metadata) => Some(metadata.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed("opening")(error)),
+        };
+        let (file, is_read_only) = match (length, access) {
+            (None, Access::Create(new)) => (create_file(path, capacity.bytes(), new)?, false),
+            (None, _) => return Err(Error::NoFile { path: path.to_owned() }),
+            (Some(length), _) if length != capacity.bytes().0 => {
                 return Err(Error::Description {
                     path: path.to_owned(),
                     problem: format!(
-                        "the file has {length} bytes and the simulated disk {}: it belongs to \
-                         another disk, name another file",
+                        "the file has {length} bytes, but the simulated disk has {}: name a file of \
+                         this disk",
                         capacity.bytes().0
                     ),
                 });
             }
-        }
-        Ok(Contents::File { file, path: path.to_owned() })
+            (Some(_), access) => open_file(path, access).map_err(failed("opening"))?,
+        };
+        crate::lock::lock(&file, path, is_read_only)?;
+        Ok(Contents::File { file, path: path.to_owned(), is_read_only })
     }
 
     /// Reads from `first` on into `buffer`.
@@ -85,7 +89,7 @@ impl Contents {
                 }
                 Ok(())
             }
-            Contents::File { file, path } => file
+            Contents::File { file, path, .. } => file
                 .read_exact_at(buffer, first.byte_offset())
                 .map_err(io_error(path, "reading", first)),
             Contents::Nothing => Ok(()),
@@ -112,7 +116,7 @@ impl Contents {
                 }
                 Ok(())
             }
-            Contents::File { file, path } => file
+            Contents::File { file, path, .. } => file
                 .write_all_at(buffer, first.byte_offset())
                 .map_err(io_error(path, "writing", first)),
             Contents::Nothing => Ok(()),
@@ -122,11 +126,15 @@ impl Contents {
     /// Makes what was written durable.
     pub(crate) fn flush(&self) -> Result<()> {
         match self {
-            Contents::File { file, path } => {
+            Contents::File { file, path, .. } => {
                 file.sync_data().map_err(io_error(path, "flushing", Lbn(0)))
             }
             Contents::Memory(_) | Contents::Nothing => Ok(()),
         }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Contents::File { is_read_only: true, .. })
     }
 
     pub(crate) fn keeps_data(&self) -> bool {

@@ -16,10 +16,11 @@ use moirai_storage::{
     Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, FlockOperation, OFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
+use crate::lock::lock;
 use crate::ring::{Carried, Ring};
+use crate::{Access, NewFiles};
 
 /// What a file's size and its volume block are multiples of: the page of common file systems.
 const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
@@ -30,7 +31,7 @@ const BATCH_PARALLELISM: usize = 8;
 /// How to open a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileOptions {
-    /// The size to make the file with when it is not there.
+    /// The size of a file that is created.
     pub size: Option<ByteCount>,
     /// The size of an ensemble: a file has no boundaries of its own.
     pub ensemble: ByteCount,
@@ -63,10 +64,14 @@ struct Direct {
 }
 
 impl FileDevice {
-    /// Opens the file that `uri` names, or makes it.
-    pub fn open(uri: &DeviceUri, options: FileOptions) -> Result<Arc<FileDevice>> {
+    /// Opens the file that `uri` names; with [`Access::Create`] creates it where it does not exist.
+    pub fn open(
+        uri: &DeviceUri,
+        options: FileOptions,
+        access: Access<'_>,
+    ) -> Result<Arc<FileDevice>> {
         let path = PathBuf::from(&uri.target);
-        let (buffered, read_only) = open_or_make(uri, &path, options.size)?;
+        let (buffered, read_only) = open_or_create(uri, &path, options.size, access)?;
         lock(&buffered, &path, read_only)?;
         let length =
             ByteCount(buffered.metadata().map_err(file_error(&path, "reading the size"))?.len());
@@ -80,12 +85,12 @@ impl FileDevice {
         }
         let ensemble = BlockCount::holding(options.ensemble);
         if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
-            return Err(uri.error("parameter `ensemble` is no multiple of 4 KiB"));
+            return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
         let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
-                "{}: the file system takes no direct I/O, so the page cache lies between",
+                "{}: the file system does not support direct I/O, so transfers use the page cache",
                 path.display()
             );
         }
@@ -141,7 +146,7 @@ impl FileDevice {
             Err(error) => {
                 let error = |offset| Error::Io {
                     device: self.inquiry.name.clone(),
-                    action: "handing over a transfer",
+                    action: "submitting a transfer",
                     offset,
                     source: io::Error::new(error.kind(), error.to_string()),
                 };
@@ -193,48 +198,72 @@ fn file_error<'a>(
 }
 
 /// The file, and whether it takes no writes.
-fn open_or_make(uri: &DeviceUri, path: &Path, size: Option<ByteCount>) -> Result<(File, bool)> {
+fn open_or_create(
+    uri: &DeviceUri,
+    path: &Path,
+    size: Option<ByteCount>,
+    access: Access<'_>,
+) -> Result<(File, bool)> {
     match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let Access::Create(new) = access else {
+                return Err(Error::NoFile { path: path.to_owned() });
+            };
             let size = size.ok_or_else(|| {
-                uri.error("there is no such file: add ?size=SIZE, like ?size=8GiB, to make it")
+                uri.error("there is no such file: add ?size=SIZE, like ?size=8GiB, to create it")
             })?;
-            if size.0 == 0 || !size.0.is_multiple_of(PAGE.bytes().0) {
-                return Err(uri.error("parameter `size` is no multiple of 4 KiB"));
+            let size = whole_pages(size);
+            if size.0 == 0 {
+                return Err(uri.error("parameter `size`: a file has 4 KiB or more"));
             }
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(path)
-                .map_err(file_error(path, "making the file"))?;
-            if let Err(error) = file.set_len(size.0) {
-                // Nothing was in it yet.
-                let _ = std::fs::remove_file(path);
-                return Err(file_error(path, "making the file")(error));
-            }
-            sync_folder_of(path)?;
-            Ok((file, false))
+            Ok((create_file(path, size, new)?, false))
         }
         Err(source) => Err(file_error(path, "opening")(source)),
-        Ok(metadata) if !metadata.is_file() => Err(uri.error("this is no ordinary file")),
+        Ok(metadata) if !metadata.is_file() => Err(uri.error("this is not a regular file")),
         Ok(metadata) => {
-            if let Some(size) = size.filter(|size| size.0 != metadata.len()) {
+            let is_other = |size: &ByteCount| whole_pages(*size) != ByteCount(metadata.len());
+            if let Some(size) = size.filter(is_other) {
                 return Err(uri.error(format!(
-                    "the file is there and has {}, not {size}: leave `size` out to use it",
+                    "the file exists and has {}, not {size}: leave `size` out to use the file",
                     ByteCount(metadata.len())
                 )));
             }
-            // The bits decide even for a user whom they do not bind.
-            let read_only = metadata.permissions().readonly();
-            let file = OpenOptions::new()
-                .read(true)
-                .write(!read_only)
-                .open(path)
-                .map_err(file_error(path, "opening"))?;
-            Ok((file, read_only))
+            open_file(path, access).map_err(file_error(path, "opening"))
         }
     }
+}
+
+/// The size without the part of a page at its end, as decimal sizes have it.
+fn whole_pages(size: ByteCount) -> ByteCount {
+    ByteCount(size.0 / PAGE.bytes().0 * PAGE.bytes().0)
+}
+
+/// Opens a file that exists; tells whether it takes no writes.
+pub(crate) fn open_file(path: &Path, access: Access<'_>) -> io::Result<(File, bool)> {
+    // The permission bits decide even for a user whom they do not bind.
+    let is_read_only = access.is_read_only() || path.metadata()?.permissions().readonly();
+    let file = OpenOptions::new().read(true).write(!is_read_only).open(path)?;
+    Ok((file, is_read_only))
+}
+
+/// Creates a sparse file of `size` zeros, and locks it.
+pub(crate) fn create_file(path: &Path, size: ByteCount, new: &NewFiles) -> Result<File> {
+    let failed = file_error(path, "creating the file");
+    let mut options = OpenOptions::new();
+    let file = match options.read(true).write(true).create_new(true).open(path) {
+        Ok(file) => file,
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::InUse { path: path.to_owned(), holder: "another process".into() });
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    // From here on the file is ours. Another process that found it first keeps it.
+    lock(&file, path, false)?;
+    new.note(path);
+    file.set_len(size.0).map_err(failed)?;
+    sync_folder_of(path)?;
+    Ok(file)
 }
 
 /// Makes the name of a new file durable.
@@ -244,21 +273,6 @@ fn sync_folder_of(path: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(file_error(folder, "flushing the folder"))
-}
-
-/// Holds other users of the file off, for as long as it is open: another process, or the same file
-/// named twice in one volume.
-pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<()> {
-    let operation = if shared {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
-    match rustix::fs::flock(file, operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_owned() }),
-        Err(error) => Err(file_error(path, "locking")(error.into())),
-    }
 }
 
 fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {

@@ -1,11 +1,12 @@
 //! From a URI to a device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moirai_models::{Disk, Scheduler};
 use moirai_storage::{Device, DeviceUri, Result};
 use moirai_units::ByteCount;
+use parking_lot::Mutex;
 
 use crate::{
     Contents, FileDevice, FileOptions, NamedDrive, SimulatedDisk, SimulatedOptions, drive,
@@ -15,15 +16,69 @@ use crate::{
 pub const SCHEMES: [(&str, &str); 2] = [
     (
         "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false]",
-        "a file; made with `size` when it is not there; direct I/O where the file system allows it",
+        "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created",
     ),
     (
         "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT]",
-        "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; \
-         contents in memory, in the file that `data` names, or none at all; sptf unless DiskSim's file \
-         says fcfs",
+        "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
+         in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
+         DiskSim's file says fcfs",
     ),
 ];
+
+/// What a program means to do with a device that it opens.
+#[derive(Clone, Copy, Debug)]
+pub enum Access<'a> {
+    /// Read it. Other readers may open the same files; writes are errors.
+    Read,
+    /// Read and write it. Its files must exist.
+    Write,
+    /// Read and write it; files that do not exist are created, and noted here.
+    Create(&'a NewFiles),
+}
+
+impl Access<'_> {
+    pub(crate) fn is_read_only(self) -> bool {
+        matches!(self, Access::Read)
+    }
+}
+
+/// The files that a program created, so that it can remove them when it fails.
+#[derive(Debug, Default)]
+pub struct NewFiles(Mutex<Vec<PathBuf>>);
+
+impl NewFiles {
+    /// None so far.
+    #[must_use]
+    pub fn new() -> NewFiles {
+        NewFiles::default()
+    }
+
+    pub(crate) fn note(&self, path: &Path) {
+        self.0.lock().push(path.to_owned());
+    }
+
+    /// Whether `path` was created.
+    #[must_use]
+    pub fn contains(&self, path: &Path) -> bool {
+        self.0.lock().iter().any(|new| new == path)
+    }
+
+    /// Whether files were created.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !self.0.lock().is_empty()
+    }
+
+    /// Removes the files; for a creation that failed.
+    pub fn remove(&self) {
+        for path in self.0.lock().drain(..) {
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!("{}: removing the new file failed: {error}", path.display());
+            }
+        }
+    }
+}
 
 /// Whether the device that `uri` names is simulated, and so wants virtual time.
 #[must_use]
@@ -32,19 +87,19 @@ pub fn is_simulated(uri: &DeviceUri) -> bool {
 }
 
 /// Opens the device that `uri` names. Inside a runtime only.
-pub fn open(uri: DeviceUri) -> Result<Arc<dyn Device>> {
-    open_with(uri, true)
+pub fn open(uri: DeviceUri, access: Access<'_>) -> Result<Arc<dyn Device>> {
+    open_with(uri, access, true)
 }
 
 /// Opens the device that `uri` names for its attributes: a simulated one without its contents.
-pub fn open_without_data(uri: DeviceUri) -> Result<Arc<dyn Device>> {
-    open_with(uri, false)
+pub fn open_without_data(uri: DeviceUri, access: Access<'_>) -> Result<Arc<dyn Device>> {
+    open_with(uri, access, false)
 }
 
-/// The model of the simulated disk that `uri` names, for who steps it; its contents do not matter.
+/// The model of the simulated disk that `uri` names, to be stepped directly; it has no contents.
 pub fn model(mut uri: DeviceUri) -> Result<Disk> {
     if uri.scheme != "sim" {
-        return Err(uri.error("it is no simulated disk: name one as sim:PROFILE"));
+        return Err(uri.error("this is not a simulated disk: name one as sim:PROFILE"));
     }
     let drive = drive(&uri)?;
     let scheduler = scheduler(&mut uri, &drive)?;
@@ -58,7 +113,7 @@ fn scheduler(uri: &mut DeviceUri, drive: &NamedDrive) -> Result<Scheduler> {
     Ok(uri.take::<Scheduler>("scheduler")?.or(drive.scheduler).unwrap_or_default())
 }
 
-fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
+fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
     match uri.scheme.as_str() {
         "file" => {
             let options = FileOptions {
@@ -67,7 +122,7 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
                 direct: uri.take("direct")?.unwrap_or(true),
             };
             uri.finish()?;
-            FileDevice::open(&uri, options).map(|device| device as Arc<dyn Device>)
+            FileDevice::open(&uri, options, access).map(|device| device as Arc<dyn Device>)
         }
         "sim" => {
             let drive = drive(&uri)?;
@@ -79,7 +134,7 @@ fn open_with(mut uri: DeviceUri, with_data: bool) -> Result<Arc<dyn Device>> {
                 None if !with_data => Contents::Nothing,
                 None => Contents::memory(),
                 Some("none") => Contents::Nothing,
-                Some(path) => Contents::file(Path::new(path), profile.geometry.capacity())?,
+                Some(path) => Contents::file(Path::new(path), profile.geometry.capacity(), access)?,
             };
             let options =
                 SimulatedOptions { name: uri.to_string(), scheduler, contents, host_bus: None };

@@ -82,7 +82,7 @@ pub fn import(path: &Path, drive: Option<&str>) -> Result<Imported> {
     let mut load = |file: &str| -> io::Result<String> {
         let bytes = std::fs::read(folder.join(file))?;
         String::from_utf8(bytes)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text"))
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8 text"))
     };
     diskspecs::import(&name.to_string_lossy(), drive, &mut load).map_err(|problem| {
         Error::Description { path: path.to_owned(), problem: problem.to_string() }

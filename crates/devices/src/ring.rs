@@ -71,7 +71,9 @@ impl Ring {
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
-            return Err(io::Error::other("it neither reads nor writes"));
+            return Err(io::Error::other(
+                "the kernel's io_uring does not support reads and writes",
+            ));
         }
         let transfers = Transfers { ring, batches: Slab::new(), under_way: 0, is_broken: false };
         let shared = Arc::new(Mutex::new(transfers));
@@ -88,7 +90,7 @@ impl Ring {
     ) -> io::Result<Vec<Carried>> {
         self.keep_taking()?;
         let done = self.shared.lock().begin(requests, file_of)?;
-        done.await.map_err(|_| io::Error::other("the ring has failed"))
+        done.await.map_err(|_| io::Error::other("an earlier call of io_uring failed"))
     }
 
     /// What was opened in one runtime may be used in another one, after the first has ended with its tasks.
@@ -140,7 +142,7 @@ impl Transfers {
         file_of: impl Fn(u64, &[u8]) -> RawFd,
     ) -> io::Result<oneshot::Receiver<Vec<Carried>>> {
         if self.is_broken {
-            return Err(io::Error::other("the ring has failed"));
+            return Err(io::Error::other("an earlier call of io_uring failed"));
         }
         let (done, receiver) = oneshot::channel();
         let started = now();

@@ -85,7 +85,7 @@ impl SimulatedDisk {
                 volume_block: BlockCount(1),
                 atomic_write: BlockCount(1),
                 volatile_cache: writes_back,
-                read_only: false,
+                read_only: options.contents.is_read_only(),
                 keeps_data: options.contents.keeps_data(),
             },
             geometry,
@@ -296,7 +296,11 @@ mod tests {
         block_on_virtual(1, async {
             // A null device cannot be synchronized.
             let path = "/dev/null".into();
-            let contents = Contents::File { file: File::open("/dev/null").unwrap(), path };
+            let contents = Contents::File {
+                file: File::open("/dev/null").unwrap(),
+                path,
+                is_read_only: false,
+            };
             let disk = SimulatedDisk::start(
                 Profile::built_in("ibm-ultrastar-18lzx").unwrap(),
                 SimulatedOptions {

@@ -2,17 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use moirai_devices::open;
+use moirai_devices::{Access, NewFiles, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::conformance;
+use std::sync::Arc;
+
+use moirai_storage::{Device, DeviceUri, conformance};
 
 fn check_file(parameters: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("device.img");
     block_on_real(1, async {
         let uri = format!("file:{}?size=16MiB{parameters}", path.display());
-        conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+        conformance::check(create(uri.parse().unwrap()).unwrap()).await;
     });
+}
+
+fn create(uri: DeviceUri) -> moirai_storage::Result<Arc<dyn Device>> {
+    open(uri, Access::Create(&NewFiles::new()))
 }
 
 #[test]
@@ -26,7 +32,7 @@ fn files_conform() {
 fn simulated_disks_conform() {
     for uri in ["sim:quantum-atlas-10k", "sim:seagate-cheetah-36es?scheduler=fcfs"] {
         block_on_virtual(1, async {
-            conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+            conformance::check(create(uri.parse().unwrap()).unwrap()).await;
         });
     }
 }
@@ -35,7 +41,7 @@ fn simulated_disks_conform() {
 fn a_simulated_disk_without_contents_conforms() {
     block_on_virtual(1, async {
         let uri = "sim:maxtor-atlas-10k-iii?data=none".parse().unwrap();
-        conformance::check(open(uri).unwrap()).await;
+        conformance::check(create(uri).unwrap()).await;
     });
 }
 
@@ -44,12 +50,12 @@ fn simulated_contents_in_a_file_conform_and_stay() {
     let folder = tempfile::tempdir().unwrap();
     let uri = format!("sim:quantum-atlas-10k?data={}", folder.path().join("disk.img").display());
     block_on_virtual(1, async {
-        conformance::check(open(uri.parse().unwrap()).unwrap()).await;
+        conformance::check(create(uri.parse().unwrap()).unwrap()).await;
     });
     let other = uri.replace("quantum-atlas-10k", "seagate-cheetah-36es");
     block_on_virtual(1, async {
-        open(uri.parse().unwrap()).unwrap();
-        let error = open(other.parse().unwrap()).unwrap_err().to_string();
-        assert!(error.contains("belongs to another disk"), "{error}");
+        create(uri.parse().unwrap()).unwrap();
+        let error = create(other.parse().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("name a file of this disk"), "{error}");
     });
 }

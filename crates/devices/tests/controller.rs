@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use moirai_devices::{ArrayController, WritePolicy, open};
+use moirai_devices::{Access, ArrayController, WritePolicy, open};
 use moirai_runtime::{block_on_virtual, now, random};
 use moirai_storage::{Device, IoBuf, conformance};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use rand::Rng;
 
 fn controller(size_kib: u64, policy: WritePolicy) -> (Arc<dyn Device>, Arc<dyn Device>) {
-    let disk = open("sim:quantum-atlas-10k".parse().unwrap()).unwrap();
+    let disk = open("sim:quantum-atlas-10k".parse().unwrap(), Access::Write).unwrap();
     let size = ByteCount(size_kib << 10);
     (ArrayController::start(Arc::clone(&disk), size, policy), disk)
 }

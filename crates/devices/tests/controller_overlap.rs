@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, Either, join, select};
 use futures::pin_mut;
-use moirai_devices::{ArrayController, WritePolicy, open};
+use moirai_devices::{Access, ArrayController, WritePolicy, open};
 use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
     Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Op, Request,
@@ -77,13 +77,13 @@ async fn first_byte(device: &dyn Device, first: u64) -> u8 {
 
 /// A controller with 1 MiB over a late disk.
 fn late(policy: WritePolicy) -> (Arc<dyn Device>, Arc<Late>) {
-    let disk = open("sim:quantum-atlas-10k".parse().unwrap()).unwrap();
+    let disk = open("sim:quantum-atlas-10k".parse().unwrap(), Access::Write).unwrap();
     let late = Arc::new(Late { disk, fails: AtomicBool::new(false) });
     (ArrayController::start(Arc::clone(&late) as _, ByteCount::mib(1), policy), late)
 }
 
 fn tight(bytes: u64, policy: WritePolicy) -> Arc<dyn Device> {
-    let disk = open("sim:quantum-atlas-10k".parse().unwrap()).unwrap();
+    let disk = open("sim:quantum-atlas-10k".parse().unwrap(), Access::Write).unwrap();
     ArrayController::start(disk, ByteCount(bytes), policy)
 }
 

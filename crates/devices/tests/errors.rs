@@ -2,13 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use moirai_devices::open;
+use moirai_devices::{Access, NewFiles, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::{Device, Error, IoBuf};
+use std::sync::Arc;
+
+use moirai_storage::{Device, DeviceUri, Error, IoBuf};
 use moirai_units::{BlockCount, Lbn};
 
 fn error_of(uri: &str) -> String {
-    block_on_virtual(0, async { open(uri.parse().unwrap()).unwrap_err().to_string() })
+    block_on_virtual(0, async { create(uri.parse().unwrap()).unwrap_err().to_string() })
+}
+
+fn create(uri: DeviceUri) -> moirai_storage::Result<Arc<dyn Device>> {
+    open(uri, Access::Create(&NewFiles::new()))
 }
 
 #[test]
@@ -23,7 +29,7 @@ fn unknown_devices_are_errors_that_name_what_there_is() {
     check("sim:quantum-atlas-10k?scheduler=elevator", "no scheduler `elevator`");
     check("sim:quantum-atlas-10k?date=x", "takes no parameter `date`; it takes data, scheduler");
     check("file:/no/such/file", "add ?size=SIZE");
-    check("file:/tmp", "no ordinary file");
+    check("file:/tmp", "not a regular file");
 }
 
 #[test]
@@ -41,7 +47,7 @@ fn files_that_do_not_fit_are_refused() {
     let path = folder.path().join("device.img");
     std::fs::write(&path, vec![0; 1000]).unwrap();
     let uri = format!("file:{}", path.display());
-    assert!(error_of(&uri).contains("has 1000 B, and 4 KiB are needed"));
+    assert!(error_of(&uri).contains("has 1000 B, but needs 4 KiB"));
     std::fs::write(&path, vec![0; 8192]).unwrap();
     assert!(error_of(&format!("{uri}?size=1MiB")).contains("has 8 KiB, not 1 MiB"));
 }
@@ -55,7 +61,7 @@ fn a_read_only_file_is_read_and_not_written() {
     permissions.set_readonly(true);
     std::fs::set_permissions(&path, permissions).unwrap();
     block_on_real(0, async {
-        let device = open(format!("file:{}", path.display()).parse().unwrap()).unwrap();
+        let device = create(format!("file:{}", path.display()).parse().unwrap()).unwrap();
         let device: &dyn Device = &*device;
         assert_eq!(device.read(device.inquiry().all_blocks()).await.unwrap()[8191], 7);
         let result = device.write(Lbn(0), IoBuf::zeroed(BlockCount(8))).await;

@@ -35,72 +35,105 @@ pub use moirai_store as store;
 pub use moirai_units as units;
 pub use moirai_update as update;
 pub use moirai_volume as volume;
-pub use trees::{NewTrees, TreesPlace, open_trees};
+pub use trees::{CreatedTrees, NewTrees, TreesPlace, create_trees, open_trees};
+
+pub use moirai_devices::{Access, NewFiles};
 
 use moirai_devices::{ArrayController, WritePolicy};
-use moirai_storage::{Device, DeviceUri};
+use moirai_storage::{Device, DeviceUri, Occupant};
 use moirai_store::Store;
 use moirai_units::BlockCount;
 use moirai_volume::{Concatenation, ControllerWrites, Description, Part};
 
-/// Opens the device or volume that `uri` names: `file:`, `sim:`, `volume:`; of `volume:PATH?salvage=true`
-/// what is left. Inside a runtime only.
+/// Opens the device or volume that `uri` names (`file:`, `sim:`, `volume:`) to read and write it; its files must
+/// exist. `volume:PATH?salvage=true` opens what is left of a volume, read-only. Inside a runtime only.
 pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    open_nested(uri, NESTED_MAX, false).await
+    open_device_for(uri, Access::Write).await
 }
 
-/// Volumes that are parts of parts, at most.
-const NESTED_MAX: usize = 8;
-
-/// The next depth, or an error: a volume may be its own part.
-fn deeper(uri: &DeviceUri, depth: usize) -> storage::Result<usize> {
-    let too_deep =
-        || uri.error("its parts have parts, and these others, and so on: is it its own?");
-    depth.checked_sub(1).ok_or_else(too_deep)
+/// Opens the device or volume that `uri` names: to read it, which several programs may do at the same time, to
+/// read and write it, or so that files that do not exist are created. Inside a runtime only.
+pub async fn open_device_for(uri: &str, access: Access<'_>) -> storage::Result<Arc<dyn Device>> {
+    open_nested(uri, access, &mut Vec::new(), false).await
 }
 
-async fn open_nested(uri: &str, depth: usize, salvage: bool) -> storage::Result<Arc<dyn Device>> {
+/// The descriptions of volumes on the way to a part, outermost first. An error when `uri` is among them: a volume
+/// that contains itself.
+fn enter(uri: &DeviceUri, path: &Path, outer: &mut Vec<PathBuf>) -> storage::Result<()> {
+    let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if outer.contains(&file) {
+        let names = outer.iter().chain([&file]).map(|file| file.display().to_string());
+        let way: Vec<String> = names.collect();
+        return Err(uri.error(format!("the volume contains itself ({})", way.join(" -> "))));
+    }
+    outer.push(file);
+    Ok(())
+}
+
+async fn open_nested(
+    uri: &str,
+    access: Access<'_>,
+    outer: &mut Vec<PathBuf>,
+    salvage: bool,
+) -> storage::Result<Arc<dyn Device>> {
     let mut uri: DeviceUri = uri.parse()?;
     let salvage = match uri.scheme.as_str() {
         "volume" => uri.take("salvage")?.unwrap_or(salvage),
         _ => false,
     };
     let Some((path, description)) = described(&uri)? else {
-        return moirai_devices::open(uri);
+        return moirai_devices::open(uri, access);
     };
-    let open = moirai_devices::open;
+    // The devices of a volume exist since it was made: one that is not there was lost, and must not come back empty.
+    let access = if matches!(access, Access::Create(_)) { Access::Write } else { access };
+    let open = |uri| moirai_devices::open(uri, access);
     if !description.parts.is_empty() {
+        enter(&uri, &path, outer)?;
         let mut parts = Vec::with_capacity(description.parts.len());
         for part in &description.parts {
-            let device = Box::pin(open_nested(&part.uri, deeper(&uri, depth)?, salvage)).await?;
+            let device = Box::pin(open_nested(&part.uri, access, outer, salvage)).await?;
             parts.push((device, BlockCount(part.blocks)));
         }
+        outer.pop();
         let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
     if salvage {
         return Ok(moirai_volume::salvage(&path, &description, open).await?);
     }
-    let volume = moirai_volume::open_described(&path, &description, open).await?;
+    let volume = match description.labels {
+        // Opening a volume with labels writes to them: even its readers are alone.
+        true => {
+            let open = |uri| moirai_devices::open(uri, Access::Write);
+            moirai_volume::open_described(&path, &description, open).await?
+        }
+        false => moirai_volume::open_described(&path, &description, open).await?,
+    };
     behind_controller(&path, &description, volume)
 }
 
-/// Opens the device or volume that `uri` names for its attributes and times: simulated disks hold
-/// nothing, and a volume reads and writes no labels. Inside a runtime only.
-pub fn open_device_for_timing(uri: &str) -> storage::Result<Arc<dyn Device>> {
-    time_nested(uri, NESTED_MAX)
+/// Opens the device or volume that `uri` names for its attributes and times: simulated disks have no contents, and
+/// a volume's labels are neither read nor written. Inside a runtime only.
+pub fn open_device_for_timing(uri: &str, access: Access<'_>) -> storage::Result<Arc<dyn Device>> {
+    time_nested(uri, access, &mut Vec::new())
 }
 
-fn time_nested(uri: &str, depth: usize) -> storage::Result<Arc<dyn Device>> {
+fn time_nested(
+    uri: &str,
+    access: Access<'_>,
+    outer: &mut Vec<PathBuf>,
+) -> storage::Result<Arc<dyn Device>> {
     let uri: DeviceUri = uri.parse()?;
-    let open = moirai_devices::open_without_data;
+    let open = |uri| moirai_devices::open_without_data(uri, access);
     let Some((path, description)) = described(&uri)? else {
         return open(uri);
     };
     if !description.parts.is_empty() {
-        let depth = deeper(&uri, depth)?;
-        let open = |part: &Part| Ok((time_nested(&part.uri, depth)?, BlockCount(part.blocks)));
-        let parts = description.parts.iter().map(open).collect::<storage::Result<_>>()?;
+        enter(&uri, &path, outer)?;
+        let mut open =
+            |part: &Part| Ok((time_nested(&part.uri, access, outer)?, BlockCount(part.blocks)));
+        let parts = description.parts.iter().map(&mut open).collect::<storage::Result<_>>()?;
+        outer.pop();
         let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
@@ -133,9 +166,55 @@ fn behind_controller(
     Ok(ArrayController::start(volume, controller.size(path)?, policy))
 }
 
-/// Opens the store on the device or volume that `uri` names. Inside a runtime only.
+/// Opens the store of tables on the device or volume that `uri` names, to read it. Several programs may read a
+/// store at the same time, unless it is on a volume whose devices have labels. Inside a runtime only.
+///
+/// # Errors
+/// [`store::Error::NotAStore`] where the device holds something else.
 pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
+    Store::open(open_device_for(uri, Access::Read).await?).await
+}
+
+/// Opens the store of tables on the device or volume that `uri` names, to change it. Inside a runtime only.
+///
+/// # Errors
+/// [`store::Error::NotAStore`] where the device holds something else.
+pub async fn open_store_to_write(uri: &str) -> store::Result<Arc<Store>> {
     Store::open(open_device(uri).await?).await
+}
+
+/// Opens the store of tables on the device or volume that `uri` names, or begins one where the device is blank;
+/// files that do not exist are created. With `overwrite` the data of a device that holds something else, or a store
+/// that is damaged or of another version, are lost.
+/// Gives the store, and what was overwritten. Inside a runtime only.
+///
+/// # Errors
+/// [`storage::Error::Occupied`] without `overwrite` where the device holds something else.
+pub async fn create_store(
+    uri: &str,
+    files: &NewFiles,
+    overwrite: bool,
+) -> store::Result<(Arc<Store>, Option<Occupant>)> {
+    let device = open_device_for(uri, Access::Create(files)).await?;
+    let error = match Store::open(Arc::clone(&device)).await {
+        Ok(store) => return Ok((store, None)),
+        Err(error) => error,
+    };
+    match error {
+        store::Error::NotAStore { .. }
+        | store::Error::Version { .. }
+        | store::Error::Damaged { .. }
+            if overwrite =>
+        {
+            let held = storage::occupants(std::slice::from_ref(&device), true).await?.pop();
+            storage::clear_ends(&*device).await?;
+            Ok((Store::open(device).await?, held.map(|(_, occupant)| occupant)))
+        }
+        store::Error::NotAStore { device, occupant } => {
+            Err(storage::Error::Occupied { device, occupant }.into())
+        }
+        error => Err(error),
+    }
 }
 
 /// Whether what `uri` names is simulated, so that it wants [`runtime::block_on_virtual`], or where files keep its contents
@@ -144,27 +223,30 @@ pub fn is_simulated(uri: &str) -> storage::Result<bool> {
     are_simulated(&[uri.to_owned()])
 }
 
-/// Whether the devices that `uris` name are simulated: all of them or none, since the ones live in
-/// virtual time and the others in real time.
+/// Whether the devices that `uris` name are simulated: all of them or none, because simulated devices run in virtual
+/// time and others in real time.
 pub fn are_simulated(uris: &[String]) -> storage::Result<bool> {
-    are_simulated_nested(uris, NESTED_MAX)
+    are_simulated_nested(uris, &mut Vec::new())
 }
 
-fn are_simulated_nested(uris: &[String], depth: usize) -> storage::Result<bool> {
+fn are_simulated_nested(uris: &[String], outer: &mut Vec<PathBuf>) -> storage::Result<bool> {
     let mut first: Option<bool> = None;
     for uri in uris {
         let parsed: DeviceUri = uri.parse()?;
         let simulated = match parsed.scheme.as_str() {
             "volume" => {
-                let description = Description::read(Path::new(&parsed.target))?;
-                are_simulated_nested(&description.uris(), deeper(&parsed, depth)?)?
+                let path = Path::new(&parsed.target);
+                enter(&parsed, path, outer)?;
+                let description = Description::read(path)?;
+                let simulated = are_simulated_nested(&description.uris(), outer)?;
+                outer.pop();
+                simulated
             }
             _ => moirai_devices::is_simulated(&parsed),
         };
         if first.is_some_and(|first| first != simulated) {
             return Err(parsed.error(
-                "simulated devices live in virtual time and others in real time: use the one kind \
-                 or the other",
+                "simulated devices run in virtual time and others in real time: use devices of one kind",
             ));
         }
         first = Some(simulated);

@@ -1,97 +1,102 @@
-//! Stores of trees by URI: their log on devices of its own, or at the end of theirs.
+//! Stores of trees by URI, with the log on devices of its own or at the end of the data's device.
 
 use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
-use moirai_storage::Device;
+use moirai_storage::{Device, Occupant, clear_ends, occupants};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
-use moirai_volume::{Section, is_blank};
+use moirai_volume::Section;
 
-use crate::open_device;
+use crate::{Access, NewFiles, open_device_for};
 
 /// Where a store of trees is.
 #[derive(Clone, Copy, Debug)]
 pub struct TreesPlace<'a> {
-    /// The device or volume of its leaves, as URI.
+    /// The device or volume of the leaves, as URI.
     pub data: &'a str,
-    /// Those of its log; the end of the other when there are none.
+    /// The devices of the log; none where the log is at the end of `data`.
     pub logs: &'a [String],
 }
 
 /// How a store of trees is made.
 #[derive(Clone, Copy, Debug)]
-pub struct NewTrees {
+pub struct NewTrees<'a> {
     /// Bytes of a leaf.
     pub leaf: ByteCount,
-    /// Bytes of a log at the end of the device; an eighth of that when not given, 1 GiB at most.
+    /// Bytes of a log at the end of the device; an eighth of the device when not given, 1 GiB at most.
     pub log: Option<ByteCount>,
     /// How the log is written; [`LogWriter::Trail`] is for disks of its own.
     pub writer: LogWriter,
+    /// Where files that are created are noted.
+    pub files: &'a NewFiles,
+    /// Whether devices that hold something else are overwritten.
+    pub overwrite: bool,
 }
 
-/// A log is of whole segments, sixteen or more of up to 4 MiB, behind its label.
+/// A store of trees that was opened or made.
+pub struct CreatedTrees {
+    /// The store.
+    pub store: Store,
+    /// Whether it was made now.
+    pub is_new: bool,
+    /// The devices whose contents are lost, with those contents.
+    pub overwritten: Vec<(String, Occupant)>,
+}
+
+/// The segments of a log: sixteen or more, of up to 4 MiB each, after the log's label.
 const LOG_STEPS: [u64; 2] = [4 << 20, 16 * 512];
-/// A log at the end of a device is so long at the most, unless told otherwise.
+/// The longest log at the end of a device, unless a length is given.
 const LOG_BYTES_MAX: u64 = 1 << 30;
-/// More segments than this a log has not.
+/// The most segments of a log.
 const LOG_SEGMENTS_MAX: u64 = 1 << 20;
 
-/// Opens the store of trees at `place`; one is made there with `new` when the first and the last MiB of the device
-/// are zeros, and those of logs of their own. Inside a runtime only.
-pub async fn open_trees(
+/// Opens the store of trees at `place`. Inside a runtime only.
+///
+/// # Errors
+/// [`moirai_update::Error::NotFormatted`] where there is none.
+pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -> Result<Store> {
+    let devices = Devices::open(place, Access::Write).await?;
+    let lengths = Engine::lengths(&*devices.data).await?;
+    devices.store(lengths, kinds, options).await
+}
+
+/// Opens the store of trees at `place`, or makes one as `new` says where the devices are blank. Inside a runtime
+/// only.
+///
+/// # Errors
+/// [`moirai_storage::Error::Occupied`] where a device holds something else, unless it may be overwritten.
+pub async fn create_trees(
     place: TreesPlace<'_>,
-    new: Option<NewTrees>,
+    new: NewTrees<'_>,
     kinds: Kinds,
     options: Options,
-) -> Result<Store> {
-    let device = open_device(place.data).await.map_err(of_device)?;
-    let mut own_logs = Vec::new();
-    for log in place.logs {
-        own_logs.push(open_device(log).await.map_err(of_device)?);
-    }
-    let lengths = match (Engine::lengths(&*device).await, new) {
-        (Ok(lengths), _) => lengths,
-        (Err(moirai_update::Error::NotFormatted { .. }), Some(new))
-            if is_blank(&*device).await.map_err(of_device)? =>
-        {
-            for log in &own_logs {
-                if !is_blank(&**log).await.map_err(of_device)? {
-                    let problem = format!(
-                        "{} holds something: name a log's device that holds nothing",
-                        log.inquiry().name
-                    );
-                    return Err(moirai_update::Error::Options { problem }.into());
-                }
-            }
-            if own_logs.is_empty() && new.writer != LogWriter::Append {
-                let problem = "a log is written where the head is about to be on disks of its own only: name them";
-                return Err(moirai_update::Error::Options { problem: problem.into() }.into());
-            }
-            let lengths = lengths_of(&*device, new.log);
-            if own_logs.is_empty() && lengths.data == BlockCount::ZERO {
-                let (name, room) = (&device.inquiry().name, device.inquiry().capacity.bytes());
-                let log = lengths.log.bytes();
-                let problem =
-                    format!("{name}: a log of {log} on a device of {room}: make it shorter");
-                return Err(moirai_update::Error::Options { problem }.into());
-            }
-            let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
-            let format = Format { log: new.writer, ..with_leaves(new.leaf) };
-            Store::format(&*data, &logs, format).await?;
-            lengths
+) -> Result<CreatedTrees> {
+    let devices = Devices::open(place, Access::Create(new.files)).await?;
+    match Engine::lengths(&*devices.data).await {
+        Ok(lengths) => {
+            let store = devices.store(lengths, kinds, options).await?;
+            return Ok(CreatedTrees { store, is_new: false, overwritten: Vec::new() });
         }
-        (Err(error), _) => return Err(error.into()),
-    };
-    let Parts { data, logs } = divided(&device, &own_logs, lengths)?;
-    Store::open(data, &logs, kinds, options).await
+        Err(moirai_update::Error::NotFormatted { .. }) => {}
+        Err(moirai_update::Error::Version { .. } | moirai_update::Error::Damaged { .. })
+            if new.overwrite => {}
+        Err(error) => return Err(error.into()),
+    }
+    let lengths = devices.new_lengths(&new)?;
+    let overwritten = devices.make_blank(new.overwrite).await.map_err(of_device)?;
+    let Parts { data, logs } = devices.divided(lengths)?;
+    let format = Format { log: new.writer, ..with_leaves(new.leaf) };
+    Store::format(&*data, &logs, format).await?;
+    let store = devices.store(lengths, kinds, options).await?;
+    Ok(CreatedTrees { store, is_new: true, overwritten })
 }
 
 fn of_device(error: moirai_storage::Error) -> Error {
     moirai_update::Error::from(error).into()
 }
 
-/// How long the data on `device` are, and the log behind them.
+/// The lengths of the data on `device` and of the log after them.
 fn lengths_of(device: &dyn Device, wanted: Option<ByteCount>) -> Lengths {
     let capacity = device.inquiry().capacity;
     let eighth = capacity.bytes().0 / 8;
@@ -102,33 +107,89 @@ fn lengths_of(device: &dyn Device, wanted: Option<ByteCount>) -> Lengths {
     Lengths { data: BlockCount(capacity.0.saturating_sub(log.0)), log }
 }
 
+/// The devices that a place names.
+struct Devices {
+    data: Arc<dyn Device>,
+    /// None where the log is at the end of `data`.
+    logs: Vec<Arc<dyn Device>>,
+}
+
 /// The device of the leaves and those of the log.
 struct Parts {
     data: Arc<dyn Device>,
     logs: Vec<Arc<dyn Device>>,
 }
 
-fn divided(
-    device: &Arc<dyn Device>,
-    own_logs: &[Arc<dyn Device>],
-    lengths: Lengths,
-) -> Result<Parts> {
-    if !own_logs.is_empty() {
-        return Ok(Parts { data: Arc::clone(device), logs: own_logs.to_vec() });
+impl Devices {
+    async fn open(place: TreesPlace<'_>, access: Access<'_>) -> Result<Devices> {
+        let data = open_device_for(place.data, access).await.map_err(of_device)?;
+        let mut logs = Vec::new();
+        for log in place.logs {
+            logs.push(open_device_for(log, access).await.map_err(of_device)?);
+        }
+        Ok(Devices { data, logs })
     }
-    // The device may have grown since.
-    let data = BlockRange::new(Lbn(0), lengths.data);
-    let log = BlockRange::new(data.end(), lengths.log);
-    let inquiry = device.inquiry();
-    if log.end() > inquiry.all_blocks().end() {
-        let problem = format!(
-            "{}: it ends before the log that would be behind the data: name the devices of the log, or a copy that is whole",
-            inquiry.name
-        );
-        return Err(moirai_update::Error::Options { problem }.into());
+
+    async fn store(&self, lengths: Lengths, kinds: Kinds, options: Options) -> Result<Store> {
+        let Parts { data, logs } = self.divided(lengths)?;
+        Store::open(data, &logs, kinds, options).await
     }
-    let part = |blocks| Section::of(Arc::clone(device), blocks).map_err(of_device);
-    Ok(Parts { data: part(data)?, logs: vec![part(log)?] })
+
+    /// The lengths of data and log in a new store; an error when it cannot be made so.
+    fn new_lengths(&self, new: &NewTrees<'_>) -> Result<Lengths> {
+        if self.logs.is_empty() && new.writer != LogWriter::Append {
+            return Err(refused(
+                "a log written where the disk head is needs log devices: name at least one".into(),
+            ));
+        }
+        let lengths = lengths_of(&*self.data, new.log);
+        if self.logs.is_empty() && lengths.data == BlockCount::ZERO {
+            let inquiry = self.data.inquiry();
+            return Err(refused(format!(
+                "{}: a log of {} does not fit on a device of {}: give a shorter log",
+                inquiry.name,
+                lengths.log.bytes(),
+                inquiry.capacity.bytes()
+            )));
+        }
+        Ok(lengths)
+    }
+
+    /// Clears the devices that hold something, when they may be overwritten; gives what they held.
+    async fn make_blank(&self, overwrite: bool) -> moirai_storage::Result<Vec<(String, Occupant)>> {
+        let devices: Vec<Arc<dyn Device>> =
+            [&self.data].into_iter().chain(&self.logs).map(Arc::clone).collect();
+        let mut overwritten = Vec::new();
+        for (index, occupant) in occupants(&devices, overwrite).await? {
+            let Some(device) = devices.get(index) else { continue };
+            clear_ends(&**device).await?;
+            overwritten.push((device.inquiry().name.clone(), occupant));
+        }
+        Ok(overwritten)
+    }
+
+    fn divided(&self, lengths: Lengths) -> Result<Parts> {
+        if !self.logs.is_empty() {
+            return Ok(Parts { data: Arc::clone(&self.data), logs: self.logs.clone() });
+        }
+        // The device may have grown since.
+        let data = BlockRange::new(Lbn(0), lengths.data);
+        let log = BlockRange::new(data.end(), lengths.log);
+        let inquiry = self.data.inquiry();
+        if log.end() > inquiry.all_blocks().end() {
+            return Err(refused(format!(
+                "{}: the device ends before the log, which comes after the data: name the devices of the log, or \
+                 a complete copy of the device",
+                inquiry.name
+            )));
+        }
+        let part = |blocks| Section::of(Arc::clone(&self.data), blocks).map_err(of_device);
+        Ok(Parts { data: part(data)?, logs: vec![part(log)?] })
+    }
+}
+
+fn refused(problem: String) -> Error {
+    moirai_update::Error::Options { problem }.into()
 }
 
 #[cfg(test)]
@@ -149,7 +210,8 @@ mod tests {
             let lengths = lengths_of(&*device, Some(ByteCount(5 << 40)));
             assert_eq!(lengths.log, BlockCount::holding(ByteCount(4 << 40)) + LOG_LABEL_BLOCKS);
             assert_eq!(lengths.data + lengths.log, capacity);
-            let Parts { data, logs } = divided(&device, &[], lengths).unwrap();
+            let devices = Devices { data: device, logs: Vec::new() };
+            let Parts { data, logs } = devices.divided(lengths).unwrap();
             Store::format(&*data, &logs, with_leaves(ByteCount(4096))).await.unwrap();
             let options = Options::default();
             let store = Store::open(data, &logs, Kinds::new(), options).await.unwrap();

@@ -4,12 +4,17 @@ use moirai::btree::{Error, Store};
 use moirai::runtime::block_on_real;
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::{Kinds, LogWriter, Options};
-use moirai::{NewTrees, TreesPlace, open_trees};
+use moirai::{NewFiles, NewTrees, TreesPlace, create_trees, open_trees};
 
-const NEW: NewTrees = NewTrees { leaf: ByteCount(4096), log: None, writer: LogWriter::Append };
+async fn open(data: &str, logs: &[String]) -> Result<Store, Error> {
+    open_trees(TreesPlace { data, logs }, Kinds::new(), Options::default()).await
+}
 
-async fn open(data: &str, logs: &[String], new: Option<NewTrees>) -> Result<Store, Error> {
-    open_trees(TreesPlace { data, logs }, new, Kinds::new(), Options::default()).await
+async fn create(data: &str, logs: &[String], writer: LogWriter) -> Result<Store, Error> {
+    let files = &NewFiles::new();
+    let new = NewTrees { leaf: ByteCount(4096), log: None, writer, files, overwrite: false };
+    let place = TreesPlace { data, logs };
+    Ok(create_trees(place, new, Kinds::new(), Options::default()).await?.store)
 }
 
 /// The log is behind the data also when the device has grown: it is where it was.
@@ -21,14 +26,14 @@ fn a_store_goes_on_on_a_device_that_has_grown() {
     let found = |key: &'static [u8]| {
         let uri = uri.clone();
         async move {
-            let store = open(&uri, &[], None).await.unwrap();
+            let store = open(&uri, &[]).await.unwrap();
             let tree = store.tree("one").await.unwrap();
             let found = store.get(&tree, key).await.unwrap();
             (store, tree, found)
         }
     };
     block_on_real(1, async {
-        let store = open(&format!("{uri}?size=8MiB"), &[], Some(NEW)).await.unwrap();
+        let store = create(&format!("{uri}?size=8MiB"), &[], LogWriter::Append).await.unwrap();
         let tree = store.tree("one").await.unwrap();
         store.put(&tree, b"before", b"1").await.unwrap();
         // It ends as in a crash: what it has is in the log.
@@ -51,11 +56,12 @@ fn a_log_that_is_not_named_is_asked_for() {
     let uri = |name: &str| format!("file:{}", folder.path().join(name).display());
     block_on_real(1, async {
         let logs = [format!("{}?size=1MiB", uri("log"))];
-        let store = open(&format!("{}?size=8MiB", uri("data")), &logs, Some(NEW)).await.unwrap();
+        let store =
+            create(&format!("{}?size=8MiB", uri("data")), &logs, LogWriter::Append).await.unwrap();
         store.close().await.unwrap();
-        let refused = open(&uri("data"), &[], None).await.unwrap_err().to_string();
+        let refused = open(&uri("data"), &[]).await.unwrap_err().to_string();
         assert!(refused.contains("name the devices of the log"), "{refused}");
-        open(&uri("data"), &[uri("log")], None).await.unwrap();
+        open(&uri("data"), &[uri("log")]).await.unwrap();
     });
 }
 
@@ -67,9 +73,9 @@ fn trail_is_refused_without_disks_of_its_own() {
     let uri = format!("file:{}?size=8MiB", folder.path().join("store").display());
     let writer = LogWriter::Trail { rotation: Nanos(6_000_000) };
     block_on_real(1, async {
-        let refused = open(&uri, &[], Some(NewTrees { writer, ..NEW })).await.unwrap_err();
+        let refused = create(&uri, &[], writer).await.err().unwrap();
         let refused = refused.to_string();
-        assert!(refused.contains("on disks of its own only: name them"), "{refused}");
-        open(&uri, &[], Some(NEW)).await.unwrap();
+        assert!(refused.contains("needs log devices"), "{refused}");
+        create(&uri, &[], LogWriter::Append).await.unwrap();
     });
 }

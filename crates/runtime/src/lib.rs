@@ -12,6 +12,7 @@
 //! machine's clock, starts a thread or draws an unseeded random number.
 
 mod context;
+mod interrupts;
 mod random;
 mod real;
 mod seeds;
@@ -20,6 +21,7 @@ mod virtual_time;
 mod watched;
 
 pub use context::{Task, blocking, is_virtual, now, random, sleep, sleep_until, spawn, unique};
+pub use interrupts::Interrupts;
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
 pub use seeds::each_seed;

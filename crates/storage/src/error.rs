@@ -5,21 +5,23 @@ use std::path::PathBuf;
 
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 
+use crate::Occupant;
+
 /// The result of an operation on a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation on a device, or a device that cannot be had. Each message names the device
-/// or file, the place on it, and what to do where that is not plain.
+/// A failed operation on a device, or a device that cannot be opened. Each message names the device
+/// or file, the place on it, and a remedy where the remedy is not obvious.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Blocks that the device does not have.
+    /// A request that reaches past the end of the device.
     #[error("{device}: {blocks} reach past the end of the device, which has {capacity}")]
     PastEnd {
         /// The device.
         device: String,
         /// The blocks asked for.
         blocks: BlockRange,
-        /// What the device has.
+        /// The capacity of the device.
         capacity: BlockCount,
     },
 
@@ -30,7 +32,7 @@ pub enum Error {
         device: String,
         /// The blocks asked for.
         blocks: BlockRange,
-        /// What its buffers hold.
+        /// The length of the buffers.
         buffers: BlockCount,
     },
 
@@ -39,85 +41,108 @@ pub enum Error {
     Io {
         /// The device.
         device: String,
-        /// What was tried: "read", "write".
+        /// The action: "read", "write".
         action: &'static str,
-        /// Where, in bytes from the start of the device.
+        /// The offset, in bytes from the start of the device.
         offset: u64,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// A file that cannot be opened, made or flushed.
+    /// A file that cannot be opened, created or flushed.
     #[error("{path}: {action} failed: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 
-    /// A file that is open already, here or in another process.
-    #[error("{path} is in use: by another process, or because it is named twice")]
+    /// A file that this process or another one has open.
+    #[error("{path} is in use by {holder}")]
     InUse {
         /// The file.
         path: PathBuf,
+        /// The process that has the file open, as far as the operating system tells.
+        holder: String,
     },
 
-    /// A write to a device that takes none.
-    #[error("{device} is read-only: make it writable, or name another")]
+    /// A device that is to be formatted and holds data.
+    #[error(
+        "{device} holds {occupant}, which would be lost: name a blank device, or overwrite this one with \
+         --force"
+    )]
+    Occupied {
+        /// The device.
+        device: String,
+        /// The data that the device holds.
+        occupant: Occupant,
+    },
+
+    /// A write to a read-only device.
+    #[error("{device} is read-only: make the device writable, or name another")]
     ReadOnly {
         /// The device.
         device: String,
     },
 
-    /// An operation after a failed flush: what was written before it may be lost.
-    #[error("{device} failed to flush earlier, so writes may be lost: reopen it and check")]
+    /// An operation after a failed flush: writes before the flush may be lost.
+    #[error(
+        "{device} failed to flush earlier, so writes may be lost: reopen the device and check its data"
+    )]
     Latched {
         /// The device.
         device: String,
     },
 
-    /// Blocks that are not what was written there.
-    #[error("{device}: {blocks} are not what was written there: the checksum is another")]
+    /// Blocks that do not match their checksums.
+    #[error("{device}: {blocks} do not match their checksums")]
     Corrupt {
         /// The device.
         device: String,
-        /// The first that is wrong.
+        /// The first block that does not match.
         blocks: BlockRange,
     },
 
-    /// Blocks of a volume that more devices have failed for than it can bear.
+    /// Blocks of a volume in a stripe of which more devices failed than the volume survives.
     #[error(
-        "{device}: {blocks} are lost, because {failed} failed: bring one of these back, or write the \
-         blocks anew"
+        "{device}: {blocks} are lost, because {failed} failed: reconnect a failed device, or rewrite \
+         the blocks"
     )]
     Lost {
         /// The volume.
         device: String,
-        /// What is lost, of what was asked for.
+        /// The lost blocks of the request.
         blocks: BlockRange,
         /// The devices that failed.
         failed: String,
     },
 
-    /// A request that was carried out together with another of its batch, and failed as that did.
+    /// A request that failed because another request of its batch failed.
     #[error("{problem}")]
     Together {
-        /// What happened.
+        /// The error of the other request.
         problem: String,
     },
 
     /// A device smaller than its use needs.
-    #[error("{device} has {have}, and {need} are needed: give a larger size")]
+    #[error("{device} has {have}, but needs {need}: give a larger size")]
     TooSmall {
         /// The device.
         device: String,
-        /// What it has.
+        /// The size of the device.
         have: ByteCount,
-        /// What is needed.
+        /// The size that the use needs.
         need: ByteCount,
+    },
+
+    /// A file that does not exist.
+    #[error("there is no file {path}")]
+    NoFile {
+        /// The file.
+        path: PathBuf,
     },
 
     /// A URI that names no device.
@@ -125,7 +150,7 @@ pub enum Error {
     Uri {
         /// The URI as given.
         uri: String,
-        /// What is wrong and what to write.
+        /// The problem and the remedy.
         problem: String,
     },
 
@@ -134,7 +159,7 @@ pub enum Error {
     Description {
         /// The file.
         path: PathBuf,
-        /// What is wrong: with the line, where it is known.
+        /// The problem, with the line where it is known.
         problem: String,
     },
 }

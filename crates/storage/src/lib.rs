@@ -11,6 +11,7 @@ pub mod conformance;
 mod device;
 mod error;
 mod metered;
+mod occupant;
 mod request;
 mod uri;
 
@@ -19,5 +20,6 @@ pub use buffer::IoBuf;
 pub use device::{Completions, Device, Flushed};
 pub use error::{Error, Result};
 pub use metered::{Meter, Metered};
+pub use occupant::{Occupant, clear_ends, occupant, occupants};
 pub use request::{Completion, Op, Request, Timing};
 pub use uri::DeviceUri;

@@ -1,21 +1,26 @@
 //! Devices are named by URI: `sim:quantum-atlas-10k`, `file:/srv/vol.img?size=8GiB`.
 
 use std::fmt;
+use std::path::{Path, PathBuf, absolute};
 use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// A device's name: a scheme, what it names, and parameters.
+/// A device's name: a scheme, a target, and parameters.
 ///
-/// The scheme decides which parameters there are. Who opens the device takes each one it knows with
+/// The scheme decides which parameters exist. The opener takes each parameter that it knows with
 /// [`take`](DeviceUri::take) and then calls [`finish`](DeviceUri::finish), so that a misspelt
-/// parameter is an error and not ignored.
+/// parameter is an error and is not ignored.
+///
+/// Relative paths in a URI (the target of `file:` and `volume:`, a profile's file, `data=`) are relative to
+/// the current folder; in the description of a volume they are relative to the description's folder
+/// ([`resolved`](DeviceUri::resolved), [`relative_to`](DeviceUri::relative_to)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUri {
     text: String,
-    /// What comes before the first colon.
+    /// The part before the first colon.
     pub scheme: String,
-    /// What the scheme opens: a path, or a profile's name.
+    /// The path or profile that the scheme opens.
     pub target: String,
     parameters: Vec<(String, String)>,
     known: Vec<&'static str>,
@@ -31,7 +36,7 @@ impl FromStr for DeviceUri {
         })?;
         let (target, query) = rest.split_once('?').unwrap_or((rest, ""));
         if target.is_empty() {
-            return Err(bad("nothing stands behind the colon"));
+            return Err(bad("nothing follows the colon"));
         }
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -71,7 +76,7 @@ impl DeviceUri {
             .map_err(|problem| self.error(format!("parameter `{key}`: {problem}")))
     }
 
-    /// An error when parameters are left that nobody took.
+    /// An error when parameters are left that were not taken.
     pub fn finish(&self) -> Result<()> {
         match self.parameters.first() {
             None => Ok(()),
@@ -89,9 +94,79 @@ impl DeviceUri {
     /// The URI without the parameter `key`.
     #[must_use]
     pub fn without(&self, key: &str) -> String {
+        let mut other = self.clone();
+        other.parameters.retain(|(name, _)| name != key);
+        other.written()
+    }
+
+    /// The URI with relative paths taken as relative to `folder`.
+    #[must_use]
+    pub fn resolved(&self, folder: &Path) -> DeviceUri {
+        self.with_paths(|path| folder.join(path))
+    }
+
+    /// The URI for a description in `folder`, of one whose paths are relative to the current folder: paths below
+    /// `folder` become relative to it, the others absolute.
+    #[must_use]
+    pub fn relative_to(&self, folder: &Path) -> DeviceUri {
+        self.with_paths(|path| {
+            if folder.as_os_str().is_empty() {
+                return path.to_owned();
+            }
+            let (Ok(base), Ok(whole)) = (absolute(folder), absolute(path)) else {
+                return path.to_owned();
+            };
+            whole.strip_prefix(&base).map(Path::to_owned).unwrap_or(whole)
+        })
+    }
+
+    /// The file that holds the device's data: of `file:`, or of the `data` parameter.
+    #[must_use]
+    pub fn data_path(&self) -> Option<PathBuf> {
+        let data = self.parameters.iter().find(|(name, _)| name == "data");
+        match (self.scheme.as_str(), data) {
+            ("file", _) => Some(PathBuf::from(&self.target)),
+            (_, Some((_, path))) if path != "none" => Some(PathBuf::from(path)),
+            _ => None,
+        }
+    }
+
+    /// The paths that the URI names: of a file, a volume's description, a profile, a disk's contents.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        self.with_paths(|path| {
+            paths.push(path.to_owned());
+            path.to_owned()
+        });
+        paths
+    }
+
+    /// The URI with other paths in the places of its own.
+    fn with_paths(&self, mut replace: impl FnMut(&Path) -> PathBuf) -> DeviceUri {
+        let mut other = self.clone();
+        let mut replaced = |text: &str| replace(Path::new(text)).to_string_lossy().into_owned();
+        let is_path = match self.scheme.as_str() {
+            "file" | "volume" => true,
+            // A built-in profile's name has no extension.
+            "sim" => Path::new(&self.target).extension().is_some() || self.target.contains('/'),
+            _ => false,
+        };
+        if is_path {
+            other.target = replaced(&self.target);
+        }
+        for (name, value) in &mut other.parameters {
+            if name == "data" && value != "none" {
+                *value = replaced(value);
+            }
+        }
+        other.text = other.written();
+        other
+    }
+
+    fn written(&self) -> String {
         let mut text = format!("{}:{}", self.scheme, self.target);
-        let others = self.parameters.iter().filter(|(name, _)| name != key);
-        for (index, (name, value)) in others.enumerate() {
+        for (index, (name, value)) in self.parameters.iter().enumerate() {
             text.push_str(&format!("{}{name}={value}", if index == 0 { '?' } else { '&' }));
         }
         text
@@ -138,11 +213,49 @@ mod tests {
             assert!(error.contains(expected) && error.contains(text), "{error}");
         };
         check("vol.img", "write a scheme");
-        check("file:", "nothing stands behind the colon");
+        check("file:", "nothing follows the colon");
         check("file:x?size", "parameter `size` has no value");
-        check("file:x?size=big", "parameter `size`: `big` is no size");
+        check("file:x?size=big", "parameter `size`: `big` is not a size");
         check("file:x?size=1&size=2", "given twice");
         check("file:x?sise=1MiB", "takes no parameter `sise`; it takes size");
+    }
+
+    #[test]
+    fn paths_are_resolved_and_made_relative() {
+        let check = |given: &str, folder: &str, expected: &str| {
+            let uri: DeviceUri = given.parse().unwrap();
+            assert_eq!(uri.resolved(Path::new(folder)).to_string(), expected);
+        };
+        check("file:a.img?size=1GiB", "/srv", "file:/srv/a.img?size=1GiB");
+        check("file:/b/a.img", "/srv", "file:/b/a.img");
+        check("volume:v.toml", "sub", "volume:sub/v.toml");
+        check(
+            "sim:seagate-cheetah-36es?data=d.img",
+            "sub",
+            "sim:seagate-cheetah-36es?data=sub/d.img",
+        );
+        check("sim:mine.toml?data=none", "sub", "sim:sub/mine.toml?data=none");
+        check("file:a.img", "", "file:a.img");
+
+        let relative = |given: &str, folder: &str| {
+            let uri: DeviceUri = given.parse().unwrap();
+            uri.relative_to(Path::new(folder)).to_string()
+        };
+        let data = |text: &str| text.parse::<DeviceUri>().unwrap().data_path();
+        assert_eq!(data("file:a.img?size=1"), Some("a.img".into()));
+        assert_eq!(data("sim:mine.toml?data=d.img"), Some("d.img".into()));
+        assert_eq!((data("sim:mine.toml"), data("sim:mine.toml?data=none")), (None, None));
+        assert_eq!(relative("file:sub/a.img?size=4096", "sub"), "file:a.img?size=4096");
+        assert_eq!(relative("file:/srv/v/a.img", "/srv/v"), "file:a.img");
+        assert_eq!(relative("file:../a.img", ""), "file:../a.img");
+        assert_eq!(relative("file:/other/a.img", "/srv/v"), "file:/other/a.img");
+        // There and back.
+        let uri: DeviceUri = "sim:x.toml?data=d.img".parse().unwrap();
+        let back = uri.relative_to(Path::new("sub")).resolved(Path::new("sub"));
+        assert_eq!(
+            back.paths().first().map(|path| absolute(path).unwrap()),
+            Some(absolute("x.toml").unwrap())
+        );
     }
 
     proptest::proptest! {

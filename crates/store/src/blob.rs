@@ -83,12 +83,12 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
         let fits = run.blocks > 0
             && run.first.checked_add(run.blocks).is_some_and(|end| end <= all.end().0);
         if !fits {
-            return Err(damaged("it is said to lie where the device has no blocks"));
+            return Err(damaged("a run of blocks lies past the end of the device"));
         }
         held += run.blocks;
     }
     if held != blob.bytes.div_ceil(moirai_units::BLOCK_BYTES).div_ceil(unit) * unit {
-        return Err(damaged("its runs are not as long as it is"));
+        return Err(damaged("the lengths of the runs do not add up"));
     }
     let mut content = Vec::new();
     for buffer in device.batch_read(&runs).await? {
@@ -96,7 +96,7 @@ pub(crate) async fn read(device: &dyn Device, blob: &BlobRef, what: &str) -> Res
     }
     content.truncate(usize::try_from(blob.bytes).unwrap_or(usize::MAX));
     if checksum_of(&content) != blob.crc {
-        return Err(damaged("its checksum is not that of what was written there"));
+        return Err(damaged("the checksum does not match"));
     }
     Ok(content)
 }

@@ -67,20 +67,29 @@ impl TableEntry {
         let all =
             |condition: bool, problem: &str| condition.then_some(()).ok_or(problem.to_owned());
         let columns = self.attributes.len();
-        all((1..=COLUMNS_MAX).contains(&columns), "it has no columns, or too many")?;
-        all(self.bounds.len() == columns, "its bounds are not one for each column")?;
-        all(self.bounds.iter().all(|b| b.nulls <= self.rows), "it has more nulls than rows")?;
+        all((1..=COLUMNS_MAX).contains(&columns), "the table has no columns, or too many")?;
+        all(self.bounds.len() == columns, "the columns and the bounds differ in number")?;
+        all(
+            self.bounds.iter().all(|b| b.nulls <= self.rows),
+            "a column has more nulls than the table has rows",
+        )?;
         for heap in &self.heaps {
-            all(heap.attribute.is_none_or(|a| a < columns), "it has pages of a column it lacks")?;
+            all(
+                heap.attribute.is_none_or(|a| a < columns),
+                "pages belong to a column that does not exist",
+            )?;
             let runs = heap.extents.iter().all(|run| on_device(run.first, run.blocks));
-            all(runs, "an extent lies where the device has no blocks")?;
+            all(runs, "an extent lies past the end of the device")?;
         }
         let Some(pages) = &self.pages else {
             return Ok(());
         };
         let shape = &pages.shape;
-        all(shape.unit_blocks == inquiry.volume_block.0, "its units are not volume blocks")?;
-        all((1..=ROWS_MAX).contains(&shape.rows), "its pages have no rows, or too many")?;
+        all(
+            shape.unit_blocks == inquiry.volume_block.0,
+            "the units are not volume blocks of the device",
+        )?;
+        all((1..=ROWS_MAX).contains(&shape.rows), "the pages have no rows, or too many")?;
         let mut next_slot = 0;
         for minipage in &shape.minipages {
             let attribute = self.attributes.get(minipage.attribute);
@@ -91,7 +100,7 @@ impl TableEntry {
             let fits = values == Some(minipage.unit_values)
                 && minipage.units == shape.rows.div_ceil(minipage.unit_values.max(1)) as usize
                 && minipage.first_slot == next_slot;
-            all(fits, "a minipage is not as its column and its page need it")?;
+            all(fits, "a minipage does not fit its column and its page")?;
             next_slot += minipage.units;
         }
         let mut units = 0u64;
@@ -99,11 +108,11 @@ impl TableEntry {
             let fits = extent.slot_firsts.len() >= next_slot
                 && extent.columns.is_multiple_of(shape.unit_blocks)
                 && extent.slot_firsts.iter().all(|first| on_device(*first, extent.columns));
-            all(fits, "an extent lies where the device has no blocks, or has too few slots")?;
+            all(fits, "an extent lies past the end of the device, or has too few slots")?;
             units += extent.columns / shape.unit_blocks;
         }
         let needed = self.rows.div_ceil(u64::from(shape.rows));
-        all(units >= needed, "its extents hold fewer pages than its rows need")
+        all(units >= needed, "the extents hold fewer pages than the rows need")
     }
 }
 

@@ -161,7 +161,7 @@ impl ColumnWriter {
             .map(|end| end - pages as u32)
             .map_err(|_| Error::TooLarge {
                 what: format!("table number {}", self.table),
-                problem: "it has more than 2^32 pages".into(),
+                problem: "the table has more than 2^32 pages".into(),
             })?;
         let mut writes = Vec::with_capacity(shape.slots());
         for column in &mut self.columns {

@@ -212,4 +212,4 @@ impl Output {
     }
 }
 
-const NOT_UTF8: &str = "it holds text that is not UTF-8";
+const NOT_UTF8: &str = "the page holds text that is not UTF-8";

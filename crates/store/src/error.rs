@@ -1,6 +1,7 @@
 //! What can go wrong in a store.
 
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_storage::Occupant;
+use moirai_units::{BlockCount, BlockRange};
 
 /// The result of an operation on a store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -12,28 +13,23 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] moirai_storage::Error),
 
-    /// Arrow could not do what was asked.
+    /// An Arrow operation failed.
     #[error("column data: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
 
-    /// Something else lies where a store would be.
-    #[error(
-        "{device} holds no Moirai store, and is not empty: at {at} lie bytes of something else. \
-         Name another device, or overwrite its first {clear_bytes} bytes with zeros to give it up"
-    )]
+    /// A device that holds data other than a table store.
+    #[error("{device} holds {occupant} and no tables: name another device")]
     NotAStore {
         /// The device.
         device: String,
-        /// Where a superblock was expected.
-        at: Lbn,
-        /// The bytes that hold the superblocks.
-        clear_bytes: u64,
+        /// The data that the device holds.
+        occupant: Occupant,
     },
 
-    /// A store of another format.
+    /// A store of another format version.
     #[error(
         "{device} holds a Moirai store of format {found}, and this program reads format {known}: \
-         use the version that wrote it, or load the data anew"
+         use the version of Moirai that wrote the store, or load the data into a new store"
     )]
     Version {
         /// The device.
@@ -44,57 +40,59 @@ pub enum Error {
         known: u32,
     },
 
-    /// A page, superblock or catalog that is not what was written.
+    /// A damaged page, superblock or catalog.
     #[error("{device}: {what} at byte {offset} ({blocks}) is damaged: {problem}")]
     Damaged {
         /// The device.
         device: String,
-        /// What was read: "page 7 of attribute l_tax of table lineitem".
+        /// The damaged object: "page 7 of attribute l_tax of table lineitem".
         what: String,
-        /// Where it lies.
+        /// The place of the object.
         blocks: BlockRange,
-        /// The same in bytes.
+        /// The offset of the place, in bytes.
         offset: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 
-    /// No room.
-    #[error("{device} is full: no room for {needed} more, of {capacity} in all")]
+    /// The device is full.
+    #[error(
+        "{device} is full: {needed} more do not fit in its {capacity}; drop a table, or use a larger device"
+    )]
     Full {
         /// The device.
         device: String,
-        /// What was to be written next.
+        /// The blocks of the next write.
         needed: BlockCount,
         /// The device's capacity.
         capacity: BlockCount,
     },
 
     /// There is no such table.
-    #[error("there is no table `{name}`; there are: {known}")]
+    #[error("there is no table `{name}`; the store has: {known}")]
     NoTable {
         /// The name asked for.
         name: String,
-        /// The names there are.
+        /// The names of the tables.
         known: String,
     },
 
-    /// A table of that name is there.
-    #[error("there is a table `{name}` already: drop it first, or choose another name")]
+    /// A table of that name exists.
+    #[error("table `{name}` exists")]
     TableExists {
         /// The name.
         name: String,
     },
 
-    /// A name that cannot be one.
-    #[error("`{name}` cannot be a table's name: 1 to 255 bytes, no control characters")]
+    /// A name that is not valid for a table.
+    #[error("`{name}` is not a valid table name: take 1 to 255 bytes without control characters")]
     BadName {
         /// The name.
         name: String,
     },
 
-    /// A column of a type that tables do not hold.
-    #[error("column `{column}` has type {data_type}, which tables do not hold yet")]
+    /// A column of a type that tables do not support.
+    #[error("column `{column}` has type {data_type}, which tables do not support")]
     UnsupportedType {
         /// The column.
         column: String,
@@ -103,16 +101,16 @@ pub enum Error {
     },
 
     /// A table without columns, or with too many.
-    #[error("a table has 1 to {most} columns, and this one {found}")]
+    #[error("a table has 1 to {most} columns, not {found}")]
     ColumnCount {
-        /// How many were given.
+        /// The number of columns given.
         found: usize,
-        /// The most there can be.
+        /// The highest number of columns.
         most: usize,
     },
 
-    /// A batch that does not fit the table it is loaded into.
-    #[error("the batch has columns {found}, and the table {expected}")]
+    /// A batch whose columns differ from the columns of the table.
+    #[error("the batch has columns {found}, but the table has {expected}")]
     SchemaMismatch {
         /// The table's columns.
         expected: String,
@@ -121,14 +119,16 @@ pub enum Error {
     },
 
     /// A load that failed in the middle of a batch.
-    #[error("the load of table `{table}` failed in the middle of a batch: drop it and begin anew")]
+    #[error(
+        "the load of table `{table}` failed in the middle of a batch: abandon the load, and start a new one"
+    )]
     BrokenLoad {
         /// The table.
         table: String,
     },
 
-    /// A null where there must be none.
-    #[error("column `{column}` is declared without nulls and has one in row {row}")]
+    /// A null in a column that is declared without nulls.
+    #[error("column `{column}` is declared without nulls, but row {row} has a null")]
     UnexpectedNull {
         /// The column.
         column: String,
@@ -136,17 +136,17 @@ pub enum Error {
         row: u64,
     },
 
-    /// A row that fits no page.
+    /// A row that is longer than a page can be.
     #[error(
-        "row {row} of table `{table}` needs a page of {needed}, and no run of blocks without a \
-         boundary is longer than {longest}"
+        "row {row} of table `{table}` needs a page of {needed}, but the longest ensemble of the \
+         device has {longest}"
     )]
     RowTooLarge {
         /// The table.
         table: String,
         /// The row.
         row: u64,
-        /// What it needs.
+        /// The blocks of its page.
         needed: BlockCount,
         /// The longest ensemble.
         longest: BlockCount,
@@ -174,19 +174,19 @@ pub enum Error {
         columns: usize,
     },
 
-    /// A catalog that could not be read back, and so is not written.
+    /// A catalog that cannot be encoded so that it can be read back.
     #[error("the catalog cannot be written: {problem}")]
     Unwritable {
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 
     /// A limit of the format.
     #[error("{what} is too large: {problem}")]
     TooLarge {
-        /// What has grown too large.
+        /// The object that is too large.
         what: String,
-        /// Which limit.
+        /// The limit.
         problem: String,
     },
 }

@@ -162,10 +162,10 @@ pub(crate) struct Page<'a> {
 impl<'a> Page<'a> {
     /// Reads a page; the error says what is wrong with it.
     pub(crate) fn decode(bytes: &'a [u8], place: HeapPlace) -> Result<Page<'a>, &'static str> {
-        let too_short = "it is shorter than its header says";
+        let too_short = "the page is shorter than its header says";
         let (crc, content) = bytes.split_first_chunk::<4>().ok_or(too_short)?;
         if u32::from_le_bytes(*crc) != checksum_of(content) {
-            return Err("its checksum is not that of what was written there");
+            return Err("the checksum does not match");
         }
         let (table, rest) = content.split_first_chunk::<4>().ok_or(too_short)?;
         let (attribute, rest) = rest.split_first_chunk::<2>().ok_or(too_short)?;
@@ -175,7 +175,7 @@ impl<'a> Page<'a> {
         let (records_bytes, rest) = rest.split_first_chunk::<4>().ok_or(too_short)?;
         let found = (u32::from_le_bytes(*table), u16::from_le_bytes(*attribute));
         if found != (place.table, place.attribute) {
-            return Err("it belongs to another place: a write went astray");
+            return Err("the page belongs to another place (misdirected write)");
         }
         let count = usize::from(u16::from_le_bytes(*count));
         let records_bytes = u32::from_le_bytes(*records_bytes) as usize;

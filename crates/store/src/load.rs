@@ -26,14 +26,17 @@ use crate::{Error, Result};
 pub struct LoadOptions {
     /// Rows of an A-page; chosen to fit the device's equivalence classes when not given.
     pub page_rows: Option<u32>,
+    /// Whether a table of the same name is replaced. It stays until the new one is complete, so the device needs
+    /// room for both.
+    pub replace: bool,
 }
 
-/// A table that is being loaded. Dropped before it is [`finish`](Load::finish)ed, it was never
-/// there: the blocks it wrote are free again.
+/// The load of a table. A load that is dropped before it is [`finish`](Load::finish)ed leaves no table, and the
+/// blocks that it wrote are free again.
 #[derive(Debug)]
 pub struct Load {
     store: Arc<Store>,
-    /// Only one load at a time; this holds the others off.
+    /// The lock that makes other loads wait.
     writer: OwnedMutexGuard<WriterState>,
     /// The free space as the load sees it; becomes the store's when it is finished.
     space: Space,
@@ -220,9 +223,12 @@ impl Load {
         };
         let mut catalog = self.writer.catalog.clone();
         catalog.next_table += 1;
+        // `Store::load` refuses the name of a table that is not to be replaced.
+        catalog.tables.retain(|table| table.name != entry.name);
         catalog.tables.push(entry.clone());
         self.writer.commit(&*device, catalog, self.space).await?;
         self.store.show(&self.writer);
+        self.store.free_dropped(&mut self.writer)?;
         Ok(Arc::new(Table::new(device, entry)))
     }
 

@@ -124,10 +124,10 @@ pub(crate) fn decode(
     place: UnitPlace,
     format: UnitFormat,
 ) -> Result<UnitValues<'_>, &'static str> {
-    let too_short = "it is shorter than its header";
+    let too_short = "the unit is shorter than its header says";
     let (crc, content) = unit.split_first_chunk::<4>().ok_or(too_short)?;
     if u32::from_le_bytes(*crc) != checksum_of(place, content) {
-        return Err("its checksum is not that of what was written there");
+        return Err("the checksum does not match");
     }
     let (table, rest) = content.split_first_chunk::<4>().ok_or(too_short)?;
     let (page, rest) = rest.split_first_chunk::<4>().ok_or(too_short)?;
@@ -136,11 +136,11 @@ pub(crate) fn decode(
     let found =
         (u32::from_le_bytes(*table), u32::from_le_bytes(*page), u16::from_le_bytes(*attribute));
     if found != (place.table, place.page, place.attribute) {
-        return Err("it belongs to another place: a write went astray");
+        return Err("the unit belongs to another place (misdirected write)");
     }
     let count = usize::from(u16::from_le_bytes(*count));
     if count > format.unit_values as usize {
-        return Err("it counts more values than fit");
+        return Err("the header counts more values than fit");
     }
     let offset = format.values_offset();
     let bytes = unit.get(offset..offset + count * format.width_bytes).ok_or(too_short)?;

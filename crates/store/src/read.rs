@@ -243,11 +243,11 @@ impl<'a> ReadPlan<'a> {
                             let unit_bytes = BlockCount(unit_blocks).bytes().0 as usize;
                             buffers.get(run)?.get(index * unit_bytes..(index + 1) * unit_bytes)
                         })
-                        .ok_or_else(|| damaged("it was not read"))?;
+                        .ok_or_else(|| damaged("the page was not read"))?;
                     let values = minipage::decode(bytes, place, format).map_err(&damaged)?;
                     let (skip, count) = ((start - unit_first) as usize, (end - start) as usize);
                     if values.count < skip + count {
-                        return Err(damaged("it holds fewer values than the table has rows"));
+                        return Err(damaged("the page holds fewer values than the table has rows"));
                     }
                     output.extend(values, skip, count);
                 }
@@ -334,13 +334,13 @@ impl<'a> ReadPlan<'a> {
                 let (Some(run), Some(bytes)) =
                     (self.runs.get(heap_page.run), buffers.get(heap_page.run))
                 else {
-                    return Err(damaged("it was not read"));
+                    return Err(damaged("the page was not read"));
                 };
                 let offset = blocks.first.since(run.first).bytes().0 as usize;
                 let content = bytes.get(offset..offset + blocks.bytes().0 as usize);
                 let page = Page::decode(content.unwrap_or(&[]), place).map_err(&damaged)?;
                 if (page.first_row, page.count()) != (first_row, page_rows as usize) {
-                    return Err(damaged("it holds other rows than its place is for"));
+                    return Err(damaged("the page holds other rows than the directory says"));
                 }
                 let end = first_row + u64::from(page_rows);
                 let start = (rows.start.max(first_row) - first_row) as usize;

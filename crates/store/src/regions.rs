@@ -60,14 +60,14 @@ pub(crate) fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moirai_devices::open;
+    use moirai_devices::{Access, open};
     use moirai_runtime::block_on_virtual;
     use moirai_volume::{LayoutDescription, Level, StripeUnit, Volume};
 
     fn regions(uris: &[&str], layout: Option<LayoutDescription>) -> Vec<Region> {
         block_on_virtual(0, async {
             let devices: Vec<_> =
-                uris.iter().map(|uri| open(uri.parse().unwrap()).unwrap()).collect();
+                uris.iter().map(|uri| open(uri.parse().unwrap(), Access::Write).unwrap()).collect();
             let device: std::sync::Arc<dyn Device> = match layout {
                 None => devices[0].clone(),
                 Some(layout) => Volume::new("v".into(), devices, Level::Raid0, layout).unwrap(),

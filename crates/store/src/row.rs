@@ -95,12 +95,12 @@ impl RowFormat {
         wanted: &[usize],
         mut each: impl FnMut(usize, Option<&'a [u8]>) -> Result<(), &'static str>,
     ) -> Result<(), &'static str> {
-        let too_short = "a row in it is shorter than its columns";
+        let too_short = "a row is shorter than its columns";
         let validity = row.get(..self.validity_bytes).ok_or(too_short)?;
         let mut rest = row.get(self.fixed_bytes..).ok_or(too_short)?;
         let mut next_text = 0;
         for (index, attribute) in wanted.iter().enumerate() {
-            let field = self.fields.get(*attribute).ok_or("it has fewer columns")?;
+            let field = self.fields.get(*attribute).ok_or("the table has fewer columns")?;
             let value = match field.place {
                 Place::Fixed(offset, width) => row.get(offset..offset + width).ok_or(too_short)?,
                 Place::Text(text) => loop {

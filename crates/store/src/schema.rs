@@ -22,6 +22,8 @@ pub enum AttributeType {
     Uint(u8),
     /// An IEEE 754 number of 4 or 8 bytes.
     Float(u8),
+    /// True or false, 1 byte.
+    Bool,
     /// Days since 1970-01-01, 4 bytes.
     Date32,
     /// A time without zone since 1970-01-01 in this unit, 8 bytes.
@@ -67,6 +69,7 @@ impl AttributeType {
             DataType::UInt64 => AttributeType::Uint(8),
             DataType::Float32 => AttributeType::Float(4),
             DataType::Float64 => AttributeType::Float(8),
+            DataType::Boolean => AttributeType::Bool,
             DataType::Date32 => AttributeType::Date32,
             DataType::Timestamp(unit, None) => AttributeType::Timestamp(*unit),
             DataType::Decimal128(precision, scale) => {
@@ -96,6 +99,7 @@ impl AttributeType {
             AttributeType::Uint(_) => DataType::UInt64,
             AttributeType::Float(4) => DataType::Float32,
             AttributeType::Float(_) => DataType::Float64,
+            AttributeType::Bool => DataType::Boolean,
             AttributeType::Date32 => DataType::Date32,
             AttributeType::Timestamp(unit) => DataType::Timestamp(unit, None),
             AttributeType::Decimal128 { precision, scale } => {
@@ -113,6 +117,7 @@ impl AttributeType {
             AttributeType::Int(bytes)
             | AttributeType::Uint(bytes)
             | AttributeType::Float(bytes) => usize::from(bytes),
+            AttributeType::Bool => 1,
             AttributeType::Date32 => 4,
             AttributeType::Timestamp(_) => 8,
             AttributeType::Decimal128 { .. } => 16,
@@ -123,7 +128,7 @@ impl AttributeType {
 
     pub(crate) fn ordering(self) -> Ordering {
         match self {
-            AttributeType::Uint(_) => Ordering::Unsigned,
+            AttributeType::Uint(_) | AttributeType::Bool => Ordering::Unsigned,
             AttributeType::Float(_) => Ordering::Float,
             AttributeType::Bytes(_) | AttributeType::Utf8 => Ordering::None,
             _ => Ordering::Signed,
@@ -137,6 +142,7 @@ impl fmt::Display for AttributeType {
             AttributeType::Int(bytes) => write!(f, "int{}", bytes * 8),
             AttributeType::Uint(bytes) => write!(f, "uint{}", bytes * 8),
             AttributeType::Float(bytes) => write!(f, "float{}", bytes * 8),
+            AttributeType::Bool => f.write_str("bool"),
             AttributeType::Date32 => f.write_str("date32"),
             AttributeType::Timestamp(unit) => {
                 let unit = match unit {
@@ -160,7 +166,7 @@ impl FromStr for AttributeType {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let unknown = || format!("`{text}` is no attribute type");
+        let unknown = || format!("`{text}` is not an attribute type");
         if let Some(inner) = text.strip_prefix("decimal128(").and_then(|t| t.strip_suffix(')')) {
             let (precision, scale) = inner.split_once(',').ok_or_else(unknown)?;
             let precision: u8 = precision.parse().map_err(|_| unknown())?;
@@ -186,6 +192,7 @@ impl FromStr for AttributeType {
             "uint64" => AttributeType::Uint(8),
             "float32" => AttributeType::Float(4),
             "float64" => AttributeType::Float(8),
+            "bool" => AttributeType::Bool,
             "date32" => AttributeType::Date32,
             "timestamp(s)" => AttributeType::Timestamp(TimeUnit::Second),
             "timestamp(ms)" => AttributeType::Timestamp(TimeUnit::Millisecond),
@@ -273,6 +280,7 @@ mod tests {
             "uint64",
             "float32",
             "float64",
+            "bool",
             "date32",
             "timestamp(s)",
             "timestamp(ms)",

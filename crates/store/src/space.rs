@@ -468,14 +468,15 @@ fn cut(free: &mut Vec<(u64, u64)>, first: u64, count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moirai_devices::open;
+    use moirai_devices::{Access, open};
     use moirai_runtime::block_on_virtual;
     use moirai_volume::{LayoutDescription, Level, Volume};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn device(quadrangles: bool) -> Arc<dyn Device> {
-        let disk = || open("sim:quantum-atlas-10k?data=none".parse().unwrap()).unwrap();
+        let disk =
+            || open("sim:quantum-atlas-10k?data=none".parse().unwrap(), Access::Write).unwrap();
         if !quadrangles {
             return disk();
         }
@@ -558,7 +559,7 @@ mod tests {
                     Err(error) => break error.to_string(),
                 }
             };
-            assert!(error.contains("is full: no room for 16 blocks"), "{error}");
+            assert!(error.contains("is full: 16 blocks more do not fit"), "{error}");
             space.free_run(last.unwrap().range()).unwrap();
             assert_eq!(
                 space.allocate_run(BlockCount(16), BlockCount(1 << 20)).unwrap(),

@@ -49,8 +49,11 @@ fn superblock_places(device: &dyn Device) -> [Lbn; 2] {
 }
 
 impl Store {
-    /// Opens the store on `device`. On a blank device it has no tables, and nothing is written
-    /// before the first is loaded.
+    /// Opens the store on `device`. On a blank device, whose first and last MiB are zeros, the store has no
+    /// tables, and nothing is written before the first load.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] where the device holds something else.
     pub async fn open(device: Arc<dyn Device>) -> Result<Arc<Store>> {
         let inquiry = device.inquiry();
         let reserved = BlockCount(2 * inquiry.volume_block.0);
@@ -67,6 +70,12 @@ impl Store {
             true => newest_superblock(&*device).await?,
             false => None,
         };
+        if superblock.is_none()
+            && inquiry.keeps_data
+            && let Some(occupant) = moirai_storage::occupant(&*device).await?
+        {
+            return Err(Error::NotAStore { device: inquiry.name.clone(), occupant });
+        }
         let catalog = match &superblock {
             None => Catalog::default(),
             Some(superblock) => read_catalog(&*device, superblock).await?,
@@ -89,6 +98,11 @@ impl Store {
     #[must_use]
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Whether no table was ever loaded: the device is blank.
+    pub async fn is_blank(&self) -> bool {
+        self.writer.lock().await.superblock.is_none()
     }
 
     /// The names of the tables, in the order they were loaded.
@@ -124,15 +138,20 @@ impl Store {
             return Err(Error::BadName { name: name.to_owned() });
         }
         let attributes = attributes_of(schema)?;
-        let writer = self.begin_write().await?;
-        if writer.catalog.tables.iter().any(|table| table.name == name) {
+        let mut writer = self.begin_write().await?;
+        if writer.superblock.is_none() {
+            // The device is a store before anything else is written: a crash in the load must not leave bytes
+            // that nobody knows.
+            writer.claim(&*self.device).await?;
+        }
+        if !options.replace && writer.catalog.tables.iter().any(|table| table.name == name) {
             return Err(Error::TableExists { name: name.to_owned() });
         }
         let store = Arc::clone(self);
         Ok(Load::new(store, writer, name.to_owned(), attributes, layout, options))
     }
 
-    /// Takes a table out of the store. Open [`Table`]s of it must not be read any more.
+    /// Drops a table. Open [`Table`]s of it must not be read any more.
     pub async fn drop_table(&self, name: &str) -> Result<()> {
         self.table(name)?;
         let mut writer = self.begin_write().await?;
@@ -141,7 +160,11 @@ impl Store {
         let space = writer.space.clone();
         writer.commit(&*self.device, catalog, space).await?;
         self.show(&writer);
-        // The dropped table's blocks are free now that no superblock names them.
+        self.free_dropped(&mut writer)
+    }
+
+    /// Frees the blocks of tables that the catalog no longer has; no superblock names them any more.
+    pub(crate) fn free_dropped(&self, writer: &mut WriterState) -> Result<()> {
         let reserved = BlockCount(2 * self.device.inquiry().volume_block.0);
         let mut space = Space::new(Arc::clone(&self.device), reserved)?;
         occupy(&self.device, &mut space, &writer.catalog, writer.superblock.as_ref())?;
@@ -168,6 +191,36 @@ impl Store {
 }
 
 impl WriterState {
+    /// Makes a blank device a store without tables: a superblock whose catalog has no bytes.
+    async fn claim(&mut self, device: &dyn Device) -> Result<()> {
+        let catalog = blob::write(device, &mut self.space, &[]).await?;
+        self.failed = true;
+        self.write_superblock(device, Superblock { generation: 1, catalog }).await?;
+        self.failed = false;
+        Ok(())
+    }
+
+    /// Writes a superblock to both places, first over the copy that does not count and then over the one that no
+    /// longer does. So either copy alone is enough, and no valid superblock names what the caller frees then.
+    /// Gives the superblock that counted before.
+    async fn write_superblock(
+        &mut self,
+        device: &dyn Device,
+        superblock: Superblock,
+    ) -> Result<Option<Superblock>> {
+        let [even, odd] = superblock_places(device);
+        let is_even = superblock.generation.is_multiple_of(2);
+        for place in if is_even { [even, odd] } else { [odd, even] } {
+            let mut block = IoBuf::zeroed(device.inquiry().volume_block);
+            for (to, from) in block.iter_mut().zip(superblock.encode()) {
+                *to = from;
+            }
+            device.write(place, block).await?;
+            device.flush().await?;
+        }
+        Ok(self.superblock.replace(superblock))
+    }
+
     /// Replaces the catalog by `catalog`, on the device and here; `space` is what it leaves over.
     /// When it fails before the superblock is written, nothing has changed.
     pub(crate) async fn commit(
@@ -182,7 +235,7 @@ impl WriterState {
             return Err(Error::TooLarge {
                 what: "the catalog".into(),
                 problem: format!(
-                    "it lies in {} runs, and {RUNS_MAX} can be named",
+                    "the catalog lies in {} runs of blocks, and the superblock names at most {RUNS_MAX}",
                     blob.runs.len()
                 ),
             });
@@ -191,20 +244,7 @@ impl WriterState {
         self.failed = true;
         device.flush().await?;
         let generation = self.superblock.as_ref().map_or(1, |old| old.generation + 1);
-        let superblock = Superblock { generation, catalog: blob };
-        // First over the one that does not count, then over the one that no longer does, so that
-        // either alone is enough, and no valid superblock names what is freed below.
-        let [even, odd] = superblock_places(device);
-        let places = if generation.is_multiple_of(2) { [even, odd] } else { [odd, even] };
-        for place in places {
-            let mut block = IoBuf::zeroed(device.inquiry().volume_block);
-            for (to, from) in block.iter_mut().zip(superblock.encode()) {
-                *to = from;
-            }
-            device.write(place, block).await?;
-            device.flush().await?;
-        }
-        let old = self.superblock.replace(superblock);
+        let old = self.write_superblock(device, Superblock { generation, catalog: blob }).await?;
         for run in old.iter().flat_map(|old| &old.catalog.runs) {
             space.free_run(run.range())?;
         }
@@ -215,7 +255,7 @@ impl WriterState {
     }
 }
 
-/// The valid superblock of the highest generation; `None` on a blank device.
+/// The valid superblock of the highest generation; `None` where no superblock was ever written.
 async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
     let unit = device.inquiry().volume_block;
     let mut newest: Option<Superblock> = None;
@@ -244,17 +284,14 @@ async fn newest_superblock(device: &dyn Device) -> Result<Option<Superblock>> {
                     known: SUPERBLOCK_VERSION,
                 });
             }
-            Found::Foreign => Error::NotAStore {
-                device: device.inquiry().name.clone(),
-                at: place,
-                clear_bytes: 2 * unit.bytes().0,
-            },
+            // What lies there is named when no superblock is found.
+            Found::Foreign => continue,
             Found::Damaged => Error::Damaged {
                 device: device.inquiry().name.clone(),
                 what: "the superblock".into(),
                 blocks: BlockRange::new(place, BlockCount(1)),
                 offset: place.byte_offset(),
-                problem: "its checksum is not that of what was written there".into(),
+                problem: "the checksum does not match".into(),
             },
         };
         problem.get_or_insert(found_problem);
@@ -276,6 +313,9 @@ fn encode_catalog(catalog: &Catalog) -> Result<Vec<u8>> {
 
 async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog> {
     let content = blob::read(device, &superblock.catalog, "the catalog").await?;
+    if content.is_empty() {
+        return Ok(Catalog::default());
+    }
     let parsed = serde_json::from_slice::<Catalog>(&content).map_err(|error| error.to_string());
     let problem = match parsed {
         Ok(catalog) if catalog.version == CATALOG_VERSION => {
@@ -284,7 +324,7 @@ async fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Ca
                 Err(problem) => problem,
             }
         }
-        Ok(catalog) => format!("it has version {}", catalog.version),
+        Ok(catalog) => format!("the catalog has version {}", catalog.version),
         Err(problem) => problem,
     };
     Err(damaged_catalog(device, superblock, problem))
@@ -312,7 +352,7 @@ fn occupy(
         return Ok(());
     };
     let overlap = |what: &str| {
-        damaged_catalog(&**device, superblock, format!("{what} lies where something else does"))
+        damaged_catalog(&**device, superblock, format!("{what} overlaps another object"))
     };
     for run in &superblock.catalog.runs {
         if !space.take_run(run.range())? {

@@ -209,7 +209,7 @@ impl Table {
                 .filter(|directory| directory.rows() == self.entry.rows)
                 .ok_or_else(|| {
                     let blocks = heap.directory.runs.first().map(|run| run.range());
-                    let problem = "it does not fit the table's extents and rows";
+                    let problem = "the directory does not fit the table's extents and rows";
                     self.damaged(what, blocks, problem)
                 })
         };

@@ -2,8 +2,11 @@
 
 use std::cmp::Ordering as Cmp;
 
-use arrow_array::{Array, ArrayRef, make_array};
-use arrow_buffer::{Buffer, MutableBuffer, NullBuffer};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::ArrowError;
 
@@ -14,8 +17,12 @@ compile_error!(
     "stores are little-endian, and so are Arrow's buffers on the machines Moirai runs on"
 );
 
-/// The value bytes of an array of a fixed-size type; the bytes of nulls are whatever lies there.
+/// The value bytes of an array of a fixed-size type; those of nulls have no meaning. Booleans, which Arrow packs
+/// into bits, become bytes of 0 or 1.
 pub(crate) fn value_bytes(array: &dyn Array, width_bytes: usize) -> Buffer {
+    if let Some(booleans) = array.as_boolean_opt() {
+        return booleans.values().iter().map(u8::from).collect();
+    }
     let data = array.to_data();
     match data.buffers().first() {
         Some(buffer) => {
@@ -32,6 +39,10 @@ pub(crate) fn fixed_array(
     bytes: MutableBuffer,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, ArrowError> {
+    if attribute_type == AttributeType::Bool {
+        let bits = BooleanBuffer::from_iter(bytes.as_slice().iter().map(|byte| *byte != 0));
+        return Ok(Arc::new(BooleanArray::new(bits, nulls)));
+    }
     let data = ArrayData::builder(attribute_type.arrow())
         .len(rows)
         .add_buffer(bytes.into())

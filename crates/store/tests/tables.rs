@@ -109,7 +109,11 @@ fn tables_in_a_file_give_back_what_was_loaded() {
 #[test]
 fn tables_on_a_single_disk_give_back_what_was_loaded() {
     block_on_virtual(4, async {
-        let disk = moirai_devices::open("sim:quantum-atlas-10k".parse().unwrap()).unwrap();
+        let disk = moirai_devices::open(
+            "sim:quantum-atlas-10k".parse().unwrap(),
+            moirai_devices::Access::Write,
+        )
+        .unwrap();
         check_store(disk, &[500, 20_000]).await;
     });
 }
@@ -222,7 +226,7 @@ fn a_page_is_one_equivalence_class() {
                 })
                 .collect::<Vec<_>>(),
         );
-        let options = LoadOptions { page_rows: Some(60) };
+        let options = LoadOptions { page_rows: Some(60), replace: false };
         let load = store.load("t", &schema, PageLayout::Csm, options).await.unwrap();
         let table = load.reserve(1_000_000).unwrap();
         assert_eq!(table.page_rows(), Some(60));

@@ -33,7 +33,8 @@ pub async fn assemble(
     let disks = found.label.members.len();
     if !missing.is_empty() && !degraded {
         return Err(bad(format!(
-            "disk {missing:?} of {disks} is missing: name its device, or open the volume degraded{}",
+            "disk {missing:?} of {disks} is missing: name its device, or go on without it (`moirai volume open PATH --degraded`, then replace \
+             and rebuild it){}",
             without(&found.unlabelled)
         )));
     }
@@ -42,7 +43,7 @@ pub async fn assemble(
     if !laid.shape.is_whole(&states, members.moved()) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
         return Err(bad(format!(
-            "disks {:?} of {disks} are missing, failed or not yet filled: {} cannot do without them",
+            "disks {:?} of {disks} are missing, failed or not yet rebuilt: {} needs more disks",
             lacking.collect::<Vec<_>>(),
             found.label.level
         )));
@@ -144,7 +145,7 @@ async fn replay(shape: &Shape, members: &Members, records: &[Record]) -> Result<
             return Err(Error::Description {
                 path: members.name().into(),
                 problem: format!(
-                    "its journal writes where {:?} has nothing: it is damaged",
+                    "the journal is damaged: an entry does not fit the layout of {:?}",
                     entry.stripe
                 ),
             });

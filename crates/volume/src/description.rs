@@ -171,7 +171,7 @@ impl FromStr for StripeUnit {
             .parse()
             .map_err(|_| format!("`{text}` is neither `track` nor a size like 64KiB"))?;
         if size.0 == 0 || !size.0.is_multiple_of(BLOCK_BYTES) {
-            return Err(format!("`{text}` is no multiple of {BLOCK_BYTES} bytes"));
+            return Err(format!("`{text}` is not a multiple of {BLOCK_BYTES} bytes"));
         }
         Ok(StripeUnit::Blocks(BlockCount::holding(size)))
     }
@@ -198,7 +198,11 @@ impl Description {
             LayoutDescription::Stripe { unit } => {
                 let unit = match unit {
                     StripeUnit::Track => "track".to_owned(),
-                    StripeUnit::Blocks(blocks) => blocks.bytes().0.to_string(),
+                    StripeUnit::Blocks(blocks) => match blocks.bytes().0 {
+                        bytes if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
+                        bytes if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
+                        bytes => bytes.to_string(),
+                    },
                 };
                 description.stripe = Some(StripeTable { unit });
             }
@@ -227,14 +231,44 @@ impl Description {
         self.devices.iter().cloned().chain(parts).collect()
     }
 
-    /// Reads the description in the file at `path`.
+    /// Reads the description in the file at `path`. Relative paths in it are relative to its folder; here they
+    /// become paths from the current folder.
     pub fn read(path: &Path) -> Result<Description> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::File {
             path: path.to_owned(),
             action: "reading the volume's description",
             source,
         })?;
-        Description::parse(&text, path)
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Description::parse(&text, path)?.with_uris(|uri| uri.resolved(folder))
+    }
+
+    /// The description as TOML for the file at `path`, with relative paths where devices lie below its folder.
+    pub fn text_for(&self, path: &Path) -> Result<String> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let description = self.clone().with_uris(|uri| uri.relative_to(folder))?;
+        toml::to_string(&description).map_err(|error| bad(path, error.to_string()))
+    }
+
+    fn with_uris(mut self, change: impl Fn(&DeviceUri) -> DeviceUri) -> Result<Description> {
+        let parts = self.parts.iter_mut().map(|part| &mut part.uri);
+        for text in self.devices.iter_mut().chain(&mut self.spares).chain(parts) {
+            *text = change(&text.parse()?).to_string();
+        }
+        Ok(self)
+    }
+
+    /// What the description calls the device that `uri` names: the same file may be spelt in several ways.
+    #[must_use]
+    pub fn name_of(&self, uri: &str) -> String {
+        let file = |text: &str| -> Option<PathBuf> {
+            let uri: DeviceUri = text.parse().ok()?;
+            uri.data_path()?.canonicalize().ok()
+        };
+        let wanted = file(uri);
+        let mut names = self.devices.iter().chain(&self.spares);
+        let same = names.find(|name| wanted.is_some() && file(name) == wanted);
+        same.cloned().unwrap_or_else(|| uri.to_owned())
     }
 
     /// Reads a description; `path` is what messages call it.
@@ -247,7 +281,8 @@ impl Description {
             } = &description;
             let is_more = !devices.is_empty() || stripe.is_some() || quadrangle.is_some();
             if is_more || level.is_some() || *labels || *integrity || !spares.is_empty() {
-                let problem = "key `part`: parts have their own devices, levels, layouts, spares and checksums";
+                let problem = "key `part`: a volume of parts has no devices, level, layout, labels, spares or checksums \
+                               of its own";
                 return Err(bad(path, problem));
             }
             if let Some(controller) = &description.controller {
@@ -256,7 +291,10 @@ impl Description {
             return Ok(description);
         }
         if description.devices.is_empty() {
-            return Err(bad(path, "key `devices`: a volume has at least one, or a table [[part]]"));
+            return Err(bad(
+                path,
+                "key `devices`: name at least one device, or write a table [[part]]",
+            ));
         }
         description.layout(path)?;
         description.check_labels(path)?;
@@ -274,30 +312,22 @@ impl Description {
             return Err(bad(path, "key `integrity`: checksums of blocks need `labels = true`"));
         }
         if !self.spares.is_empty() && !self.labels {
-            return Err(bad(
-                path,
-                "key `spares`: only a volume with `labels = true` takes others' places",
-            ));
+            return Err(bad(path, "key `spares`: a volume with spares needs `labels = true`"));
         }
         match (self.labels, device(true), device(false)) {
             (false, Some(device), _) if level != Level::Raid0 => {
                 let problem = format!(
-                    "key `labels`: {device} keeps its data, and {level} must keep there which device \
-                     failed: make the volume with `moirai volume create`"
+                    "key `labels`: {device} keeps its data, so {level} needs labels that record failed \
+                     devices: create the volume with `moirai volume create`"
                 );
                 Err(bad(path, problem))
             }
             (true, _, Some(device)) => Err(bad(
                 path,
-                format!("key `labels`: {device} keeps nothing: name a file, or `data=FILE`"),
+                format!("key `labels`: {device} keeps no data: name a file, or add `data=FILE`"),
             )),
             _ => Ok(()),
         }
-    }
-
-    /// The description as TOML.
-    pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
     }
 
     /// How the volume survives failures; `path` is what messages call the description.
@@ -324,11 +354,23 @@ impl Description {
     }
 }
 
-/// Whether what is written to the device that the URI names is there the next time.
+/// Whether the data of the device that the URI names outlive the program.
 fn outlives(uri: &str) -> bool {
-    let data = |mut uri: DeviceUri| uri.take::<String>("data").ok().flatten();
-    let keeps = |data: String| data != "none";
-    uri.starts_with("file:") || uri.parse().ok().and_then(data).is_some_and(keeps)
+    uri.parse().ok().and_then(|uri: DeviceUri| uri.data_path()).is_some()
+}
+
+/// An error when two of `uris` name the same file. Readers share their locks, so that these do not tell.
+pub(crate) fn refuse_twice(path: &Path, uris: &[String]) -> Result<()> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for uri in uris {
+        let Some(file) = uri.parse::<DeviceUri>()?.data_path() else { continue };
+        let Ok(file) = file.canonicalize() else { continue };
+        if files.contains(&file) {
+            return Err(bad(path, format!("key `devices`: {} is named twice", file.display())));
+        }
+        files.push(file);
+    }
+    Ok(())
 }
 
 fn bad(path: &Path, problem: impl Into<String>) -> Error {
@@ -342,6 +384,7 @@ mod tests {
 
     #[test]
     fn descriptions_round_trip() {
+        let path = Path::new("v.toml");
         for layout in [
             LayoutDescription::Stripe { unit: StripeUnit::Track },
             LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(128)) },
@@ -350,11 +393,34 @@ mod tests {
         ] {
             let level = Level::Raid5(Rotation::RightSymmetric);
             let written = Description::new(vec!["sim:quantum-atlas-10k".into()], level, layout);
-            let read = Description::parse(&written.to_toml(), Path::new("v.toml")).unwrap();
+            let read = Description::parse(&written.text_for(path).unwrap(), path).unwrap();
             assert_eq!(read, written);
-            assert_eq!(read.layout(Path::new("v.toml")).unwrap(), layout);
-            assert_eq!(read.level(Path::new("v.toml")).unwrap(), level);
+            assert_eq!(read.layout(path).unwrap(), layout);
+            assert_eq!(read.level(path).unwrap(), level);
         }
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_folder_of_the_description() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v.toml");
+        let inside = format!("file:{}", folder.path().join("a.img").display());
+        let devices = vec![inside.clone(), "file:/elsewhere/b.img".to_owned()];
+        let layout = LayoutDescription::Stripe { unit: StripeUnit::Track };
+        let written = Description::new(devices.clone(), Level::Raid0, layout);
+        let text = written.text_for(&path).unwrap();
+        assert!(
+            text.contains("\"file:a.img\"") && text.contains("file:/elsewhere/b.img"),
+            "{text}"
+        );
+        std::fs::write(&path, text).unwrap();
+        let read = Description::read(&path).unwrap();
+        assert_eq!(read.devices, devices);
+        // Another spelling of the same file.
+        std::fs::write(folder.path().join("a.img"), "x").unwrap();
+        let detour = format!("file:{}/./a.img?direct=false", folder.path().display());
+        assert_eq!(read.name_of(&detour), inside);
+        assert_eq!(read.name_of("file:other.img"), "file:other.img");
     }
 
     #[test]
@@ -367,7 +433,7 @@ mod tests {
         };
         check("devices = []\n[stripe]\nunit = \"track\"", &["`devices`"]);
         check("devices = [\"sim:x\"]", &["[stripe]", "[quadrangle]"]);
-        check("devices = [\"sim:x\"]\n[stripe]\nunit = \"10\"", &["`unit`", "no multiple"]);
+        check("devices = [\"sim:x\"]\n[stripe]\nunit = \"10\"", &["`unit`", "not a multiple"]);
         check("devices = [\"sim:x\"]\n[quadrangle]\ndeph = 4", &["line 3", "`deph`"]);
         check("device = [\"sim:x\"]", &["line 1", "`device`"]);
         check("devices = [", &["line 1"]);

@@ -21,14 +21,14 @@ pub async fn replace(
     let found = Found::among(name, devices).await?;
     let disks = found.label.members.len();
     if disk.0 >= disks {
-        return Err(bad(format!("there is no disk {} of {disks}", disk.0)));
+        return Err(bad(format!("there is no disk {}: the volume has {disks}", disk.0)));
     }
     if found.member(disk).is_some() {
-        return Err(bad(format!("disk {} has not failed: it is not replaced", disk.0)));
+        return Err(bad(format!("disk {} has not failed: mark the disk as failed first", disk.0)));
     }
     let called = &device.inquiry().name;
     if found.is_used(&device) {
-        return Err(bad(format!("{called} is a disk of the volume already")));
+        return Err(bad(format!("{called} is a disk of this volume: name another device")));
     }
     let mut together = found.devices(&device);
     if let Some(place) = together.get_mut(disk.0) {
@@ -39,8 +39,8 @@ pub async fn replace(
     let moved = found.label.growth.map_or(0, |growth| growth.moved);
     if !laid.shape.is_whole(&found.states(), moved) {
         return Err(bad(format!(
-            "other disks are missing, too, and {} cannot do without them and disk {}: name them first",
-            found.label.level, disk.0
+            "disk {} cannot be replaced while other disks that {} needs are missing: name their devices first",
+            disk.0, found.label.level
         )));
     }
     let mut label = Label { generation: found.label.generation + 1, ..found.label.clone() };
@@ -61,23 +61,29 @@ pub async fn add_disks(
     let had = found.label.members.len();
     let level = found.label.level;
     if found.label.growth.is_some() {
-        return Err(bad("it grows already: let that be finished first".into()));
+        return Err(bad(
+            "the volume is growing: finish the growth first, with `moirai volume grow` or `Volume::grow`"
+                .into(),
+        ));
     }
     if level.failures(had) == 0 {
         return Err(bad(format!(
-            "{level} has no journal, and a crash while data are moved would lose them: make another volume"
+            "{level} has no journal, so a crash while the volume grows would lose data: create a larger volume"
         )));
     }
     if !matches!(found.label.layout, LayoutDescription::Stripe { .. }) {
-        return Err(bad("quadrangles are not moved: only striped volumes take more disks".into()));
+        return Err(bad("only striped volumes can grow, and this volume has quadrangles".into()));
     }
     if found.states().iter().any(|state| *state != MemberState::Ready) {
         return Err(bad(
-            "a disk failed, is missing or not yet filled: replace and fill it first".into()
+            "a disk has failed, is missing or is not yet rebuilt: replace and rebuild the disk first".into()
         ));
     }
     if let Some(again) = added.iter().find(|device| found.is_used(device)) {
-        return Err(bad(format!("{} is a disk of the volume already", again.inquiry().name)));
+        return Err(bad(format!(
+            "{} is a disk of this volume: name another device",
+            again.inquiry().name
+        )));
     }
     check_count(name, had + added.len())?;
     let mut label = Label {
@@ -98,7 +104,7 @@ pub async fn add_disks(
     let needed = journal_blocks_min(together.len(), laid.shape.layout.unit_max());
     if label.journal.count < needed {
         return Err(bad(format!(
-            "its journal of {} is too small for stripes of {} disks, which need {needed}",
+            "the journal of {} is too small: stripes of {} disks need {needed}",
             label.journal.count,
             together.len()
         )));

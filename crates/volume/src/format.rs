@@ -15,8 +15,10 @@ use crate::sums::{PAGE_BLOCKS, sums_blocks};
 use crate::volume::Laid;
 use crate::{DiskIndex, LayoutDescription, Level, Volume};
 
-/// The journal on each device, when the stripes are not too long for it: 8 MiB.
+/// The journal on each device, unless stripes are too long for it or the device is small: 8 MiB.
 const JOURNAL_BLOCKS: BlockCount = BlockCount(16 << 10);
+/// The share of a device that a journal of [`JOURNAL_BLOCKS`] may take: one part in so many.
+const JOURNAL_SHARE: u64 = 64;
 /// Stripes that the journal holds at least.
 const JOURNAL_STRIPES_MIN: u64 = 4;
 
@@ -25,13 +27,25 @@ pub(crate) fn check_count(name: &str, disks: usize) -> Result<()> {
     if disks <= DISKS_MAX {
         return Ok(());
     }
-    let problem = format!("{disks} devices: a volume has {DISKS_MAX} at most");
+    let problem = format!("{disks} devices are too many: a volume has at most {DISKS_MAX}");
     Err(Error::Description { path: name.into(), problem })
 }
 
 /// Blocks that the journal needs at least, on each of so many disks with units of at most `unit`.
 pub(crate) fn journal_blocks_min(disks: usize, unit: BlockCount) -> BlockCount {
     BlockCount(JOURNAL_STRIPES_MIN * record_blocks_max(disks, unit))
+}
+
+/// The journal on each of `disks` devices that have `capacity`, with units of at most `unit`.
+pub(crate) fn journal_blocks(disks: usize, unit: BlockCount, capacity: BlockCount) -> BlockCount {
+    let usual = JOURNAL_BLOCKS.min(BlockCount(capacity.0 / JOURNAL_SHARE));
+    // Stripes are longer once disks are added.
+    usual.max(BlockCount(2 * journal_blocks_min(disks, unit).0))
+}
+
+/// Whether the journal takes no more of the devices than it usually does.
+pub(crate) fn is_journal_small(disks: usize, unit: BlockCount, capacity: BlockCount) -> bool {
+    journal_blocks(disks, unit, capacity).0 <= capacity.0 / JOURNAL_SHARE
 }
 
 /// How to format the devices of a volume.
@@ -41,7 +55,8 @@ pub struct Format {
     pub level: Level,
     /// How blocks are spread.
     pub layout: LayoutDescription,
-    /// Blocks of the journal on each device; when not given 8 MiB, or what a few stripes need.
+    /// Blocks of the journal on each device; when not given 8 MiB, less on devices below 512 MiB, and more where
+    /// a few stripes need it.
     pub journal: Option<BlockCount>,
     /// Whether blocks have checksums, so that what a device changed by itself is found when it is read,
     /// and worked out from the others.
@@ -66,17 +81,18 @@ impl Format {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
         check_count(name, devices.len())?;
         let whole = Laid::over(devices, self.level, self.layout).map_err(bad)?;
-        let needed = journal_blocks_min(devices.len(), whole.shape.layout.unit_max());
+        let unit = whole.shape.layout.unit_max();
+        let needed = journal_blocks_min(devices.len(), unit);
+        let smallest = devices.iter().map(|device| device.inquiry().capacity).min();
         let journal = match self.journal {
             // Nothing else would have to fit.
             _ if self.level.failures(devices.len()) == 0 => BlockCount::ZERO,
-            // Stripes are longer once disks are added.
-            None => JOURNAL_BLOCKS.max(BlockCount(2 * needed.0)),
+            None => journal_blocks(devices.len(), unit, smallest.unwrap_or_default()),
             Some(journal) if journal >= needed => journal,
             Some(journal) => {
                 return Err(bad(format!(
-                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give it {needed}, \
-                     or take a smaller stripe unit"
+                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give the journal \
+                     {needed}, or take a smaller stripe unit"
                 )));
             }
         };
@@ -84,7 +100,7 @@ impl Format {
         if self.integrity && self.level.failures(devices.len()) == 0 {
             let level = self.level;
             return Err(bad(format!(
-                "key `integrity`: {level} could not put right what it finds wrong"
+                "key `integrity`: {level} has no redundancy to repair corrupt blocks from"
             )));
         }
         let sums = match self.integrity {
@@ -151,6 +167,7 @@ pub async fn format(
         members: (0..devices.len()).map(member).collect(),
         former: Vec::new(),
     };
+    try_join_all(devices.iter().map(|device| clear_ends(&**device))).await?;
     // Without labels while they are not what the labels say.
     try_join_all(devices.iter().map(|device| clear(&**device, BlockRange::between(Lbn(0), data))))
         .await?;
@@ -172,22 +189,16 @@ pub async fn format(
     Ok(())
 }
 
-/// Whether the first and the last MiB of a device hold nothing but zeros: file systems, partition tables,
-/// volumes and databases have something there. What lies between is not looked at.
-pub async fn is_blank(device: &dyn Device) -> Result<bool> {
-    let capacity = device.inquiry().capacity;
-    let count = CLEARED_BLOCKS.min(capacity);
-    for first in [BlockCount(0), capacity - count] {
-        let read = device.read(BlockRange::new(Lbn(first.0), count)).await?;
-        if read.iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Blocks that are cleared at once.
 const CLEARED_BLOCKS: BlockCount = BlockCount(2048);
+
+/// Makes the first and the last MiB of a device zero, where file systems, partition tables and RAID have signatures.
+async fn clear_ends(device: &dyn Device) -> Result<()> {
+    let capacity = device.inquiry().capacity;
+    let last = Lbn(capacity.0.saturating_sub(CLEARED_BLOCKS.0));
+    clear(device, BlockRange::new(Lbn(0), CLEARED_BLOCKS)).await?;
+    clear(device, BlockRange::new(last, CLEARED_BLOCKS)).await
+}
 
 /// Makes the blocks zero that the device has of `range`. Those that are it are not written, so that a file
 /// with holes keeps them.
@@ -208,6 +219,7 @@ async fn clear(device: &dyn Device, range: BlockRange) -> Result<()> {
 
 /// Makes `device` the one that `label` says, with nothing left of what it was.
 pub(crate) async fn begin(label: &Label, device: &Arc<dyn Device>) -> Result<()> {
+    clear_ends(&**device).await?;
     // Without labels while the journal is not empty.
     clear_for(label, device).await?;
     label.write_both(device).await

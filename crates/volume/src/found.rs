@@ -67,19 +67,19 @@ impl Found {
                 unlabelled.push(called.clone());
                 continue;
             };
-            if all.iter().any(|other| other.label.volume != label.volume) {
-                let problem = "is of another volume than the devices before it";
-                return Err(bad(format!("{called} {problem}")));
+            if let Some(other) = all.iter().find(|other| other.label.volume != label.volume) {
+                let other = &other.device.inquiry().name;
+                return Err(bad(format!("{called} and {other} belong to different volumes")));
             }
             if !label.fits(device.inquiry().capacity) || label.generation >= GENERATION_MAX {
                 return Err(bad(format!(
-                    "{called} has a label that does not fit it: it is damaged"
+                    "the label of {called} is damaged, or the device was larger"
                 )));
             }
             all.push(Labelled { device: Arc::clone(device), label, copy, is_alone });
         }
         if all.is_empty() {
-            return Err(bad(format!("none of its devices has a label{}", without(&unlabelled))));
+            return Err(bad(format!("none of the devices has a label{}", without(&unlabelled))));
         }
         // The label that counts comes after all others, but for those of devices that failed before it
         // was written and were opened apart since.
@@ -89,7 +89,7 @@ impl Found {
             })
         };
         let apart = || {
-            bad("its devices were opened apart from each other, and written: name those of one side"
+            bad("the devices were opened and written as two separate groups: name the devices of one group"
                 .into())
         };
         let counting = || all.iter().map(|one| &one.label).filter(|label| counts(label));
@@ -178,7 +178,7 @@ impl Found {
     /// The volume's layout and devices, as far as they are there.
     pub(crate) fn together(&self, name: &str) -> Result<(Laid, Members)> {
         let Some((any, _)) = self.disks().find_map(|disk| self.member(disk)) else {
-            let problem = "none of its devices can be used".into();
+            let problem = "none of the devices can be used".into();
             return Err(Error::Description { path: name.into(), problem });
         };
         let devices = self.devices(&any.device);
@@ -202,7 +202,7 @@ pub(crate) fn without(unlabelled: &[String]) -> String {
     match unlabelled {
         [] => String::new(),
         names => format!(
-            "; {} has no label of a volume that can be read: it is not part of one, or damaged",
+            "; no volume label can be read from {}: the device belongs to no volume, or is damaged",
             names.join(", ")
         ),
     }
@@ -234,12 +234,14 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     if let Some(growth) = label.growth {
         let before = over(sections.get(..growth.from_disks).unwrap_or_default())?.shape.layout;
         if growth.moved > layout.stripes() {
-            return Err(bad("more stripes were moved than it has: its labels are damaged".into()));
+            return Err(bad(
+                "the labels are damaged: they count more moved stripes than the volume has".into(),
+            ));
         }
         if !layout.extends(&before) {
             return Err(bad(
-                "stripes would not lie in the same places on the disks added to it: they are \
-                            smaller, or have other defects"
+                "the added disks are smaller than the other disks or have other defects, so \
+                            existing stripes would not keep their places"
                     .into(),
             ));
         }
@@ -248,15 +250,15 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
     let capacity = old.as_ref().unwrap_or(layout).capacity();
     if capacity != label.capacity {
         return Err(bad(format!(
-            "the devices give {capacity} and the volume was made with {}: one is smaller, or has other \
-             defects than the one in whose place it is",
+            "the devices give {capacity}, but the volume was created with {}: a replacement is smaller \
+             than the original device, or has other defects",
             label.capacity
         )));
     }
     if !label.sums.is_empty() && layout.end() > blocks_covered(label.sums.count) {
         return Err(bad(
-            "a device would hold blocks behind those that have checksums: it is divided otherwise than \
-             the others, or larger in an outer zone"
+            "a device has data blocks without checksums: its track boundaries differ from the other \
+             devices, or an outer zone is larger"
                 .into(),
         ));
     }
@@ -267,7 +269,7 @@ pub(crate) fn laid_over(name: &str, label: &Label, devices: &[Arc<dyn Device>]) 
 }
 
 fn divided_otherwise(name: &str) -> Error {
-    let problem = "the devices are divided otherwise than when the volume was made: give files the same \
-                   `ensemble`, and disks in whose places are others the same defects";
+    let problem = "the devices have other track boundaries than when the volume was created: give files the \
+                   same `ensemble`, and replaced disks the same defects";
     Error::Description { path: name.into(), problem: problem.into() }
 }

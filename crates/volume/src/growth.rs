@@ -155,8 +155,8 @@ impl Volume {
     pub(crate) fn check_grown(&self) -> Result<()> {
         let Some((moved, all)) = self.moved() else { return Ok(()) };
         let problem = format!(
-            "it grows, and {moved} of {all} stripes are moved: let that be finished, with `moirai volume \
-             grow` or `Volume::grow`, and open it again"
+            "the volume is growing, with {moved} of {all} stripes moved: finish the growth with `moirai \
+             volume grow` or `Volume::grow`, and reopen the volume"
         );
         Err(Error::Description { path: self.members().name().into(), problem })
     }

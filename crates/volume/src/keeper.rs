@@ -85,9 +85,10 @@ impl Keeper {
         let laid = laid_over(members.name(), &newest, &devices)?;
         if !laid.shape.layout.extends(&self.shape.layout) {
             let problem = format!(
-                "{} has its defects elsewhere than the disk in whose place it would be, or that was not \
-                 there when the volume was opened: replace it while the volume is not open",
-                whole.inquiry().name
+                "{} has other defects than disk {}, or that disk was missing when the volume was opened: \
+                 close the volume, then replace the disk",
+                whole.inquiry().name,
+                disk.0
             );
             return Err(Error::Description { path: members.name().into(), problem });
         }
@@ -96,7 +97,7 @@ impl Keeper {
         clear_for(&newest, &whole).await?;
         let mut labels = self.labels.lock().await;
         if members.state(disk) != MemberState::Failed {
-            let problem = format!("disk {} was replaced by somebody else", disk.0);
+            let problem = format!("another task has replaced disk {}", disk.0);
             return Err(Error::Description { path: members.name().into(), problem });
         }
         // No other label is ever of this generation, whatever becomes of it.

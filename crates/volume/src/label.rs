@@ -333,8 +333,8 @@ impl Label {
             (None, Some(version)) => Err(Error::Description {
                 path: device.inquiry().name.as_str().into(),
                 problem: format!(
-                    "its label is of version {version}, and this program knows {LABEL_VERSION}: use the \
-                     program that made the volume"
+                    "the label has version {version}, and this program reads version {LABEL_VERSION}: \
+                     use the program that created the volume"
                 ),
             }),
             (newest, _) => Ok(newest),

@@ -282,7 +282,8 @@ impl Layout {
     }
 
     /// Blocks of the longest unit.
-    pub(crate) fn unit_max(&self) -> BlockCount {
+    #[must_use]
+    pub fn unit_max(&self) -> BlockCount {
         self.bands.iter().map(|band| band.unit).max().unwrap_or_default()
     }
 

@@ -220,7 +220,7 @@ impl FromStr for Level {
         let level = NAMES.iter().find(|(name, _)| *name == text);
         level.map(|(_, level)| *level).ok_or_else(|| {
             let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is no level: write one of {}", names.join(", "))
+            format!("`{text}` is not a level: write one of {}", names.join(", "))
         })
     }
 }

@@ -7,6 +7,7 @@
 mod assemble;
 mod attributes;
 mod concatenation;
+mod default_layout;
 mod description;
 mod exchange;
 mod format;
@@ -40,11 +41,12 @@ mod zones;
 
 pub use assemble::{InspectedDisk, Inspection, assemble, inspect};
 pub use concatenation::Concatenation;
+pub use default_layout::{default_layout, has_switch};
 pub use description::{
     ControllerTable, ControllerWrites, Description, LayoutDescription, Part, StripeUnit,
 };
 pub use exchange::{add_disks, replace};
-pub use format::{Format, format, is_blank};
+pub use format::{Format, format};
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};
 pub use members::MemberState;

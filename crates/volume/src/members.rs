@@ -302,8 +302,16 @@ impl Members {
 
     /// The names of the devices that failed.
     pub(crate) fn failed_names(&self) -> String {
-        let name =
-            |disk: DiskIndex| format!("disk {} ({})", disk.0, self.device(disk).inquiry().name);
+        // For a disk that is missing the device of another stands in.
+        let stands_in = |disk: DiskIndex| {
+            let device = self.whole(disk).device;
+            let others = self.all().filter(|other| *other != disk);
+            others.into_iter().any(|other| Arc::ptr_eq(&self.whole(other).device, &device))
+        };
+        let name = |disk: DiskIndex| match stands_in(disk) {
+            true => format!("disk {} (missing)", disk.0),
+            false => format!("disk {} ({})", disk.0, self.device(disk).inquiry().name),
+        };
         self.failed().into_iter().map(name).collect::<Vec<_>>().join(" and ")
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use moirai_storage::{Device, DeviceUri, Error, Result};
 
+use crate::description::refuse_twice;
 use crate::{
     Description, DiskIndex, Format, InspectedDisk, Inspection, Volume, add_disks, assemble,
     inspect, replace,
@@ -27,10 +28,13 @@ impl DevicesThere {
         uris: &[String],
         mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
     ) -> Result<DevicesThere> {
+        refuse_twice(path, uris)?;
         let (mut devices, mut problems) = (Vec::new(), Vec::new());
         for uri in uris {
             match open_device(uri.parse()?) {
                 Ok(device) => devices.push((uri.clone(), device)),
+                // It is there, and not missing: another program uses the volume.
+                Err(problem @ Error::InUse { .. }) => return Err(problem),
                 Err(problem) => problems.push(problem),
             }
         }
@@ -145,6 +149,7 @@ pub fn lay_out(
     mut open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<Volume>> {
     description.check_labels(path)?;
+    refuse_twice(path, &description.devices)?;
     let open = |text: &String| text.parse().and_then(&mut open_device);
     let devices = description.devices.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (level, layout) = (description.level(path)?, description.layout(path)?);

@@ -123,7 +123,9 @@ pub(crate) fn quadrangles(
         let there = zones.len();
         zones.retain(|one| one.index == zone);
         if zones.is_empty() {
-            return Err(format!("key `zone`: there is no zone {zone}, the devices have {there}"));
+            return Err(format!(
+                "key `zone`: there is no zone {zone}: the devices have {there} zones"
+            ));
         }
     }
     if !known.is_empty() {
@@ -136,9 +138,7 @@ pub(crate) fn quadrangles(
     }
     let longest = zones.iter().map(|zone| zone.track().0).min().unwrap_or(0);
     if block == BlockCount::ZERO || block.0 > longest {
-        return Err(format!(
-            "key `block`: {block} do not lie between 1 and the {longest} of a track"
-        ));
+        return Err(format!("key `block`: {block} do not fit a track: take 1 to {longest}"));
     }
     let deepest = zones.iter().map(CommonZone::deepest).min().unwrap_or(0);
     let depth = depth.unwrap_or(deepest);
@@ -176,8 +176,8 @@ pub(crate) fn quadrangles(
     }
     if found.is_empty() {
         return Err(format!(
-            "key `depth`: {depth} tracks of {block} each are not read in one revolution, or there \
-             are fewer tracks: the deepest is {deepest} (thesis equation 6.8)"
+            "key `depth`: {depth} tracks of {block} each do not fit in one revolution, or the devices \
+             have fewer tracks: take at most {deepest} (thesis equation 6.8)"
         ));
     }
     let mut layout = Layout::new(level, true, u64::from(depth), block, slots);
@@ -405,7 +405,7 @@ mod tests {
     fn impossible_dimensions_say_what_is_possible() {
         let disks = vec![plain(738, 139, 1000); 4];
         let error = laid(&disks, wanted(Some(7), 1)).unwrap_err();
-        assert!(error.contains("the deepest is 6"), "{error}");
+        assert!(error.contains("take at most 6"), "{error}");
         assert!(laid(&disks, wanted(None, 0)).unwrap_err().contains("`block`"));
         assert!(laid(&disks, wanted(None, 739)).unwrap_err().contains("`block`"));
         let (deepest, _) = laid(&disks, wanted(None, 1)).unwrap();

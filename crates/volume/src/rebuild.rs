@@ -80,13 +80,19 @@ impl Volume {
         let bad =
             |problem: String| Error::Description { path: self.members().name().into(), problem };
         let Some(keeper) = self.stripes().keeper.clone() else {
-            return Err(bad("its devices have no labels: no disk of it can be replaced".into()));
+            return Err(bad("the devices have no labels, so no disk can be replaced".into()));
         };
         if disk.0 >= self.layout().disks() || self.state(disk) != MemberState::Failed {
-            return Err(bad(format!("disk {} has not failed: it is not replaced", disk.0)));
+            return Err(bad(format!(
+                "disk {} has not failed: mark the disk as failed first",
+                disk.0
+            )));
         }
         if self.devices().iter().any(|other| Arc::ptr_eq(other, &device)) {
-            return Err(bad(format!("{} is a disk of the volume already", device.inquiry().name)));
+            return Err(bad(format!(
+                "{} is a disk of this volume: name another device",
+                device.inquiry().name
+            )));
         }
         let stripes = Arc::clone(self.stripes());
         // Once begun it is finished, as every write is.

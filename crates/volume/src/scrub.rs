@@ -34,8 +34,10 @@ impl Volume {
     ) -> Result<Scrubbed> {
         let layout = self.layout();
         if layout.level().failures(layout.disks()) == 0 {
-            let problem =
-                format!("{} keeps nothing twice: there is nothing to compare", layout.level());
+            let problem = format!(
+                "{} stores no redundant data, so there is nothing to compare",
+                layout.level()
+            );
             return Err(Error::Description { path: self.members().name().into(), problem });
         }
         self.check_grown()?;

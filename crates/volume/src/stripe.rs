@@ -16,7 +16,7 @@ pub(crate) fn fixed(
     let block = inquiries.iter().map(|inquiry| inquiry.volume_block.0).max().unwrap_or(1);
     if !unit.0.is_multiple_of(block) {
         return Err(format!(
-            "key `unit`: {unit} are no multiple of the devices' volume block, {block}"
+            "key `unit`: {unit} are not a multiple of the devices' volume block, {block}"
         ));
     }
     let smallest = inquiries.iter().map(|inquiry| inquiry.capacity.0).min().unwrap_or(0);

@@ -114,7 +114,7 @@ impl Laid {
         if self.zones.len() > ZONES_MAX {
             let zones = self.zones.len();
             return Err(format!(
-                "{zones} zones: labels have room for {ZONES_MAX}; take one, `zone`"
+                "{zones} zones are too many: labels hold at most {ZONES_MAX}; choose one zone with `zone`"
             ));
         }
         let known = |zone: &QuadrangleZone| KnownZone {
@@ -259,6 +259,26 @@ impl Volume {
         self.shape.is_whole(&states, self.stripes.members.moved())
     }
 
+    /// Whether no block is lost: every one is on a device that is ready, or can be reconstructed.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let states = self.stripes.members.recordable().states;
+        self.shape.is_whole(&states, self.stripes.members.moved())
+    }
+
+    /// How many more devices may fail, whichever they are, without a block being lost; 0 when it cannot do
+    /// without one of those that are left, or has lost blocks already.
+    #[must_use]
+    pub fn survives(&self) -> usize {
+        let states = self.stripes.members.recordable().states;
+        let moved = self.stripes.members.moved();
+        let most = self.shape.failures().min(states.len());
+        // A level survives two failures at the most, but for copies on every disk.
+        (1..=most)
+            .take_while(|failures| survives_any(&self.shape, &states, moved, *failures))
+            .count()
+    }
+
     /// Notes that a device has failed: it is used no more. The labels say so with the next write or
     /// flush.
     pub fn fail(&self, disk: DiskIndex) {
@@ -279,6 +299,30 @@ impl Volume {
     }
 }
 
+/// Whether no block is lost whichever `failures` devices of those that are ready fail.
+fn survives_any(shape: &Shape, states: &[MemberState], moved: u64, failures: usize) -> bool {
+    if failures == 0 {
+        return shape.is_whole(states, moved);
+    }
+    let ready = states.iter().enumerate().filter(|(_, state)| **state == MemberState::Ready);
+    let mut any = false;
+    for (disk, _) in ready {
+        any = true;
+        let mut fewer = states.to_vec();
+        if let Some(state) = fewer.get_mut(disk) {
+            *state = MemberState::Failed;
+        }
+        // With copies on every disk it makes no difference which fails.
+        let is_mirror = shape.layout.level() == Level::Raid1;
+        match survives_any(shape, &fewer, moved, failures - 1) {
+            false => return false,
+            true if is_mirror => return true,
+            true => {}
+        }
+    }
+    any
+}
+
 /// An error when the devices differ in what a layout depends on.
 fn check_equal(devices: &[Arc<dyn Device>], tracks: &[Tracks]) -> std::result::Result<(), String> {
     let lengths = |tracks: &Tracks| -> Vec<BlockCount> {
@@ -286,7 +330,7 @@ fn check_equal(devices: &[Arc<dyn Device>], tracks: &[Tracks]) -> std::result::R
     };
     let mut each = devices.iter().zip(tracks.iter().map(lengths));
     let Some((first, of_first)) = each.next() else {
-        return Err("key `devices`: a volume has at least one".into());
+        return Err("key `devices`: a volume has at least one device".into());
     };
     match each.find(|(_, lengths)| *lengths != of_first) {
         None => Ok(()),

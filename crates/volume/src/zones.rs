@@ -25,13 +25,22 @@ pub struct Zone {
 /// fewer is none.
 const ZONE_ENSEMBLES_MIN: usize = 8;
 
-/// The zones of `device`, in block order.
+/// The zones of `device`, in block order, those of a single ensemble included. Each ensemble is in one of them.
 pub fn zones(device: &dyn Device) -> Result<Vec<Zone>> {
-    Tracks::of(device).map(|tracks| zones_of(&tracks))
+    Tracks::of(device).map(|tracks| all_zones_of(&tracks))
 }
 
-/// The zones of a device with these tracks.
+/// The zones of a device with these tracks that layouts use: those of a few tracks are left out, unless there is no
+/// other.
 pub(crate) fn zones_of(tracks: &Tracks) -> Vec<Zone> {
+    let mut zones = all_zones_of(tracks);
+    if zones.len() > 1 {
+        zones.retain(|zone| zone.ensembles >= ZONE_ENSEMBLES_MIN as u64);
+    }
+    zones
+}
+
+fn all_zones_of(tracks: &Tracks) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     // Ensembles that may be shortened ones of the last zone, or the first of the next.
     let mut shorter: Vec<Ensemble> = Vec::new();
@@ -67,9 +76,6 @@ pub(crate) fn zones_of(tracks: &Tracks) -> Vec<Zone> {
     }
     if let Some(zone) = zones.last_mut() {
         take_in(zone, &mut shorter);
-    }
-    if zones.len() > 1 {
-        zones.retain(|zone| zone.ensembles >= ZONE_ENSEMBLES_MIN as u64);
     }
     zones
 }
@@ -162,6 +168,24 @@ mod tests {
         let longer = [vec![90; 20], vec![99], vec![100; 20], vec![90; 20]].concat();
         let zones = found(&longer);
         assert_eq!(zones.iter().map(|zone| zone.1).collect::<Vec<_>>(), [90, 100, 90]);
+    }
+
+    /// Every track is in a zone, also one that no layout uses.
+    #[test]
+    fn a_zone_of_a_single_track_is_told() {
+        let lengths = [vec![100; 20], vec![120], vec![90; 20], vec![50]].concat();
+        let mut tracks = Tracks::default();
+        let mut first = Lbn(0);
+        for length in lengths {
+            let blocks = BlockRange::new(first, BlockCount(length));
+            tracks.push(Ensemble { blocks, switch: BlockCount(1) });
+            first = blocks.end();
+        }
+        let told = |zone: &Zone| (zone.ensemble.0, zone.ensembles, zone.shortened);
+        let all: Vec<_> = all_zones_of(&tracks).iter().map(told).collect();
+        assert_eq!(all.iter().map(|zone| zone.1 + zone.2).sum::<u64>(), 42, "{all:?}");
+        assert!(all.contains(&(120, 1, 0)), "{all:?}");
+        assert!(zones_of(&tracks).iter().all(|zone| zone.ensembles >= 8));
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn a_disk_with_other_defects_is_not_taken_where_units_are_tracks() {
         // As large, and divided in another way.
         let (left, disk) = made([40, 50, 60]).await;
         let other = replace("v", &left, DiskIndex(1), Divided::shortened(&disk, 70)).await;
-        assert!(other.unwrap_err().to_string().contains("divided otherwise"));
+        assert!(other.unwrap_err().to_string().contains("other track boundaries"));
         // The layout is the same without disk 1.
         let (left, disk) = made([40, 40, 60]).await;
         replace("v", &left, DiskIndex(1), Divided::shortened(&disk, 60)).await.unwrap();
@@ -152,7 +152,7 @@ fn rows_of_quadrangles_stay_when_disks_go() {
                 Divided::regular(&disks[2], 104, 4),
             ];
             let error = inspect("v".into(), &other).await.err().unwrap().to_string();
-            let says = ["divided otherwise", "the devices give"];
+            let says = ["other track boundaries", "the devices give"];
             assert!(says.iter().any(|says| error.contains(says)), "{error}");
         });
     }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai_devices::{FaultyDevice, Power, open as open_device};
+use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, IoBuf, Op, Request, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
@@ -14,7 +14,10 @@ use moirai_volume::{
 };
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {
-    let devices = uris.iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
+    let devices = uris
+        .iter()
+        .map(|uri| open(uri.parse().unwrap(), Access::Create(&NewFiles::new())).unwrap())
+        .collect();
     Volume::new("volume:test".into(), devices, Level::Raid0, layout)
 }
 
@@ -109,8 +112,10 @@ fn devices_one_behind_the_other_conform_and_are_written_across_their_ends() {
 #[test]
 fn volumes_on_sections_of_the_same_disks_keep_to_them_and_have_layouts_of_their_own() {
     block_on_virtual(1, async {
-        let disks: Vec<_> =
-            cheetahs(4).iter().map(|uri| open_device(uri.parse().unwrap()).unwrap()).collect();
+        let disks: Vec<_> = cheetahs(4)
+            .iter()
+            .map(|uri| open(uri.parse().unwrap(), Access::Write).unwrap())
+            .collect();
         let track = disks[0].ensemble(Lbn(0)).unwrap().blocks.count;
         let made = |disks: &[Arc<dyn Device>], first: u64, tracks: u64, unit| {
             let blocks = BlockRange::new(Lbn(first), BlockCount(tracks * track.0));
@@ -171,11 +176,12 @@ fn a_description_is_opened_and_its_errors_name_the_file() {
     std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\nzone = 99\n")
         .unwrap();
     block_on_virtual(0, async {
-        let open = || lay_out(&path, &Description::read(&path).unwrap(), open_device);
-        let error = open().unwrap_err().to_string();
+        let laid_out =
+            || lay_out(&path, &Description::read(&path).unwrap(), |uri| open(uri, Access::Write));
+        let error = laid_out().unwrap_err().to_string();
         assert!(error.contains("vol.toml") && error.contains("no zone 99"), "{error}");
         std::fs::write(&path, "devices = [\"sim:quantum-atlas-10k\"]\n[quadrangle]\n").unwrap();
-        let volume = open().unwrap();
+        let volume = laid_out().unwrap();
         // Thesis table 6.2: a cylinder of the Atlas 10K has six tracks, and they fit a revolution.
         assert_eq!(volume.inquiry().depth, 6);
     });

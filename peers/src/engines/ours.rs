@@ -5,6 +5,7 @@ use std::sync::Arc;
 use moirai::btree::{Batch, Store, Tree};
 use moirai::units::ByteCount;
 use moirai::update::{Durability, Format, Kind, KindNumber, Kinds, Options, Value};
+use moirai::{Access, NewFiles};
 
 use super::{LOAD_GROUP, Setup};
 use crate::workload::{Engine, Key, Moved, Outcome, add_to, key, new_value, number_of};
@@ -38,7 +39,7 @@ impl Ours {
         let log_mib = 4 * setup.memory / (1 << 20) + 64;
         let open = |name: &str, mib: u64| {
             let uri = format!("file:{}?size={mib}MiB", setup.folder.join(name).display());
-            async move { moirai::open_device(&uri).await }
+            async move { moirai::open_device_for(&uri, Access::Create(&NewFiles::new())).await }
         };
         let (data, log) = (open("data", data_mib).await?, open("log", log_mib).await?);
         Store::format(&*data, std::slice::from_ref(&log), format).await?;

@@ -7,7 +7,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
-use moirai_devices::open;
+use moirai_devices::{Access, NewFiles, open};
 use moirai_storage::Device;
 use moirai_store::{LoadOptions, PageLayout, ScanOptions, Store, Table};
 use moirai_units::BlockCount;
@@ -16,7 +16,9 @@ use rand::Rng;
 
 /// A quadrangle volume of four Cheetah 36ES with d = 4.
 pub(crate) fn quadrangles(query: &str) -> Arc<dyn Device> {
-    let disk = || open(format!("sim:seagate-cheetah-36es{query}").parse().unwrap()).unwrap();
+    let disk = || {
+        open(format!("sim:seagate-cheetah-36es{query}").parse().unwrap(), Access::Write).unwrap()
+    };
     let layout =
         LayoutDescription::Quadrangle { depth: Some(4), block: BlockCount(1), zone: Some(0) };
     Volume::new("volume:test".into(), (0..4).map(|_| disk()).collect(), Level::Raid0, layout)
@@ -26,7 +28,7 @@ pub(crate) fn quadrangles(query: &str) -> Arc<dyn Device> {
 pub(crate) fn file(path: &std::path::Path, size: &str) -> Arc<dyn Device> {
     let size = if path.exists() { String::new() } else { format!("size={size}&") };
     let uri = format!("file:{}?{size}ensemble=64KiB", path.display());
-    open(uri.parse().unwrap()).unwrap()
+    open(uri.parse().unwrap(), Access::Create(&NewFiles::new())).unwrap()
 }
 
 pub(crate) fn schema() -> SchemaRef {

@@ -1,0 +1,68 @@
+//! Ctrl-C (SIGINT), for programs that end a piece of work in good order.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
+use tokio::sync::Notify;
+
+/// Interrupts by the user. While one exists Ctrl-C no longer ends the process; a second Ctrl-C, before the first was
+/// [taken](Interrupts::take), does.
+#[derive(Debug)]
+pub struct Interrupts {
+    shared: Arc<Shared>,
+    handle: signal_hook::iterator::Handle,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_pending: AtomicBool,
+    pressed: Notify,
+}
+
+impl Interrupts {
+    /// Listens from now on, in real and in virtual time.
+    ///
+    /// # Errors
+    /// When the operating system refuses a handler or a thread.
+    pub fn listen() -> io::Result<Interrupts> {
+        let shared = Arc::new(Shared::default());
+        let mut signals = Signals::new([SIGINT])?;
+        let handle = signals.handle();
+        let told = Arc::clone(&shared);
+        std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                if told.is_pending.swap(true, Ordering::AcqRel) {
+                    // Nobody reacts: the user means it. A failure leaves what there was.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                told.pressed.notify_one();
+            }
+        })?;
+        Ok(Interrupts { shared, handle })
+    }
+
+    /// Whether the user pressed Ctrl-C since this was asked last.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.shared.is_pending.swap(false, Ordering::AcqRel)
+    }
+
+    /// Returns once the user presses Ctrl-C, or has done so since [`Interrupts::take`].
+    ///
+    /// # Cancel safety
+    /// An interrupt is not lost with a future that is dropped.
+    pub async fn pressed(&self) {
+        while !self.shared.is_pending.load(Ordering::Acquire) {
+            self.shared.pressed.notified().await;
+        }
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
