@@ -5,16 +5,19 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt;
-use moirai_runtime::is_virtual;
+use moirai_runtime::{Task, is_virtual, spawn};
 use moirai_store::Store;
 
 use crate::Result;
 use crate::table::StoreTable;
+use crate::yielding::YieldingJoins;
 
 /// A session in which statements are run.
 pub struct Database {
@@ -25,11 +28,13 @@ pub struct Database {
 /// order of events must not depend on the number of cores.
 fn context() -> SessionContext {
     let config = SessionConfig::new().with_information_schema(true);
-    SessionContext::new_with_config(if is_virtual() {
-        config.with_target_partitions(1)
-    } else {
-        config
-    })
+    let config = if is_virtual() { config.with_target_partitions(1) } else { config };
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .with_physical_optimizer_rule(Arc::new(YieldingJoins))
+        .build();
+    SessionContext::new_with_state(state)
 }
 
 impl Database {
@@ -58,10 +63,24 @@ impl Database {
     }
 
     /// Runs `statement`: the answer's schema and all of its batches.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped the statement ends with its next batch, wherever it runs.
     pub async fn query(&self, statement: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let stream = self.stream(statement).await?;
         let schema = stream.schema();
-        Ok((schema, stream.try_collect().await?))
+        // A task of its own, so that whoever waits for the statement can be woken while it computes.
+        let mut running = Running(spawn(stream.try_collect()));
+        Ok((schema, (&mut running.0).await?))
+    }
+}
+
+/// A statement that is aborted when it is dropped.
+struct Running(Task<std::result::Result<Vec<RecordBatch>, DataFusionError>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

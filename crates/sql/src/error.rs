@@ -23,7 +23,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A CSV file that cannot be loaded.
@@ -31,10 +31,10 @@ pub enum Error {
     Csv {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem and its place.
         problem: CsvError,
     },
-    /// The answer could not be written.
+    /// The answer cannot be written.
     #[error("writing the answer failed: {0}")]
     Output(#[from] std::io::Error),
 }
@@ -53,10 +53,21 @@ impl Error {
     }
 }
 
-/// The message without DataFusion's request to report a bug, when the cause is a store's error.
+/// The message without DataFusion's request to report a bug, when the cause is a store's error, and without the
+/// names of the catalog and the schema that all tables are in.
 fn message_of(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::External(inner) => inner.to_string(),
-        root => root.strip_backtrace(),
+        DataFusionError::SQL(problem, _) => problem.to_string(),
+        root => {
+            let text = root.strip_backtrace().replace("datafusion.public.", "");
+            match ["DDL not supported", "DML not supported"].iter().any(|part| text.contains(part))
+            {
+                true => {
+                    format!("{text} (statements only read: `moirai table` loads and drops tables)")
+                }
+                false => text,
+            }
+        }
     }
 }

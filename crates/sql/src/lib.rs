@@ -10,7 +10,9 @@ mod import;
 mod output;
 mod prune;
 mod scan_exec;
+mod script;
 mod table;
+mod yielding;
 
 pub use database::{Database, memory_database};
 pub use datafusion::arrow;
@@ -19,4 +21,5 @@ pub use import::{
     CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,
     read_parquet,
 };
-pub use output::{Format, write_batches};
+pub use output::{Answer, Format};
+pub use script::Script;

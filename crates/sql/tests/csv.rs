@@ -36,11 +36,11 @@ fn check(text: &str, options: &CsvOptions, statement: &str, expected: &[&str]) {
 }
 
 #[test]
-fn inferred_columns_are_loaded_with_booleans_as_text() {
+fn inferred_columns_are_loaded_and_queried() {
     check(
         "id,active,nothing,born\n1,true,,2000-01-01\n2,FALSE,,\n",
         &CsvOptions::default(),
-        "select id, cast(active as boolean) as active, nothing, born from t order by id",
+        "select id, active, nothing, born from t where active or not active order by id",
         &[
             "+----+--------+---------+------------+",
             "| id | active | nothing | born       |",
@@ -55,7 +55,7 @@ fn inferred_columns_are_loaded_with_booleans_as_text() {
 #[test]
 fn every_type_of_a_schema_is_loaded() {
     let schema = "a:tinyint,b:smallint,c:int not null,d:bigint,e:real,f:double,g:decimal(5,2),\
-                  h:date,i:timestamp(0),j:timestamp(3),k:timestamp,l:timestamp(9),m:text not null";
+                  h:date,n:boolean,i:timestamp(0),j:timestamp(3),k:timestamp,l:timestamp(9),m:text not null";
     let options = CsvOptions {
         has_header: false,
         schema: Some(schema.parse().unwrap()),
@@ -63,14 +63,14 @@ fn every_type_of_a_schema_is_loaded() {
     };
     let time = "2024-01-02 03:04:05";
     let text = format!(
-        "1,2,3,4,5.5,6.5,7.25,2024-01-02,{time},{time}.5,{time}.000001,{time}.000000001,x\n\
-         ,,0,,,,,,,,,,\"\"\n"
+        "1,2,3,4,5.5,6.5,7.25,2024-01-02,true,{time},{time}.5,{time}.000001,{time}.000000001,x\n\
+         ,,0,,,,,,,,,,,\"\"\n"
     );
     check(
         &text,
         &options,
         "select a + b + c + d as sum, e + f + g as fractions, h, m from t \
-         where i < j and k > l and m = 'x'",
+         where i < j and k > l and m = 'x' and n",
         &[
             "+-----+-----------+------------+---+",
             "| sum | fractions | h          | m |",

@@ -4,9 +4,9 @@
 //! the rows. Input that cannot be read twice, such as a pipe, is copied into a temporary file first.
 //! With a schema a file is read once. Neither keeps more than one batch of rows in memory.
 //!
-//! A column's type is the first of bigint, double, date, timestamp and text that all its values fit.
+//! A column's type is the first of bigint, double, boolean, date, timestamp and text that all its values fit.
 //! A column without values is text. As in DuckDB, `007` is a bigint and an integer beyond 64 bits is
-//! a double. Tables hold no booleans: `true` and `false` are text.
+//! a double. `true` and `false`, in any case, are booleans.
 
 mod columns;
 mod error;

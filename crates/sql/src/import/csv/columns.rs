@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::builder::{PrimitiveBuilder, StringViewBuilder};
+use datafusion::arrow::array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use datafusion::arrow::array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
@@ -45,6 +45,7 @@ pub(super) fn column(csv_type: CsvType) -> Box<dyn Column> {
         CsvType::Decimal { precision, scale } => {
             of::<Decimal128Type, _>(csv_type, move |text| values::decimal(text, precision, scale))
         }
+        CsvType::Boolean => Box::new(Boolean(BooleanBuilder::new())),
         CsvType::Date => of::<Date32Type, _>(csv_type, values::date),
         CsvType::Timestamp(unit @ TimeUnit::Second) => {
             of::<TimestampSecondType, _>(csv_type, time(unit))
@@ -86,6 +87,26 @@ where
 
     fn finish(&mut self) -> ArrayRef {
         Arc::new(self.builder.finish())
+    }
+}
+
+struct Boolean(BooleanBuilder);
+
+impl Column for Boolean {
+    fn append(&mut self, text: &[u8]) -> bool {
+        let value = values::boolean(text.trim_ascii());
+        if let Some(value) = value {
+            self.0.append_value(value);
+        }
+        value.is_some()
+    }
+
+    fn append_null(&mut self) {
+        self.0.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        Arc::new(self.0.finish())
     }
 }
 

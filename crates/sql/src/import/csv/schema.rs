@@ -31,6 +31,8 @@ pub enum CsvType {
         /// Digits after the point.
         scale: u8,
     },
+    /// True or false.
+    Boolean,
     /// A date.
     Date,
     /// A time without zone, in units of this length.
@@ -40,7 +42,7 @@ pub enum CsvType {
 }
 
 /// The words for types, as messages list them.
-const TYPE_WORDS: &str = "tinyint, smallint, integer, bigint, real, double, decimal(PRECISION,SCALE), date, \
+const TYPE_WORDS: &str = "tinyint, smallint, integer, bigint, real, double, decimal(PRECISION,SCALE), boolean, date, \
      timestamp, timestamp(0|3|6|9), text";
 
 const DECIMAL_PRECISION_MAX: u8 = 38;
@@ -59,6 +61,7 @@ impl CsvType {
             CsvType::Decimal { precision, scale } => {
                 DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
             }
+            CsvType::Boolean => DataType::Boolean,
             CsvType::Date => DataType::Date32,
             CsvType::Timestamp(unit) => DataType::Timestamp(unit, None),
             CsvType::Text => DataType::Utf8View,
@@ -78,6 +81,7 @@ impl CsvType {
                 "a {self}, a number of up to {} digits before the point and {scale} after it",
                 precision.saturating_sub(scale)
             ),
+            CsvType::Boolean => "a boolean, true or false".to_owned(),
             CsvType::Date => "a date, YYYY-MM-DD".to_owned(),
             CsvType::Timestamp(unit) => {
                 let fraction = match unit {
@@ -105,6 +109,7 @@ impl fmt::Display for CsvType {
             CsvType::Decimal { precision, scale } => {
                 return write!(f, "decimal({precision},{scale})");
             }
+            CsvType::Boolean => "boolean",
             CsvType::Date => "date",
             CsvType::Timestamp(TimeUnit::Second) => "timestamp(0)",
             CsvType::Timestamp(TimeUnit::Millisecond) => "timestamp(3)",
@@ -145,17 +150,13 @@ impl FromStr for CsvType {
                     "`{text}` needs its digits in all and after the point, such as decimal(15,2)"
                 ));
             }
+            ("boolean" | "bool", []) => CsvType::Boolean,
             ("date", []) => CsvType::Date,
             ("timestamp", [] | [6]) => CsvType::Timestamp(TimeUnit::Microsecond),
             ("timestamp", [0]) => CsvType::Timestamp(TimeUnit::Second),
             ("timestamp", [3]) => CsvType::Timestamp(TimeUnit::Millisecond),
             ("timestamp", [9]) => CsvType::Timestamp(TimeUnit::Nanosecond),
             ("text" | "varchar" | "string", []) => CsvType::Text,
-            ("boolean" | "bool", []) => {
-                return Err(format!(
-                    "tables hold no `{text}` columns (hint: load the column as text and write `cast(COLUMN as boolean)` in statements)"
-                ));
-            }
             _ => return Err(unknown()),
         })
     }
@@ -298,6 +299,7 @@ mod tests {
             "a=timestamp b=timestamp(0) c=timestamp(9)",
         );
         check("a:varchar,b:string,c:date", "a=text b=text c=date");
+        check("a:bool,b:BOOLEAN", "a=boolean b=boolean");
         check("x:y:date", "x:y=date");
     }
 
@@ -316,7 +318,6 @@ mod tests {
         check(":int", "`:int` names no column, expected NAME:TYPE");
         check("\"a\":int", "column name \"a\": write the name without quotes");
         check("a:int,a:text", "the schema names column `a` twice");
-        check("a:bool", "column `a`: tables hold no `bool` columns (hint: load the column as text");
         check("a:decimal", "column `a`: `decimal` needs its digits");
         check("a:decimal(39,0)", "column `a`: decimal(39,0) does not exist: a decimal has 1 to 38");
         check("a:decimal(0)", "column `a`: decimal(0,0) does not exist");

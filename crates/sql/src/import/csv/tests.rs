@@ -86,7 +86,8 @@ fn columns_get_the_first_type_that_all_values_fit() {
     check(&["1", "x"], "Utf8View");
     check(&["0x10"], "Utf8View");
     check(&["1_000"], "Utf8View");
-    check(&["true", "false"], "Utf8View");
+    check(&["true", "false", " TRUE"], "Boolean");
+    check(&["true", "yes"], "Utf8View");
     check(&["true", "1"], "Utf8View");
     check(&["2024-02-29"], "Date32");
     check(&["2023-02-29"], "Utf8View");
@@ -118,7 +119,7 @@ fn rows_have_the_values_of_the_text() {
             "8|two\nlines|-|-",
         ],
     );
-    check("\u{feff}a,b\r\n true ,FALSE\r\n", &["a=Utf8View b=Utf8View", " true |FALSE"]);
+    check("\u{feff}a,b\r\n true ,FALSE\r\n", &["a=Boolean b=Boolean", "true|false"]);
     check("a\n2024-01-01 00:30+01:00\n", &["a=Timestamp(µs)", "2023-12-31T23:30:00"]);
     check("a\n18446744073709551616\n", &["a=Float64", "1.8446744073709552e19"]);
 }

@@ -15,6 +15,15 @@ pub(super) fn integer<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// The truth value that `text` is: `true` or `false` in any case.
+pub(super) fn boolean(text: &[u8]) -> Option<bool> {
+    match text {
+        _ if text.eq_ignore_ascii_case(b"true") => Some(true),
+        _ if text.eq_ignore_ascii_case(b"false") => Some(false),
+        _ => None,
+    }
+}
+
 /// A floating-point type.
 pub(super) trait Float: FromStr {
     fn is_infinite(&self) -> bool;
@@ -194,8 +203,9 @@ impl Fit {
     const DATE: Fit = Fit(8);
     const MICROSECONDS: Fit = Fit(16);
     const NANOSECONDS: Fit = Fit(32);
+    const BOOLEAN: Fit = Fit(64);
     /// What no value has ruled out.
-    pub(super) const ALL: Fit = Fit(63);
+    pub(super) const ALL: Fit = Fit(127);
 
     /// Those of the types `before` that `value` fits; `None` if it is not even text.
     pub(super) fn of(value: &[u8], before: Fit) -> Option<Fit> {
@@ -212,6 +222,9 @@ impl Fit {
         }
         if float::<f64>(trimmed).is_some() {
             return Some(Fit::TEXT | Fit::DOUBLE);
+        }
+        if boolean(trimmed).is_some() {
+            return Some(Fit::TEXT | Fit::BOOLEAN);
         }
         if let Some(time) = time(trimmed) {
             let mut fit = Fit::TEXT;
@@ -233,6 +246,7 @@ impl Fit {
         let types = [
             (Fit::BIGINT, CsvType::Bigint),
             (Fit::DOUBLE, CsvType::Double),
+            (Fit::BOOLEAN, CsvType::Boolean),
             (Fit::DATE, CsvType::Date),
             (Fit::MICROSECONDS, CsvType::Timestamp(TimeUnit::Microsecond)),
             (Fit::NANOSECONDS, CsvType::Timestamp(TimeUnit::Nanosecond)),

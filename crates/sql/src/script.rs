@@ -1,0 +1,266 @@
+//! Scripts: SQL text that comes line by line, divided into statements.
+
+/// Divides text into statements at semicolons that are not in quotes or comments. A line that begins with a
+/// backslash between two statements is a statement by itself.
+#[derive(Debug, Default)]
+pub struct Script {
+    /// Text since the last complete statement.
+    pending: String,
+    /// How much of `pending` was looked at, in bytes, and the state there.
+    scanned: usize,
+    state: State,
+}
+
+/// Where in the text the scan is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Plain,
+    /// In a quoted text or name that this character ends.
+    Quoted(char),
+    /// In a text between two of these tags, such as `$$` or `$tag$`.
+    Dollar(String),
+    LineComment,
+    /// In so many nested comments.
+    BlockComment(u32),
+}
+
+impl State {
+    /// Whether what `rest` begins with depends on text that has not come yet.
+    fn needs_more(&self, rest: &str) -> bool {
+        match self {
+            State::Plain => match rest.strip_prefix('$') {
+                // It may become the tag of a quoted text.
+                Some(name) => name.chars().all(|letter| letter.is_alphanumeric() || letter == '_'),
+                None => matches!(rest, "-" | "/"),
+            },
+            State::Dollar(tag) => rest.len() < tag.len() && tag.starts_with(rest),
+            State::BlockComment(_) => matches!(rest, "/" | "*"),
+            State::Quoted(_) | State::LineComment => false,
+        }
+    }
+}
+
+impl Script {
+    /// An empty script.
+    #[must_use]
+    pub fn new() -> Script {
+        Script::default()
+    }
+
+    /// Adds text, usually a line with its end; gives the statements that it completes, without their semicolons.
+    pub fn push(&mut self, text: &str) -> Vec<String> {
+        self.pending.push_str(text);
+        let mut statements = Vec::new();
+        while let Some(statement) = self.next_statement() {
+            if !is_empty(&statement) {
+                statements.push(statement);
+            }
+        }
+        statements
+    }
+
+    /// The text at the end of the script, which needs no semicolon.
+    pub fn rest(&mut self) -> Vec<String> {
+        let Script { pending, .. } = std::mem::take(self);
+        if is_empty(&pending) { Vec::new() } else { vec![pending.trim().to_owned()] }
+    }
+
+    /// The text of the statement that is not complete.
+    #[must_use]
+    pub fn pending(&self) -> &str {
+        &self.pending
+    }
+
+    /// Whether no statement is begun.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state == State::Plain && is_empty(&self.pending)
+    }
+
+    fn next_statement(&mut self) -> Option<String> {
+        if self.scanned == 0 {
+            let skipped = self.pending.len() - self.pending.trim_start().len();
+            self.pending.drain(..skipped);
+            let begins = self.pending.len() - without_comments(&self.pending).len();
+            if self.pending.get(begins..).is_some_and(|rest| rest.starts_with('\\')) {
+                self.pending.drain(..begins);
+                let end = self.pending.find('\n')?;
+                return Some(self.take(end, 1));
+            }
+        }
+        let end = self.scan()?;
+        Some(self.take(end, 1))
+    }
+
+    /// Takes `end` bytes as a statement, and drops `separator` bytes after them.
+    fn take(&mut self, end: usize, separator: usize) -> String {
+        let rest = self.pending.split_off((end + separator).min(self.pending.len()));
+        let mut statement = std::mem::replace(&mut self.pending, rest);
+        statement.truncate(end);
+        (self.scanned, self.state) = (0, State::Plain);
+        statement.trim().to_owned()
+    }
+
+    /// Goes on to the semicolon that ends the statement, or to the end of the text.
+    fn scan(&mut self) -> Option<usize> {
+        let mut at = self.scanned;
+        while let Some(rest) = self.pending.get(at..) {
+            let Some(letter) = rest.chars().next() else { break };
+            if self.state.needs_more(rest) {
+                break;
+            }
+            let mut step = letter.len_utf8();
+            match &mut self.state {
+                State::Plain => match letter {
+                    ';' => return Some(at),
+                    '\'' | '"' | '`' => self.state = State::Quoted(letter),
+                    '-' if rest.starts_with("--") => self.state = State::LineComment,
+                    '/' if rest.starts_with("/*") => {
+                        self.state = State::BlockComment(1);
+                        step = 2;
+                    }
+                    '$' => {
+                        if let Some(tag) = dollar_tag(rest) {
+                            step = tag.len();
+                            self.state = State::Dollar(tag.to_owned());
+                        }
+                    }
+                    _ => {}
+                },
+                // A doubled quote ends the text and begins another: for the scan that is the same.
+                State::Quoted(quote) if *quote == letter => self.state = State::Plain,
+                State::Quoted(_) => {}
+                State::Dollar(tag) => {
+                    if rest.starts_with(tag.as_str()) {
+                        step = tag.len();
+                        self.state = State::Plain;
+                    }
+                }
+                State::LineComment if letter == '\n' => self.state = State::Plain,
+                State::LineComment => {}
+                State::BlockComment(depth) => {
+                    if rest.starts_with("/*") {
+                        *depth += 1;
+                        step = 2;
+                    } else if rest.starts_with("*/") {
+                        step = 2;
+                        *depth -= 1;
+                        if *depth == 0 {
+                            self.state = State::Plain;
+                        }
+                    }
+                }
+            }
+            at += step;
+        }
+        self.scanned = at;
+        None
+    }
+}
+
+/// The tag that a dollar-quoted text begins with: `$$`, or `$name$`.
+fn dollar_tag(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('$')?;
+    let end = inner.find('$')?;
+    let name = inner.get(..end)?;
+    let is_name = !name.starts_with(|letter: char| letter.is_ascii_digit())
+        && name.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
+    if is_name { text.get(..end + 2) } else { None }
+}
+
+/// Whether nothing but spaces and comments is there.
+fn is_empty(text: &str) -> bool {
+    without_comments(text).is_empty()
+}
+
+/// The text from its first word on, after spaces and comments.
+fn without_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, after)| after).trim_start();
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            match comment.split_once("*/") {
+                Some((inner, after)) if !inner.contains("/*") => rest = after.trim_start(),
+                // A comment in a comment, or one that does not end: the parser judges.
+                _ => return rest,
+            }
+        } else {
+            return rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The statements of `text`, however it is cut into pieces.
+    fn check(text: &str, expected: &[&str]) {
+        for piece in [1, 2, 7, text.len().max(1)] {
+            let mut script = Script::new();
+            let mut found = Vec::new();
+            let letters: Vec<char> = text.chars().collect();
+            for part in letters.chunks(piece) {
+                found.extend(script.push(&part.iter().collect::<String>()));
+            }
+            found.extend(script.rest());
+            assert_eq!(found, expected, "{text:?} in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn statements_end_at_semicolons_outside_of_quotes_and_comments() {
+        check("select 1; select 2;", &["select 1", "select 2"]);
+        check(
+            "select ';', \"a;b\", 'it''s;'; select 2",
+            &["select ';', \"a;b\", 'it''s;'", "select 2"],
+        );
+        check("select 1\n  + 2;\n", &["select 1\n  + 2"]);
+        check(";;\n;", &[]);
+        check("", &[]);
+        check("select $$a;b$$; x", &["select $$a;b$$", "x"]);
+        check("select $1; y", &["select $1", "y"]);
+    }
+
+    #[test]
+    fn comments_hold_no_statements() {
+        check("-- first; not\nselect 1;", &["-- first; not\nselect 1"]);
+        check(
+            "select /* a; /* b; */ c; */ 1; select 2",
+            &["select /* a; /* b; */ c; */ 1", "select 2"],
+        );
+        check("select 1; -- the end", &["select 1"]);
+        check("/* nothing */", &[]);
+    }
+
+    #[test]
+    fn a_backslash_line_is_a_statement() {
+        let mut script = Script::new();
+        assert_eq!(script.push("\\d lineitem\nselect 1"), ["\\d lineitem"]);
+        assert!(!script.is_empty());
+        assert_eq!(script.push(";\n"), ["select 1"]);
+        assert!(script.is_empty());
+        assert_eq!(script.push("-- tables\n\\d\nselect 2;"), ["\\d", "select 2"]);
+        assert_eq!(script.push("\\q"), Vec::<String>::new());
+        assert_eq!(script.rest(), ["\\q"]);
+    }
+
+    proptest::proptest! {
+        /// Whatever the text, no letter of a statement is lost, and nothing panics.
+        #[test]
+        fn letters_are_kept(text in "[a-z;'\"$*/ \\n-]{0,60}") {
+            let mut script = Script::new();
+            let mut found = script.push(&text);
+            found.extend(script.rest());
+            let letters = |text: &str| text.chars().filter(char::is_ascii_lowercase).count();
+            let kept: usize = found.iter().map(|statement| letters(statement)).sum();
+            // Comments after the last statement, and empty statements, are left out.
+            proptest::prop_assert!(kept <= letters(&text));
+            if !text.contains("--") && !text.contains("/*") {
+                proptest::prop_assert_eq!(kept, letters(&text));
+            }
+        }
+    }
+}
