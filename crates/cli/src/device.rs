@@ -8,6 +8,7 @@ mod measured;
 mod validate;
 
 use clap::Subcommand;
+use moirai::Access;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
@@ -26,9 +27,9 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a device says of itself: capacity, attributes, zones; of a profile, each source
+    /// Show a device's capacity, attributes and zones, and where the numbers of a profile come from
     Show {
-        /// The device's URI
+        /// Device, as URI
         uri: String,
         /// Print JSON
         #[arg(long)]
@@ -199,7 +200,7 @@ impl From<Profile> for ShownProfile {
 const ZONES_SHOWN: usize = 64;
 
 async fn show(uri: &str, json: bool) -> Result<(), Failure> {
-    let device = moirai::open_device(uri).await?;
+    let device = moirai::open_device_for(uri, Access::Read).await?;
     let device: &dyn Device = &*device;
     let parsed: DeviceUri = uri.parse()?;
     let profile = match moirai::devices::is_simulated(&parsed) {
@@ -295,20 +296,29 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         &[("attribute", false), ("value", false)],
         facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
-    print::line("\nRuns of equal ensembles (the zones of a disk):")?;
+    print::line("\nZones, with ensembles of one length; defects and spares shorten some:")?;
     let rows = shown.zones.iter().take(ZONES_SHOWN).map(|zone| {
         vec![
             grouped(zone.first_lbn),
             grouped(zone.ensembles),
+            grouped(zone.shortened_ensembles),
             zone.ensemble_blocks.to_string(),
             zone.switch_blocks.to_string(),
         ]
     });
-    let columns =
-        [("first LBN", true), ("ensembles", true), ("blocks each", true), ("switch", true)];
+    let columns = [
+        ("first LBN", true),
+        ("ensembles", true),
+        ("shortened", true),
+        ("blocks each", true),
+        ("switch", true),
+    ];
     print::table(&columns, rows.collect())?;
     if shown.zones.len() > ZONES_SHOWN {
-        print::line(format!("... and {} more", shown.zones.len() - ZONES_SHOWN))?;
+        print::line(format!(
+            "... and {} more: --json lists them",
+            shown.zones.len() - ZONES_SHOWN
+        ))?;
     }
     if let Some(profile) = &shown.profile {
         print::line("\nWhere the profile's numbers come from:")?;

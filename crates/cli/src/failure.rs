@@ -21,13 +21,17 @@ pub(crate) enum Failure {
     Usage(String),
     #[error("{0}")]
     Failed(String),
-    /// Whoever read the output went away.
+    /// The reader of the output has gone.
     #[error("the output is closed")]
     BrokenPipe,
+    /// The user pressed Ctrl-C.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 impl Failure {
-    /// 2 when the command was not understood and nothing was done, 1 when it failed.
+    /// The exit status: 2 when the command was not understood and nothing was done, 130 when it was interrupted, 1
+    /// when it failed.
     pub(crate) fn status(&self) -> u8 {
         let is_usage = match self {
             Failure::Usage(_) | Failure::Device(moirai::storage::Error::Uri { .. }) => true,
@@ -40,7 +44,12 @@ impl Failure {
             Failure::Sql(error) => error.is_usage(),
             _ => false,
         };
-        if is_usage { 2 } else { 1 }
+        match self {
+            // As a shell reports a command that SIGINT ended.
+            Failure::Interrupted(_) => 130,
+            _ if is_usage => 2,
+            _ => 1,
+        }
     }
 }
 

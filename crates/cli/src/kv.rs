@@ -12,116 +12,119 @@ use moirai::btree::{AddDecimal, Batch, Direction, KeyRange, Store, Tree};
 use moirai::runtime::{Stopwatch, is_virtual, now};
 use moirai::units::{ByteCount, Nanos, grouped};
 use moirai::update::{KindNumber, Kinds, LogWriter, Options};
-use moirai::{NewTrees, TreesPlace};
+use moirai::{NewFiles, NewTrees, TreesPlace};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::{print, progress, run};
 
-/// What `merge` does.
+/// The modification kind of `merge`.
 const ADD: KindNumber = KindNumber(17);
-/// Records that a scan prints on a terminal, unless told otherwise.
+/// Records that a scan prints on a terminal unless `--limit` is given.
 const SCANNED: u64 = 100;
+/// Leaf size of a new store unless `--leaf` is given.
+const LEAF: ByteCount = ByteCount(8 << 10);
 
-/// Keys and values in B+-trees that take floods of random updates
+/// Put, get and scan keys and values in B+-trees that absorb floods of random updates
 ///
-/// A store is a device, and its log others, or the end of the same. It is made on a device whose first and last MiB
-/// are zeros, when something is first put there. Keys and values have a quarter of a leaf at most, but for 7 bytes.
+/// The log is on the --log devices, or at the end of the --store device. `put`, `merge` and `load` create a store
+/// where each device is blank, which means that its first and last MiB are zeros. A key may be up to a quarter of a
+/// leaf less 7 bytes long, and so may a value (2,041 bytes in leaves of 8 KiB).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The device or volume that the store is on, as URI
-    #[arg(long, value_name = "URI")]
-    store: String,
-    /// A device of the log, as URI; several share it when this is given again; the end of the store's when not given
-    #[arg(long, value_name = "URI")]
+    /// Device or volume of the store, as URI
+    #[arg(long, value_name = "URI", global = true)]
+    store: Option<String>,
+    /// Device of the log, as URI; repeat for several [default: the end of the --store device]
+    #[arg(long, value_name = "URI", global = true)]
     log: Vec<String>,
-    /// The tree
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    /// Name of the tree
+    #[arg(long, value_name = "NAME", default_value = "default", global = true)]
     tree: String,
-    /// Memory for changes that are not in their leaves yet, and for what says where leaves lie; what these leave keeps
-    /// leaves that were read
-    #[arg(long, default_value = "64MiB")]
+    /// Memory for pending changes and the leaf directory; the rest caches leaves
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", global = true)]
     memory: ByteCount,
-    /// When the store is made: bytes of a leaf, a multiple of 512 up to 64KiB
-    #[arg(long, default_value = "8KiB")]
-    leaf: ByteCount,
-    /// When the store is made, and without `--log`: bytes of a log at the end of its device; an eighth of it when not
-    /// given, 1 GiB at most
+    /// Leaf size of a new store, a multiple of 512 up to 64KiB [default: 8KiB]
+    #[arg(long, value_name = "SIZE", global = true)]
+    leaf: Option<ByteCount>,
+    /// Log size of a new store without --log [default: an eighth of the device, at most 1GiB]
     #[arg(long, value_name = "SIZE", conflicts_with = "log")]
     log_size: Option<ByteCount>,
-    /// When the store is made: the log's devices are disks, or the beginnings of disks, that turn so often a minute, and
-    /// each write goes where the head is about to be
+    /// Revolutions per minute of the --log disks of a new store: each log record is written where the head is
     #[arg(long, value_name = "RPM", requires = "log", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     log_rpm: Option<u64>,
-    /// Keys and values are in hexadecimal digits: given, printed and loaded
-    #[arg(long)]
+    /// Give, print and load keys and values in hexadecimal digits
+    #[arg(long, global = true)]
     hex: bool,
+    /// Create a store on devices that hold something else, whose contents are lost
+    #[arg(long, global = true)]
+    force: bool,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the value under a key
+    /// Print the value of a key
     Get {
-        /// The key
+        /// Key
         #[arg(allow_hyphen_values = true)]
         key: OsString,
     },
-    /// Put a value under a key, in the place of what was there
+    /// Store a value under a key; a value that is there is replaced
     Put {
-        /// The key
+        /// Key
         #[arg(allow_hyphen_values = true)]
         key: OsString,
-        /// The value
+        /// Value
         #[arg(allow_hyphen_values = true)]
         value: OsString,
     },
-    /// Add a number to the one under a key, without reading it; nothing, and what is no number, is 0
+    /// Add a number to the number under a key; a missing key counts as 0, and a value that is text is refused
     Merge {
-        /// The key
+        /// Key
         #[arg(allow_hyphen_values = true)]
         key: OsString,
-        /// The number, which may be negative
+        /// Number to add, which may be negative
         #[arg(allow_hyphen_values = true)]
         number: i128,
     },
-    /// Leave nothing under a key
+    /// Delete a key
     Delete {
-        /// The key
+        /// Key
         #[arg(allow_hyphen_values = true)]
         key: OsString,
     },
-    /// Print the records of a range, a line each: key, tab, value; as they are, or with --hex
+    /// Print the records of a range in key order, one a line: key, tab, value
     Scan {
-        /// The first key
+        /// First key
         #[arg(long)]
         from: Option<OsString>,
-        /// The key before which it ends
+        /// Key before which the scan ends
         #[arg(long)]
         to: Option<OsString>,
-        /// Only keys that begin so
+        /// Scan only the keys with this prefix
         #[arg(long, conflicts_with_all = ["from", "to"])]
         prefix: Option<OsString>,
-        /// From the last key to the first
+        /// Scan from the last key to the first
         #[arg(long)]
         reverse: bool,
-        /// Records at most; 0: all. When not given all, but on a terminal 100
+        /// Number of records at most, 0 for all [default: 100 on a terminal, else all]
         #[arg(long)]
         limit: Option<u64>,
     },
-    /// Put the records of a file: lines of key, tab, value, as they are or with --hex
+    /// Load the records of a file with a line for each: key, tab, value
     Load {
-        /// The file; `-`: standard input
+        /// File to load, `-` for standard input
         file: PathBuf,
-        /// Records that are made durable together
+        /// Records of a group, which are committed together
         #[arg(long, default_value_t = 1000)]
         group: usize,
-        /// Print how many records are durable, after each group
+        /// Print the number of durable records after each group
         #[arg(long)]
         acknowledge: bool,
     },
-    /// Say what the store holds
+    /// Print what the store holds and how much memory and log it uses
     Stats {
         /// Print JSON
         #[arg(long)]
@@ -129,54 +132,141 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether the command creates a store that does not exist.
+    fn creates(&self) -> bool {
+        matches!(self, Command::Put { .. } | Command::Merge { .. } | Command::Load { .. })
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut uris = vec![arguments.store.clone()];
+    if arguments.store.is_none() {
+        return Err(Failure::Usage("name the store: --store URI, like --store file:kv.img".into()));
+    }
+    let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
     run::in_time(moirai::are_simulated(&uris)?, carry_out(arguments))
 }
 
-async fn open(arguments: &Arguments, may_make: bool) -> Result<Store, Failure> {
+/// An open store, and the files that were created for it.
+struct Opened {
+    store: Store,
+    files: NewFiles,
+}
+
+async fn open(arguments: &Arguments) -> Result<Opened, Failure> {
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
-    let place = TreesPlace { data: &arguments.store, logs: &arguments.log };
+    let place = TreesPlace { data: arguments.store(), logs: &arguments.log };
+    let options = Options { memory: arguments.memory, ..Options::default() };
+    if !arguments.command.creates() {
+        arguments.refuse_options_of_new_stores("only `put`, `merge` and `load` create a store")?;
+        let store = moirai::open_trees(place, kinds, options).await?;
+        return Ok(Opened { store, files: NewFiles::new() });
+    }
     let writer = match arguments.log_rpm {
         Some(rpm) => LogWriter::Trail { rotation: Nanos(60_000_000_000 / rpm) },
         None => LogWriter::Append,
     };
-    let new = NewTrees { leaf: arguments.leaf, log: arguments.log_size, writer };
-    let options = Options { memory: arguments.memory, ..Options::default() };
-    Ok(moirai::open_trees(place, may_make.then_some(new), kinds, options).await?)
+    let files = NewFiles::new();
+    let new = NewTrees {
+        leaf: arguments.leaf.unwrap_or(LEAF),
+        log: arguments.log_size,
+        writer,
+        files: &files,
+        overwrite: arguments.force,
+    };
+    let created = match moirai::create_trees(place, new, kinds, options).await {
+        Ok(created) => created,
+        Err(error) => {
+            files.remove();
+            return Err(error.into());
+        }
+    };
+    if !created.is_new {
+        arguments.refuse_options_of_new_stores("the store exists")?;
+    }
+    for (device, occupant) in &created.overwritten {
+        print::note_of_loss(device, occupant);
+    }
+    print::note_of_memory(arguments.store());
+    arguments.log.iter().for_each(|uri| print::note_of_memory(uri));
+    Ok(Opened { store: created.store, files })
+}
+
+impl Arguments {
+    fn store(&self) -> &str {
+        self.store.as_deref().unwrap_or_default()
+    }
+
+    /// An error when an option is given that only has an effect when a store is created.
+    fn refuse_options_of_new_stores(&self, because: &str) -> Result<(), Failure> {
+        let given = [
+            ("--leaf", self.leaf.is_some()),
+            ("--log-size", self.log_size.is_some()),
+            ("--log-rpm", self.log_rpm.is_some()),
+            ("--force", self.force),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::Usage(format!(
+                "{option} is for new stores, and {because}: leave {option} out"
+            ))),
+        }
+    }
 }
 
 async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
-    let changes = matches!(
-        arguments.command,
-        Command::Put { .. } | Command::Merge { .. } | Command::Load { .. }
-    );
-    let store = open(arguments, changes).await?;
-    if changes {
-        let uris = std::iter::once(&arguments.store).chain(&arguments.log);
-        uris.for_each(|uri| print::note_of_memory(uri));
+    let Opened { store, files } = open(arguments).await?;
+    let done = on_store(arguments, &store).await;
+    if done.is_err() && files.any() && is_empty(arguments, &store).await {
+        // The store that this command created has nothing in it.
+        files.remove();
     }
+    done
+}
+
+/// Whether the command's tree has no record.
+async fn is_empty(arguments: &Arguments, store: &Store) -> bool {
+    match store.find_tree(&arguments.tree).await {
+        Ok(Some(tree)) => {
+            let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
+            matches!(store.scan(&tree, all, Direction::Forward).next().await, Ok(None))
+        }
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
     if let Command::Stats { json } = arguments.command {
-        return stats(&store, json).await;
+        return stats(store, json).await;
     }
-    let tree = match changes {
+    let tree = match arguments.command.creates() {
         true => store.tree(&arguments.tree).await?,
-        false => find(&store, &arguments.tree).await?,
+        false => find(store, &arguments.tree).await?,
     };
     let text = Text { is_hex: arguments.hex };
     match &arguments.command {
         Command::Get { key } => match store.get(&tree, &text.read(key)?).await? {
             Some(value) => print::bytes_line(&text.written(&value)),
-            None => Err(Failure::Failed(format!("there is nothing under `{}`", key.display()))),
+            None => Err(Failure::Failed(format!("there is no key `{}`", key.display()))),
         },
         Command::Put { key, value } => {
             Ok(store.put(&tree, &text.read(key)?, &text.read(value)?).await?)
         }
         Command::Merge { key, number } => {
-            let number = number.to_string();
-            Ok(store.merge(&tree, ADD, &text.read(key)?, number.as_bytes()).await?)
+            let (name, key) = (key, text.read(key)?);
+            if let Some(value) = store.get(&tree, &key).await?
+                && !AddDecimal::is_number(&value)
+            {
+                return Err(Failure::Failed(format!(
+                    "the value of `{}` is not a number: `{}`",
+                    name.display(),
+                    String::from_utf8_lossy(&text.written(&value))
+                )));
+            }
+            Ok(store.merge(&tree, ADD, &key, number.to_string().as_bytes()).await?)
         }
         Command::Delete { key } => Ok(store.delete(&tree, &text.read(key)?).await?),
         Command::Scan { from, to, prefix, reverse, limit } => {
@@ -191,11 +281,11 @@ async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
             let direction = if *reverse { Direction::Backward } else { Direction::Forward };
             let is_terminal = std::io::stdout().is_terminal();
             let limit = limit.unwrap_or(if is_terminal { SCANNED } else { 0 });
-            scan(&store, &tree, range, direction, limit, text).await
+            scan(store, &tree, range, direction, limit, text).await
         }
         Command::Load { file, group, acknowledge } => {
             let mut loading = Loading {
-                store: &store,
+                store,
                 tree: &tree,
                 file,
                 batch: Batch::new(),
@@ -235,7 +325,7 @@ async fn find(store: &Store, name: &str) -> Result<Tree, Failure> {
     }
     let names = store.trees().await?;
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(Failure::Failed(format!("there is no tree `{name}`; there are: {there}")))
+    Err(Failure::Failed(format!("there is no tree `{name}`; the store has: {there}")))
 }
 
 async fn scan(
@@ -252,10 +342,7 @@ async fn scan(
     while let Some((key, value)) = scan.next().await? {
         if limit > 0 && printed == limit {
             output.flush()?;
-            print::notes(&[format!(
-                "there are more: --limit 0 prints all, and --limit {} more",
-                limit * 10
-            )]);
+            print::note("more records follow: --limit 0 prints all of them");
             return Ok(());
         }
         for part in [&*text.written(key), b"\t", &*text.written(value), b"\n"] {
@@ -266,7 +353,7 @@ async fn scan(
     Ok(output.flush()?)
 }
 
-/// A file on its way into a tree.
+/// The load of a file into a tree.
 struct Loading<'a> {
     store: &'a Store,
     tree: &'a Tree,
@@ -280,10 +367,12 @@ struct Loading<'a> {
 impl Loading<'_> {
     fn failed(&self, problem: impl std::fmt::Display) -> Failure {
         let (file, durable) = (self.file.display(), grouped(self.durable));
-        Failure::Failed(format!("{file}: {problem}; the first {durable} records are loaded"))
+        Failure::Failed(format!(
+            "{file}: {problem}; at least the first {durable} records are loaded"
+        ))
     }
 
-    /// Makes what came durable, and says so when that is wanted.
+    /// Commits the batch, and with `--acknowledge` prints how many records are durable.
     async fn commit(&mut self) -> Result<(), Failure> {
         if let Err(error) = self.store.commit(&self.batch).await {
             return Err(self.failed(error));
@@ -291,7 +380,7 @@ impl Loading<'_> {
         self.durable += self.batch.len() as u64;
         self.batch.clear();
         match self.acknowledge {
-            // Who no longer hears what is durable must not take the rest for loaded.
+            // A reader that has gone must not take the rest for loaded.
             true => print::line(self.durable).map_err(|failure| self.failed(failure)),
             false => Ok(()),
         }
@@ -344,15 +433,17 @@ async fn load(loading: &mut Loading<'_>, group: usize, text: Text) -> Result<(),
     let checkpointed = loading.store.checkpoint().await;
     checkpointed.map_err(|error| loading.failed(error))?;
     bar.finish_and_clear();
-    let seconds = match is_virtual() {
-        true => now().since(began).as_s(),
-        false => watch.elapsed().as_s(),
-    };
-    print::line(format!(
-        "{} records in {seconds:.1} s, {} a second",
-        grouped(number),
-        grouped((number as f64 / seconds.max(1e-9)) as u64)
-    ))
+    let real_s = watch.elapsed().as_s();
+    let rate = |seconds: f64| grouped((number as f64 / seconds.max(1e-9)) as u64);
+    let records = grouped(number);
+    if is_virtual() {
+        let virtual_s = now().since(began).as_s();
+        return print::line(format!(
+            "{records} records in {virtual_s:.1} s of virtual time, {} a second (real time {real_s:.1} s)",
+            rate(virtual_s)
+        ));
+    }
+    print::line(format!("{records} records in {real_s:.1} s, {} a second", rate(real_s)))
 }
 
 #[derive(Serialize)]
@@ -368,6 +459,7 @@ struct Stats {
     log_segments: u64,
     log_segments_used: u64,
     replayed_bytes: u64,
+    refused_merges: u64,
 }
 
 async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
@@ -385,6 +477,7 @@ async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
         log_segments: figures.log_segments,
         log_segments_used: figures.log_segments_used,
         replayed_bytes: figures.replayed_bytes,
+        refused_merges: figures.refused,
     };
     if json {
         return print::json(&stats);
@@ -409,7 +502,14 @@ async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
             format!("{} of {} are free", grouped(stats.extents_free), grouped(stats.extents)),
         ),
         ("log", format!("{} of {} segments in use", stats.log_segments_used, stats.log_segments)),
-        ("replayed", format!("{} when it was opened", ByteCount(stats.replayed_bytes))),
+        (
+            "replayed",
+            format!("{} of log when the store was opened", ByteCount(stats.replayed_bytes)),
+        ),
+        (
+            "refused merges",
+            format!("{} met a value that is not a number", grouped(stats.refused_merges)),
+        ),
     ];
     let row = |(name, value): (&str, String)| vec![name.to_owned(), value];
     print::table(&[("store", false), ("", false)], facts.into_iter().map(row).collect())

@@ -1,9 +1,6 @@
 //! `moirai lab`: experiments beside the published figures.
 
 use clap::Subcommand;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
-use console::Term;
 use moirai_lab::{Context, Experiment, Outcome, Row, all, find};
 use tracing::subscriber::{NoSubscriber, with_default};
 
@@ -226,30 +223,12 @@ const WIDTH_ELSEWHERE: u16 = 100;
 
 /// The width of the terminal.
 fn width() -> u16 {
-    Term::stdout().size_checked().map_or(WIDTH_ELSEWHERE, |(_, columns)| columns)
+    print::terminal_width().unwrap_or(WIDTH_ELSEWHERE)
 }
 
-/// Writes a table that fits the terminal: cells of text wrap, numbers do not.
+/// Writes a table that fits [`width`].
 fn print_table(columns: &[print::Column<'_>], rows: Vec<Vec<String>>) -> Result<(), Failure> {
-    print::line(table(columns, rows, width()))
-}
-
-fn table(columns: &[print::Column<'_>], rows: Vec<Vec<String>>, width: u16) -> String {
-    let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    for line in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
-        table.remove_style(line);
-    }
-    table.set_header(columns.iter().map(|(title, _)| *title));
-    for (index, (_, is_number)) in columns.iter().enumerate() {
-        if let (true, Some(column)) = (*is_number, table.column_mut(index)) {
-            column.set_cell_alignment(CellAlignment::Right);
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    table.add_rows(rows);
-    table.trim_fmt()
+    print::line(print::table_within(columns, rows, Some(width())))
 }
 
 #[cfg(test)]
@@ -287,7 +266,7 @@ mod tests {
         let rows = || vec![vec!["name".to_owned(), "many words to wrap ".repeat(10)]];
         let columns = [("experiment", false), ("what is measured", false)];
         for width in [60, 80, 100] {
-            let text = table(&columns, rows(), width);
+            let text = print::table_within(&columns, rows(), Some(width));
             let longest = text.lines().map(|line| line.chars().count()).max();
             assert!(longest > Some(40) && longest <= Some(width.into()), "{text}");
         }

@@ -8,7 +8,6 @@ mod lab;
 mod output;
 mod print;
 mod progress;
-mod prompt;
 mod replay;
 mod run;
 mod sql;
@@ -21,20 +20,22 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// A storage manager that learns what each device is good at, and shapes layout, I/O and placement
-/// to it.
+/// A storage manager that learns what each device is good at, and shapes layout and I/O to it.
 ///
 /// Devices are named by URI:
 ///
-///   file:/srv/vol.img?size=8GiB      a file, made when it is not there
+///   file:/srv/vol.img?size=8GiB      a file, created with that size by commands that create
 ///   sim:seagate-cheetah-36es         a simulated disk, contents in memory
 ///   sim:./my-drive.toml?data=d.img   a drive profile of your own, contents in a file
 ///   volume:./vol.toml                several devices as one
 ///
-/// Simulated devices run in virtual time: seconds on the disk take no time here, and the same seed
-/// gives the same nanoseconds.
+/// Simulated devices run in virtual time: a second on the simulated disk does not take a second of
+/// real time, and the same seed gives the same nanoseconds.
+///
+/// Sizes: 512k, 1G, 1.5GiB (binary), 1GB (decimal).
+/// Exit status: 0 done, 1 failed, 2 not understood, 130 interrupted.
 #[derive(Parser)]
-#[command(name = "moirai", version, verbatim_doc_comment)]
+#[command(name = "moirai", version, verbatim_doc_comment, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -42,23 +43,23 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Devices: list, show and draw them; import, validate and fit drive profiles
+    /// List, show and draw devices; import, validate and fit drive profiles
     #[command(subcommand)]
     Device(device::Command),
     Replay(replay::Arguments),
-    /// Volumes: several devices as one, striped or in quadrangles
+    /// Make several devices one volume, see where its blocks lie, and look after its disks
     #[command(subcommand)]
     Volume(volume::Command),
-    /// Tables: load, list, show, scan, drop
+    /// Load, list, show, scan and drop tables
     #[command(subcommand)]
     Table(table::Command),
     Kv(kv::Arguments),
-    /// Ask a store in SQL, one statement or at a prompt
+    /// Query the tables of a store in SQL: one statement, a script, or a prompt
     Sql(sql::Arguments),
-    /// Experiments in virtual time, beside the published figures
+    /// Run experiments in virtual time and print their figures beside the published ones
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Load TPC-H in both page layouts, on simulated disks and in a file; compare, and report
+    /// Load TPC-H in both page layouts, on simulated disks and in a file; compare and report
     Demo(demo::Arguments),
 }
 
@@ -70,6 +71,8 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)
+        // Where nobody reads standard error, nobody can be told that either.
+        .log_internal_errors(false)
         .init();
     let done = match Arguments::parse().command {
         Command::Device(command) => device::run(command),
@@ -85,7 +88,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("moirai: {failure}");
+            print::error_line(format!("moirai: {failure}"));
             ExitCode::from(failure.status())
         }
     }

@@ -1,5 +1,6 @@
-//! Files that commands write, and those that they must not write over.
+//! Files that commands write. None is overwritten without `--force`, and none that is read at all.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -7,26 +8,52 @@ use moirai::storage::DeviceUri;
 
 use crate::failure::Failure;
 
+/// A file that a command is to write.
+#[derive(clap::Args)]
+pub(crate) struct Force {
+    /// Overwrite an output file that exists
+    #[arg(long = "force")]
+    force: bool,
+}
+
+impl Force {
+    /// An error when `output` exists and is not to be overwritten, or is one of `inputs`, given as paths or as
+    /// devices' URIs. Commands check before they begin their work.
+    pub(crate) fn check(&self, output: &Path, inputs: &[&str]) -> Result<(), Failure> {
+        keep_inputs(output, inputs)?;
+        // A device such as /dev/stdout is not overwritten.
+        if output.is_file() && !self.force {
+            return Err(Failure::Usage(format!(
+                "{} exists: name another file, or overwrite it with --force",
+                output.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// An error when `--force` is given and the command writes no file.
+    pub(crate) fn needs_output(&self, has_output: bool) -> Result<(), Failure> {
+        match self.force && !has_output {
+            true => {
+                Err(Failure::Usage("--force is for output files: name one, or leave it out".into()))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 /// An error when `output` is one of the files that are read, given as paths or as devices' URIs.
 pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure> {
     let Ok(there) = output.canonicalize() else { return Ok(()) };
     for input in inputs {
-        let uri: Option<DeviceUri> = input.parse().ok();
-        let path = uri.map_or_else(|| (*input).to_owned(), |uri| uri.target);
-        if Path::new(&path).canonicalize().is_ok_and(|path| path == there) {
-            let problem =
-                format!("{} is read, and would be written over: name another", output.display());
-            return Err(Failure::Usage(problem));
+        let mut paths = vec![Path::new(input).to_owned()];
+        paths.extend(input.parse().ok().into_iter().flat_map(|uri: DeviceUri| uri.paths()));
+        if paths.iter().any(|path| path.canonicalize().is_ok_and(|path| path == there)) {
+            return Err(Failure::Usage(format!(
+                "{} is an input of this command, which would overwrite it: name another output",
+                output.display()
+            )));
         }
-    }
-    Ok(())
-}
-
-/// An error when `path` is there already, unless `overwrite`.
-pub(crate) fn keep_file(path: &Path, overwrite: bool) -> Result<(), Failure> {
-    if path.exists() && !overwrite {
-        let problem = format!("{} is there already: name another file, or --force", path.display());
-        return Err(Failure::Usage(problem));
     }
     Ok(())
 }
@@ -37,12 +64,12 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
 }
 
-/// Writes a file anew, so that it is the old one or the new one whatever happens.
+/// Writes a file anew, so that after a crash it is either the old one or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let new = Path::new(&name);
-    let written = std::fs::File::create(new).and_then(|mut file| {
+    let written = File::create(new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(new, path)

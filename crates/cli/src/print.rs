@@ -1,15 +1,17 @@
-//! Output: tables that line up, and JSON.
+//! Output: tables that line up and fit the terminal, JSON, and notes on standard error.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table, TableComponent};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
+use console::Term;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
 /// Writes a line to standard output.
-pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Failure> {
+pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     writeln!(std::io::stdout().lock(), "{text}")?;
     Ok(())
 }
@@ -27,13 +29,25 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     line(text)
 }
 
-/// A column of a table: its title, and whether it holds numbers, which stand to the right.
+/// A column of a table: its title, and whether it holds numbers, which are aligned to the right.
 pub(crate) type Column<'a> = (&'a str, bool);
 
-/// Writes a table.
+/// Writes a table; on a terminal no wider than that, with long texts over several lines.
 pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    line(table_within(columns, rows, terminal_width()))
+}
+
+/// A table of at most `width` columns, if any: cells of text wrap, numbers do not.
+pub(crate) fn table_within(
+    columns: &[Column<'_>],
+    rows: Vec<Vec<String>>,
+    width: Option<u16>,
+) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY);
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     for line in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
         table.remove_style(line);
     }
@@ -41,23 +55,46 @@ pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<()
     for (index, (_, is_number)) in columns.iter().enumerate() {
         if let (true, Some(column)) = (*is_number, table.column_mut(index)) {
             column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
+    // Names are copied from the first column.
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
+    }
     table.add_rows(rows);
-    line(table.trim_fmt())
+    table.trim_fmt()
 }
 
-/// A simulated device whose contents are in memory ends with the command: says so.
+/// Columns of the terminal, where standard output is one.
+pub(crate) fn terminal_width() -> Option<u16> {
+    Term::stdout().size_checked().map(|(_, columns)| columns)
+}
+
+/// Notes that a simulated device with contents in memory ends with the command.
 pub(crate) fn note_of_memory(uri: &str) {
     if uri.starts_with("sim:") && !uri.contains("data=") {
-        let note = "holds its contents in memory, so they end here: add ?data=FILE to keep them";
-        notes(&[format!("{uri} {note}")]);
+        let text = "keeps its contents in memory, so they end with this command: add ?data=FILE to keep them";
+        note(format!("{uri} {text}"));
     }
 }
 
-/// Says notes on standard error.
+/// Notes what a device held that was overwritten.
+pub(crate) fn note_of_loss(device: &str, occupant: &moirai::storage::Occupant) {
+    note(format!("{device} held {occupant}, which is overwritten"));
+}
+
+/// Writes a note to standard error.
+pub(crate) fn note(note: impl Display) {
+    error_line(format!("note: {note}"));
+}
+
+/// Writes notes to standard error.
 pub(crate) fn notes(notes: &[String]) {
-    for note in notes {
-        eprintln!("note: {note}");
-    }
+    notes.iter().for_each(note);
+}
+
+/// Writes a line to standard error. Where nobody reads that the command goes on.
+pub(crate) fn error_line(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

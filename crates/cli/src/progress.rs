@@ -1,6 +1,8 @@
 //! Progress on standard error: nothing when that is no terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// A count of requests whose number is not known, with their rate.
 pub(crate) fn spinner(what: &str) -> ProgressBar {
@@ -12,6 +14,27 @@ pub(crate) fn spinner(what: &str) -> ProgressBar {
     bar.set_message(what.to_owned());
     bar
 }
+
+/// A clock for work whose length is not known. It shows nothing for the first second.
+pub(crate) fn clock(what: &str) -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template("{late}") {
+        let what = what.to_owned();
+        bar.set_style(style.with_key(
+            "late",
+            move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                if state.elapsed() >= TICK {
+                    let _ = write!(out, "{what} {} s", state.elapsed().as_secs());
+                }
+            },
+        ));
+    }
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+/// How often a clock moves: work that is done before has none.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Steps of a bar over shares of a whole.
 const SHARE_STEPS: f64 = 1000.0;

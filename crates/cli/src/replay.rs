@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use moirai::storage::{DeviceUri, Op};
 use moirai::units::{ByteCount, grouped};
 use moirai::volume::Description;
+use moirai::{Access, NewFiles};
 use moirai_replay::trace::{Format, TraceError, TraceReader, TraceRequest};
 use moirai_replay::{Array, Devices, Drives, Options, Replayed, Summary, replay, stack};
 use serde::Serialize;
@@ -16,43 +17,45 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::{output, print, progress, run};
 
-/// Replay a trace of block I/O onto a device, or onto one device for each of the trace's
+/// Replay a trace of block I/O onto one device, or each of the trace's devices onto a device of its own
 ///
-/// At the trace's times (open loop), or with a number of requests always under way (`--closed`).
-/// Simulated drives, and volumes of nothing but these, are stepped directly, at up to some million
-/// requests a second; other devices go through the storage interface.
+/// Requests are issued at the trace's times (open loop), or so that N of them are always in flight (--closed N).
+/// Simulated drives, and volumes of simulated drives alone, are stepped directly, at up to some million requests a
+/// second; other devices are reached through the storage interface.
 ///
-/// Formats: disksim, disksim-validate, spc, ssdsim (times in ns), ssdsim-us, msr-csv, blkparse,
-/// fio-iolog. With `auto` the first lines decide; five columns of whole numbers are taken as ssdsim.
+/// Formats: disksim, disksim-validate, spc, ssdsim (times in ns), ssdsim-us, msr-csv, blkparse, fio-iolog. With
+/// `auto` the first lines decide; five columns of whole numbers count as ssdsim.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// A device's URI. One device takes the requests of all of the trace's; with several, each takes
-    /// those of one, in their order
+    /// Device, as URI. One device takes all requests of the trace; of several, each takes those of one of the trace's
+    /// devices, in their order
     #[arg(long = "device", value_name = "URI", required = true)]
     devices: Vec<String>,
-    /// The trace
+    /// Trace to replay
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// The trace's format, or auto
+    /// Format of the trace, or auto
     #[arg(long, default_value = "auto")]
     format: String,
-    /// Keep N requests under way, whatever the trace's times
+    /// Keep N requests in flight and ignore the trace's times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     closed: Option<u32>,
     /// Multiply the trace's times: 0.5 is twice as fast
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale)]
     time_scale: f64,
-    /// Let requests past the device's end come round to its beginning
+    /// Wrap requests past the end of the device around to its start
     #[arg(long)]
     wrap: bool,
-    /// Put the trace's devices one behind the other on the one device; reads the trace twice
+    /// Put the trace's devices one after the other on the one device; reads the trace twice
     #[arg(long, conflicts_with = "wrap")]
     stack: bool,
-    /// Write each request's times and parts into a CSV file
+    /// CSV file to write each request's times and their parts into
     #[arg(long, value_name = "FILE")]
     per_request: Option<PathBuf>,
-    /// Replay writes onto devices that are not simulated, which destroys what they hold
+    #[command(flatten)]
+    force: output::Force,
+    /// Replay writes onto files, which destroys what they hold
     #[arg(long)]
     yes_destroy_data: bool,
     /// Print JSON
@@ -89,6 +92,8 @@ struct Shown {
     max_queue_depth: u32,
     requests_per_virtual_s: f64,
     virtual_s: f64,
+    #[serde(skip)]
+    is_virtual: bool,
     wall_s: f64,
     requests_per_wall_s: f64,
 }
@@ -125,20 +130,21 @@ fn trace_before(
 ) -> Result<TraceReader<BufReader<File>>, Failure> {
     if !arguments.trace.is_file() {
         let trace = arguments.trace.display();
-        let problem = format!("{trace} is no file, and {reason} reads the trace twice");
+        let problem = format!("{trace} is not a file, and {reason} reads the trace twice");
         return Err(Failure::Usage(problem));
     }
     Ok(trace(arguments)?.0)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.force.needs_output(arguments.per_request.is_some())?;
     if let Some(path) = &arguments.per_request {
         let trace = arguments.trace.display().to_string();
         let inputs = arguments.devices.iter().chain([&trace]).map(String::as_str);
-        output::keep_inputs(path, &inputs.collect::<Vec<_>>())?;
+        arguments.force.check(path, &inputs.collect::<Vec<_>>())?;
     }
     if arguments.stack && arguments.devices.len() > 1 {
-        let problem = "--stack puts all on one device, and there are several";
+        let problem = "--stack puts the trace's devices on one device: give one --device";
         return Err(Failure::Usage(problem.into()));
     }
     let uris: Vec<DeviceUri> =
@@ -185,8 +191,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         })?
     } else {
         run::in_time(simulated, async {
-            let devices = arguments.devices.iter().map(|uri| moirai::open_device_for_timing(uri));
-            let mut target = Devices::new(devices.collect::<Result<_, _>>()?);
+            // A file is created where its size is given: the trace is what is written to it.
+            let files = NewFiles::new();
+            let open = |uri| moirai::open_device_for_timing(uri, Access::Create(&files));
+            let devices: Result<Vec<_>, _> =
+                arguments.devices.iter().map(|uri| open(uri)).collect();
+            let devices = match devices {
+                Ok(devices) => devices,
+                Err(error) => {
+                    files.remove();
+                    return Err(Failure::from(error));
+                }
+            };
+            if arguments.yes_destroy_data && !simulated {
+                for (index, occupant) in moirai::storage::occupants(&devices, true).await? {
+                    let name = arguments.devices.get(index).map_or("", String::as_str);
+                    print::note_of_loss(name, &occupant);
+                }
+            }
+            let mut target = Devices::new(devices);
             Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
         })?
     };
@@ -195,7 +218,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(csv) = csv {
         csv.finish()?;
     }
-    let shown = shown(arguments, format, &summary, wall_s);
+    let shown = shown(arguments, format, &summary, simulated, wall_s);
     if arguments.json { print::json(&shown) } else { print_shown(&shown) }
 }
 
@@ -212,14 +235,14 @@ fn described_drives(uri: &DeviceUri) -> Result<Option<Description>, Failure> {
 
 /// The volume's drives, to be stepped directly.
 fn array(uri: &DeviceUri, description: &Description) -> Result<Array, Failure> {
-    let open = moirai::devices::open_without_data;
+    let open = |uri| moirai::devices::open_without_data(uri, Access::Read);
     let volume = moirai::volume::lay_out(Path::new(&uri.target), description, open)?;
     let drive = |device: &String| moirai::devices::model(device.parse()?);
     let drives = description.devices.iter().map(drive).collect::<Result<_, _>>()?;
     Ok(Array::new(uri.to_string(), volume.layout().clone(), drives))
 }
 
-/// An error when the trace writes: what a file holds is not destroyed without being told to.
+/// An error when the trace has writes, which would destroy what a file holds.
 fn refuse_writes(
     arguments: &Arguments,
     trace: TraceReader<BufReader<File>>,
@@ -227,8 +250,7 @@ fn refuse_writes(
     for request in trace {
         if request?.op == Op::Write {
             return Err(Failure::Usage(format!(
-                "{} has writes, and replaying them destroys what {} holds: say so with \
-                 --yes-destroy-data",
+                "{} has writes, and replaying them destroys what {} holds: allow that with --yes-destroy-data",
                 arguments.trace.display(),
                 arguments.devices.join(" and ")
             )));
@@ -261,7 +283,7 @@ struct PerRequest {
 
 impl PerRequest {
     fn create(path: &Path) -> Result<PerRequest, Failure> {
-        let failed = |problem| Failure::Failed(format!("making {}: {problem}", path.display()));
+        let failed = |problem| Failure::Failed(format!("creating {}: {problem}", path.display()));
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         writeln!(
             out,
@@ -304,7 +326,13 @@ impl PerRequest {
     }
 }
 
-fn shown(arguments: &Arguments, format: Format, summary: &Summary, wall_s: f64) -> Shown {
+fn shown(
+    arguments: &Arguments,
+    format: Format,
+    summary: &Summary,
+    is_virtual: bool,
+    wall_s: f64,
+) -> Shown {
     let virtual_s = summary.span().as_s();
     let rate = |seconds: f64| if seconds > 0.0 { summary.requests() as f64 / seconds } else { 0.0 };
     Shown {
@@ -326,6 +354,7 @@ fn shown(arguments: &Arguments, format: Format, summary: &Summary, wall_s: f64) 
         max_queue_depth: summary.max_under_way(),
         requests_per_virtual_s: rate(virtual_s),
         virtual_s,
+        is_virtual,
         wall_s,
         requests_per_wall_s: rate(wall_s),
     }
@@ -351,11 +380,12 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     if let Some(utilisation) = shown.utilisation {
         rows.push(("utilisation", format!("{:.1} %", utilisation * 100.0)));
     }
-    rows.push(("time on the devices", format!("{:.3} s", shown.virtual_s)));
-    rows.push(("requests a second there", format!("{:.1}", shown.requests_per_virtual_s)));
-    rows.push(("time here", format!("{:.3} s", shown.wall_s)));
+    let time = if shown.is_virtual { "virtual time" } else { "time on the devices" };
+    rows.push((time, format!("{:.3} s", shown.virtual_s)));
+    rows.push(("requests a second in it", format!("{:.1}", shown.requests_per_virtual_s)));
+    rows.push(("real time", format!("{:.3} s", shown.wall_s)));
     let rate = grouped(shown.requests_per_wall_s as u64);
-    rows.push(("requests a second here", rate));
+    rows.push(("requests a real second", rate));
     let cells = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     print::table(&[("figure", false), ("value", true)], cells)?;
     let Some(parts) = &shown.parts_ms else { return Ok(()) };

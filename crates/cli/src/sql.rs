@@ -1,44 +1,221 @@
-//! `moirai sql`: one statement, or a prompt.
+//! `moirai sql`: statements from the command line, from scripts, or at a prompt.
 
-use std::io::Write;
+mod meta;
+mod prompt;
 
-use moirai_sql::{Database, Format, write_batches};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moirai::runtime::{Stopwatch, is_virtual, now};
+use moirai::store::Store;
+use moirai_sql::{Answer, Database, Format, Script};
 
 use crate::failure::Failure;
-use crate::{prompt, run};
+use crate::{print, progress, run};
 
+/// Query the tables of a store in SQL; statements only read
+///
+/// Statements come from the command line (STATEMENT, -c), from scripts (-f), from standard input where that is not a
+/// terminal, or else from a prompt, where `\?` lists the commands. Answers go to standard output, everything else
+/// to standard error. A statement that fails ends the command with status 1.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The device or volume that the store is on, as URI
+    /// Device or volume of the store, as URI
     #[arg(long, value_name = "URI")]
     store: String,
-    /// The statement; without one, a prompt
+    /// Statements to run, separated by semicolons
     statement: Option<String>,
-    /// How answers are written: table, csv or json
+    /// Run these statements; repeat for more
+    #[arg(short = 'c', long = "command", value_name = "STATEMENTS")]
+    commands: Vec<String>,
+    /// Run the statements of a script, `-` for standard input; scripts run after -c
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Format of the answers: table, csv or json
     #[arg(long, default_value = "table")]
     format: Format,
+    /// Go on after a statement that fails; the exit status is 1 at the end
+    #[arg(long)]
+    keep_going: bool,
+    /// Print the time of each statement to standard error
+    #[arg(long)]
+    timing: bool,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    run::on_device(&arguments.store, async {
+    run::on_device(&arguments.store.clone(), async {
         let store = moirai::open_store(&arguments.store).await?;
-        let database = Database::new(&store)?;
-        match &arguments.statement {
-            Some(statement) => answer(&database, statement, arguments.format).await,
-            None => prompt::run(&database, &store, arguments.format).await,
+        if store.is_blank().await {
+            print::note(format!("{} is blank: no table was loaded into it yet", arguments.store));
         }
+        let mut session = Session {
+            database: Database::new(&store)?,
+            store,
+            format: arguments.format,
+            is_expanded: false,
+            has_timing: arguments.timing,
+            keep_going: arguments.keep_going,
+            failed: 0,
+        };
+        session.run(&arguments).await
     })
 }
 
-/// Runs a statement and writes its answer to standard output.
-pub(crate) async fn answer(
-    database: &Database,
-    statement: &str,
+/// Whether a session goes on after a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Continue,
+    Quit,
+}
+
+/// What the statements of one command share.
+struct Session {
+    database: Database,
+    store: Arc<Store>,
     format: Format,
-) -> Result<(), Failure> {
-    let (schema, batches) = database.query(statement).await?;
-    let mut text = Vec::new();
-    write_batches(&mut text, format, &schema, &batches)?;
-    std::io::stdout().lock().write_all(&text)?;
-    Ok(())
+    /// Whether tables have a line for each value.
+    is_expanded: bool,
+    has_timing: bool,
+    keep_going: bool,
+    /// Statements that failed.
+    failed: u64,
+}
+
+impl Session {
+    async fn run(&mut self, arguments: &Arguments) -> Result<(), Failure> {
+        let given = arguments.statement.iter().chain(&arguments.commands);
+        let mut is_given = !arguments.files.is_empty();
+        for statements in given {
+            is_given = true;
+            if self.script(&mut statements.as_bytes(), None).await? == Next::Quit {
+                return self.ended();
+            }
+        }
+        for file in &arguments.files {
+            let next = match file == Path::new("-") {
+                true => self.script(&mut std::io::stdin().lock(), Some(file)).await?,
+                false => {
+                    let opened = std::fs::File::open(file);
+                    let opened = opened.map_err(|problem| {
+                        Failure::Failed(format!("opening {}: {problem}", file.display()))
+                    })?;
+                    self.script(&mut BufReader::new(opened), Some(file)).await?
+                }
+            };
+            if next == Next::Quit {
+                return self.ended();
+            }
+        }
+        if !is_given {
+            match std::io::stdin().is_terminal() {
+                true => self.prompt().await?,
+                false => {
+                    self.script(&mut std::io::stdin().lock(), None).await?;
+                }
+            }
+        }
+        self.ended()
+    }
+
+    fn ended(&self) -> Result<(), Failure> {
+        match self.failed {
+            0 => Ok(()),
+            1 => Err(Failure::Failed("1 statement failed".to_owned())),
+            failed => Err(Failure::Failed(format!("{failed} statements failed"))),
+        }
+    }
+
+    /// Runs the statements of a script, each once it is complete. Messages name the script's file.
+    async fn script(
+        &mut self,
+        lines: &mut dyn BufRead,
+        file: Option<&Path>,
+    ) -> Result<Next, Failure> {
+        let mut script = Script::new();
+        let mut line = String::new();
+        let mut number = 0_u64;
+        loop {
+            line.clear();
+            let read = lines.read_line(&mut line)?;
+            let statements = if read == 0 { script.rest() } else { script.push(&line) };
+            number += u64::from(read > 0);
+            for statement in statements {
+                let (failure, next) = match self.line(&statement).await {
+                    Ok(next) => (None, next),
+                    Err(failure @ Failure::BrokenPipe) => return Err(failure),
+                    Err(failure) => (Some(failure), Next::Continue),
+                };
+                if let Some(failure) = failure {
+                    let failure = match file {
+                        Some(file) => {
+                            Failure::Failed(format!("{}:{number}: {failure}", file.display()))
+                        }
+                        None => Failure::Failed(failure.to_string()),
+                    };
+                    if !self.keep_going {
+                        return Err(failure);
+                    }
+                    self.failed += 1;
+                    print::error_line(format!("moirai: {failure}"));
+                }
+                if next == Next::Quit {
+                    return Ok(Next::Quit);
+                }
+            }
+            if read == 0 {
+                return Ok(Next::Continue);
+            }
+        }
+    }
+
+    /// Runs a statement, or a command of the prompt.
+    async fn line(&mut self, statement: &str) -> Result<Next, Failure> {
+        if let Some(command) = meta::Command::parse(statement) {
+            return self.meta(&command?);
+        }
+        let (watch, began) = (Stopwatch::start(), now());
+        let clock = progress::clock("running");
+        let answer = self.database.query(statement).await;
+        clock.finish_and_clear();
+        let answer = answer?;
+        self.show(&Answer { schema: &answer.0, batches: &answer.1 }).await?;
+        if self.has_timing {
+            print::error_line(match is_virtual() {
+                true => format!("{} of virtual I/O time", now().since(began)),
+                false => watch.elapsed().to_string(),
+            });
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Writes an answer to standard output, and yields now and then, so that Ctrl-C ends a long one.
+    async fn show(&self, answer: &Answer<'_>) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        match self.is_expanded && self.format == Format::Table {
+            true => answer.write_expanded(&mut text)?,
+            false => answer.write(&mut text, self.format)?,
+        }
+        for part in text.chunks(SHOWN_BYTES) {
+            std::io::stdout().lock().write_all(part)?;
+            yield_once().await;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of an answer that are written at once.
+const SHOWN_BYTES: usize = 64 << 10;
+
+/// Lets whoever waits together with this task have a look.
+async fn yield_once() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
 }

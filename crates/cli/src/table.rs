@@ -1,198 +1,81 @@
-//! `moirai table`: load, list, show, scan, drop.
+//! `moirai table`: list, show, scan and drop tables; `load` is in a module of its own.
 
-use moirai::units::grouped;
-use std::path::{Path, PathBuf};
+mod load;
+
 use std::sync::Arc;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use futures::StreamExt;
+use moirai::Access;
 use moirai::runtime::{Stopwatch, is_virtual, now};
 use moirai::storage::{Device, Metered};
-use moirai::store::{LoadOptions, PageLayout, ScanOptions, Store, Table};
-use moirai_sql::{Import, read_csv, read_parquet};
-use moirai_workloads::tpch;
+use moirai::store::{ScanOptions, Store, Table};
+use moirai::units::grouped;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{demo, print, progress, run};
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayoutArgument {
-    /// Slotted pages of whole rows
-    Nsm,
-    /// Attributes apart from each other, on blocks that are read together
-    Csm,
-}
+use crate::{print, progress, run};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Load tables: TPC-H, a Parquet file or a CSV file
-    #[command(group = clap::ArgGroup::new("source").required(true))]
-    Load {
-        /// The device or volume that the store is on, as URI
-        #[arg(long, value_name = "URI")]
-        store: String,
-        /// The eight TPC-H tables at this scale factor
-        #[arg(long, value_name = "SCALE", group = "source", value_parser = demo::scale_factor)]
-        tpch: Option<f64>,
-        /// A Parquet file
-        #[arg(long, value_name = "FILE", group = "source")]
-        parquet: Option<PathBuf>,
-        /// A CSV file whose first line names the columns
-        #[arg(long, value_name = "FILE", group = "source")]
-        csv: Option<PathBuf>,
-        /// The table's name; the file's when not given
-        #[arg(long, conflicts_with = "tpch")]
-        table: Option<String>,
-        /// How pages are laid out
-        #[arg(long, value_enum, default_value = "csm")]
-        layout: LayoutArgument,
-    },
+    Load(Box<load::Arguments>),
     /// List the tables of a store
     List {
-        /// The device or volume that the store is on, as URI
+        /// Device or volume of the store, as URI
         #[arg(long, value_name = "URI")]
         store: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show a table's columns and what is known of them
+    /// Show the columns of a table with their types, nulls and bounds
     Show {
-        /// The device or volume that the store is on, as URI
+        /// Device or volume of the store, as URI
         #[arg(long, value_name = "URI")]
         store: String,
-        /// The table
+        /// Name of the table
         name: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Scan a table, all columns or some, and say what that took
+    /// Scan a table, all columns or some, and print how much was read and how long it took
     Scan {
-        /// The device or volume that the store is on, as URI
+        /// Device or volume of the store, as URI
         #[arg(long, value_name = "URI")]
         store: String,
-        /// The table
+        /// Name of the table
         name: String,
-        /// The columns to read, with commas between; all when not given
-        #[arg(long, value_delimiter = ',')]
+        /// Columns to read, separated by commas [default: all]
+        #[arg(long, value_delimiter = ',', value_name = "NAMES")]
         columns: Option<Vec<String>>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take a table out of a store
+    /// Drop a table
     Drop {
-        /// The device or volume that the store is on, as URI
+        /// Device or volume of the store, as URI
         #[arg(long, value_name = "URI")]
         store: String,
-        /// The table
+        /// Name of the table
         name: String,
     },
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Load { store, tpch, parquet, csv, table, layout } => {
-            let layout = match layout {
-                LayoutArgument::Nsm => PageLayout::Nsm,
-                LayoutArgument::Csm => PageLayout::Csm,
-            };
-            // A source that cannot be read leaves no store behind.
-            let file = match (&parquet, &csv) {
-                (Some(path), _) => Some((read_parquet(path)?, path)),
-                (_, Some(path)) => Some((read_csv(path)?, path)),
-                (None, None) => None,
-            };
-            run::on_device(&store, async {
-                let store = moirai::open_store(&store).await?;
-                match (tpch, file) {
-                    (Some(scale), _) => load_tpch(&store, scale, layout).await,
-                    (_, Some((import, path))) => {
-                        load_file(&store, import, path, table, layout).await
-                    }
-                    (None, None) => Err(Failure::Usage("name a source".into())),
-                }
-            })
-        }
+        Command::Load(arguments) => load::run(&arguments),
         Command::List { store, json } => run::on_device(&store, list(&store, json)),
         Command::Show { store, name, json } => run::on_device(&store, show(&store, &name, json)),
         Command::Scan { store, name, columns, json } => {
             run::on_device(&store, scan(&store, &name, columns, json))
         }
         Command::Drop { store, name } => run::on_device(&store, async {
-            moirai::open_store(&store).await?.drop_table(&name).await?;
+            moirai::open_store_to_write(&store).await?.drop_table(&name).await?;
             print::line(format!("dropped {name}"))
         }),
     }
-}
-
-async fn load_tpch(store: &Arc<Store>, scale: f64, layout: PageLayout) -> Result<(), Failure> {
-    // All names are looked at before anything is written.
-    let known = store.table_names();
-    if let Some(table) = tpch::Table::ALL.iter().find(|t| known.iter().any(|k| k == t.name())) {
-        let name = table.name().to_owned();
-        return Err(moirai::store::Error::TableExists { name }.into());
-    }
-    let mut loaded = Vec::new();
-    for table in tpch::Table::ALL {
-        let import = Import {
-            schema: table.schema(),
-            rows: Some(table.expected_rows(scale)),
-            batches: Box::new(table.batches(scale, moirai::store::BATCH_ROWS)),
-        };
-        if let Err(failure) = load(store, import, table.name(), layout).await {
-            // All eight or none.
-            for name in loaded {
-                store.drop_table(name).await?;
-            }
-            return Err(failure);
-        }
-        loaded.push(table.name());
-    }
-    print::note_of_memory(&store.device().inquiry().name);
-    Ok(())
-}
-
-async fn load_file(
-    store: &Arc<Store>,
-    import: Import,
-    path: &Path,
-    name: Option<String>,
-    layout: PageLayout,
-) -> Result<(), Failure> {
-    let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = name.or_else(stem).unwrap_or_default();
-    load(store, import, &name, layout).await?;
-    print::note_of_memory(&store.device().inquiry().name);
-    Ok(())
-}
-
-async fn load(
-    store: &Arc<Store>,
-    import: Import,
-    name: &str,
-    layout: PageLayout,
-) -> Result<(), Failure> {
-    let watch = Stopwatch::start();
-    let mut load = store.load(name, &import.schema, layout, LoadOptions::default()).await?;
-    let bar = progress::bar(name, import.rows);
-    for batch in import.batches {
-        let batch = batch.map_err(moirai::store::Error::Arrow)?;
-        load.append(&batch).await?;
-        bar.set_position(load.rows());
-    }
-    let table = load.finish().await?;
-    bar.finish_and_clear();
-    // The table is there, whether anybody reads of it or not.
-    let _ = print::line(format!(
-        "{:10} {:>12} rows  {layout}  {}",
-        table.name(),
-        grouped(table.rows()),
-        watch.elapsed()
-    ));
-    Ok(())
 }
 
 #[derive(Serialize)]
@@ -207,6 +90,9 @@ struct Listed {
 
 async fn list(uri: &str, json: bool) -> Result<(), Failure> {
     let store = moirai::open_store(uri).await?;
+    if store.is_blank().await {
+        print::note(format!("{uri} is blank: no table was loaded into it yet"));
+    }
     let mut listed = Vec::new();
     for name in store.table_names() {
         let table = store.table(&name)?;
@@ -344,7 +230,7 @@ async fn scan(
     columns: Option<Vec<String>>,
     json: bool,
 ) -> Result<(), Failure> {
-    let device = Metered::new(moirai::open_device(uri).await?);
+    let device = Metered::new(moirai::open_device_for(uri, Access::Read).await?);
     let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await?;
     let table = store.table(name)?;
     let columns = columns.map(|names| column_numbers(&table, &names)).transpose()?;
@@ -380,8 +266,9 @@ async fn scan(
     ))?;
     match (scanned.virtual_ms, scanned.disk_efficiency) {
         (Some(ms), Some(efficiency)) => print::line(format!(
-            "virtual I/O time {ms:.3} ms, disk efficiency {:.0} %",
-            efficiency * 100.0
+            "{ms:.3} ms of virtual I/O time, disk efficiency {:.0} %; real time {:.3} ms",
+            efficiency * 100.0,
+            scanned.wall_ms
         )),
         _ => print::line(format!("{:.3} ms", scanned.wall_ms)),
     }

@@ -9,112 +9,136 @@ mod show;
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use moirai::units::{BlockCount, ByteCount, Lbn};
-use moirai::volume::{
-    ControllerTable, ControllerWrites, Description, DiskIndex, LayoutDescription, Level, StripeUnit,
-};
+use moirai::units::{ByteCount, Lbn};
+use moirai::volume::{ControllerTable, ControllerWrites, DiskIndex, Level, StripeUnit};
 
 use crate::failure::Failure;
+use crate::output;
+use create::Wanted;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutKind {
-    /// Stripe units in turn
+    /// Stripe units on the disks in turn
     Stripe,
     /// Quadrangles: efficient by rows and by columns (thesis 6.3)
     Quadrangle,
 }
 
+/// The layout of a new volume; what is not given follows from the devices' attributes.
+#[derive(clap::Args)]
+pub(crate) struct LayoutArguments {
+    /// Layout [default: quadrangle where the devices lose time between ensembles, as disks do between tracks, else
+    /// stripe]
+    #[arg(long, value_enum)]
+    layout: Option<LayoutKind>,
+    /// Stripe unit: `track`, or a size [default: the devices' ensemble, within 64KiB and 1MiB]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["depth", "block", "zone"])]
+    unit: Option<StripeUnit>,
+    /// Depth of quadrangles in tracks, d [default: the deepest that are read in one revolution]
+    #[arg(long)]
+    depth: Option<u32>,
+    /// Volume block of quadrangles in blocks of 512 bytes, b [default: 1]
+    #[arg(long, value_name = "BLOCKS")]
+    block: Option<u64>,
+    /// Only zone to use, counted from the outermost [default: all]
+    #[arg(long)]
+    zone: Option<usize>,
+}
+
+/// A rate in bytes per second; one that is surely a mistake, such as 10 for 10MiB, is refused.
+fn rate(text: &str) -> Result<ByteCount, String> {
+    let rate: ByteCount = text.parse().map_err(|problem| format!("{problem}"))?;
+    match rate.0 >= RATE_BYTES_MIN {
+        true => Ok(rate),
+        false => Err(format!("{rate} per second is too slow: give a size with a unit, like 10MiB")),
+    }
+}
+
+/// The lowest rate, in bytes per second.
+const RATE_BYTES_MIN: u64 = 64 << 10;
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Make a volume, and describe it in a TOML file
     ///
-    /// Devices of a level that survives failures get labels, so that each knows what it is part of: what
-    /// they hold is lost. Simulated devices that keep nothing, and raid0 without --labels, are described and
-    /// left as they are.
+    /// Devices of a level that survives failures get labels, by which each knows its volume, and lose what they hold.
+    /// Files that do not exist are created. Relative paths in the description are relative to its folder.
     Create {
-        /// The file to write; it must not be there
+        /// Description to write; the file must not exist
         path: PathBuf,
-        /// A device's URI; give one for each device, in their order
+        /// Device of the volume, as URI; repeat for each, in their order
         #[arg(long = "device", value_name = "URI", required_unless_present = "parts")]
         devices: Vec<String>,
-        /// Put what these URIs name one behind the other, as volume:PATH, instead of devices in a layout
+        /// Device or volume to concatenate with the others, as URI, instead of devices in a layout
         #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "labels", "spares", "integrity"])]
         parts: Vec<String>,
-        /// A device's URI that takes the place of the first disk that fails, when the volume is rebuilt
+        /// Device that takes the place of the first disk that fails when the volume is rebuilt, as URI
         #[arg(long = "spare", value_name = "URI")]
         spares: Vec<String>,
-        /// What survives when devices fail: raid0, raid1, raid10, raid4, raid5, raid6; for raid5 also
-        /// raid5-left-asymmetric, raid5-right-symmetric, raid5-right-asymmetric
+        /// RAID level: raid0, raid1, raid10, raid4, raid5, raid6, raid5-left-asymmetric, raid5-right-symmetric,
+        /// raid5-right-asymmetric
         #[arg(long, default_value_t)]
         level: Level,
-        /// How blocks are spread
-        #[arg(long, value_enum, default_value = "quadrangle")]
-        layout: LayoutKind,
-        /// Stripe: `track`, or a size like 64KiB
-        #[arg(long, default_value = "track")]
-        unit: StripeUnit,
-        /// Quadrangle: tracks, d; the deepest that keeps one revolution when not given
-        #[arg(long)]
-        depth: Option<u32>,
-        /// Quadrangle: blocks of 512 bytes in a volume block, b
-        #[arg(long, default_value_t = 1)]
-        block: u64,
-        /// Quadrangle: the only zone to use, counted from the rim; all of them when not given
-        #[arg(long)]
-        zone: Option<usize>,
-        /// Label the devices at raid0, too: they may then be named in any order, and a stale one is refused
+        #[command(flatten)]
+        layout: Box<LayoutArguments>,
+        /// Label the devices of raid0, too: they may then be named in any order, and a stale one is refused
         #[arg(long)]
         labels: bool,
-        /// Keep checksums of blocks: what a device changed by itself is found and put right
+        /// Keep checksums of blocks, so that silent corruption is found and repaired
         #[arg(long)]
         integrity: bool,
-        /// Take devices whose first or last MiB holds something; all that they hold is lost
+        /// Use devices that hold something, whose contents are lost
         #[arg(long)]
         force: bool,
-        /// Put an array controller with a cache of this size before the volume, like 64MiB
+        /// Cache size of an array controller to put before the volume, like 64MiB
         #[arg(long, value_name = "SIZE")]
         controller: Option<ByteCount>,
-        /// Let the controller give writes to the disks before it acknowledges them
+        /// Let the controller acknowledge writes only once the disks have them
         #[arg(long, requires = "controller")]
         write_through: bool,
     },
     /// Show a volume's layout, attributes and disks
     Show {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show where a block lies, and which blocks go with it
+    /// Show where a block lies, and its equivalence class
     Map {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// The block's number on the volume
+        /// Block number on the volume
         lbn: u64,
+        /// Show the whole equivalence class
+        #[arg(long)]
+        all: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Draw the layout as SVG, as thesis figure 6.2: disks, tracks, quadrangles, the blocks of one access
     Draw {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// Where the picture goes
+        /// SVG file to write
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// A block of the access
+        /// Block of the access
         #[arg(long, value_name = "LBN", default_value_t = 0)]
         at: u64,
+        #[command(flatten)]
+        force: output::Force,
     },
     /// Measure a volume: sequential, other-major and random reads
     Bench {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// Requests of each kind
+        /// Number of requests of each kind
         #[arg(long, default_value_t = 500)]
         requests: u64,
-        /// Also measure writes: what the volume holds is lost
+        /// Measure writes, too, which destroys what the volume holds
         #[arg(long)]
         yes_destroy_data: bool,
         /// Print JSON
@@ -123,77 +147,78 @@ pub(crate) enum Command {
     },
     /// Open a volume whose devices have labels, and show its disks
     ///
-    /// What a crash left undone is done. Other commands open their volume themselves: this one is for a
-    /// volume with a disk missing, or without a description.
+    /// Opening replays the journal after a crash. Other commands open their volume themselves; use this one when a
+    /// disk is missing, or the description is lost.
     Open {
-        /// The volume's TOML file; with --device it is written
+        /// Description of the volume; written when --device is given
         path: PathBuf,
-        /// A device's URI; give one for each device, in any order, to describe the volume from their labels
+        /// Device of the volume, as URI; repeat for each, in any order, to describe the volume from their labels
         #[arg(long = "device", value_name = "URI")]
         devices: Vec<String>,
-        /// Go on without the disks that are missing: they count as failed from now on
+        /// Go on without the disks that are missing, which count as failed from now on
         #[arg(long)]
         degraded: bool,
     },
-    /// Take a disk out of use; the volume goes on without it
+    /// Mark a disk as failed; the volume goes on without it
     Fail {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// Which disk, counted from 0
+        /// Disk, counted from 0
         disk: usize,
     },
-    /// Put a new device in the place of a disk that failed or is missing; rebuild fills it
+    /// Replace a disk that failed or is missing by a new device, which `rebuild` fills
     Replace {
-        /// The volume's TOML file, in which the new device takes the old one's place
+        /// Description of the volume, in which the new device is named
         path: PathBuf,
-        /// Which disk, counted from 0
+        /// Disk, counted from 0
         disk: usize,
-        /// The new device's URI
+        /// New device, as URI
         #[arg(value_name = "URI")]
         device: String,
-        /// Take a device whose first or last MiB holds something; all that it holds is lost
+        /// Use a device that holds something, whose contents are lost
         #[arg(long)]
         force: bool,
     },
-    /// Fill replaced disks with what they should hold; it may be interrupted and goes on from there
+    /// Rebuild the contents of replaced disks; an interrupted rebuild goes on from where it was
     ///
-    /// Spares take the places of failed disks first.
+    /// Spares replace failed disks first.
     Rebuild {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// Bytes a second to write at most, like 50MiB
-        #[arg(long, value_name = "SIZE")]
+        /// Bytes per second to write at most, like 50MiB
+        #[arg(long, value_name = "SIZE", value_parser = rate)]
         rate: Option<ByteCount>,
     },
-    /// Add disks to a striped volume and spread over them what it holds, or parts to one that is made of such
+    /// Add disks to a striped volume and spread its contents over them, or add parts to a volume of parts
     ///
-    /// It may be interrupted; without --device it goes on. The volume is larger when it is opened after that.
+    /// An interrupted growth goes on when the command is repeated without --device. The volume has its new size when
+    /// it is opened the next time.
     Grow {
-        /// The volume's TOML file, in which the new devices are named, too
+        /// Description of the volume, in which the new devices are named
         path: PathBuf,
-        /// A new device's URI; give one for each
+        /// New device, as URI; repeat for each
         #[arg(long = "device", value_name = "URI")]
         devices: Vec<String>,
-        /// Put what this URI names behind the parts of a volume that is made of parts; nothing is moved
-        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "rate", "force"])]
+        /// Device or volume to add after the parts of a volume of parts, as URI; nothing is moved
+        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "rate"])]
         parts: Vec<String>,
-        /// Bytes a second to write to each disk at most, like 50MiB
-        #[arg(long, value_name = "SIZE")]
+        /// Bytes per second to write to each disk at most, like 50MiB
+        #[arg(long, value_name = "SIZE", value_parser = rate)]
         rate: Option<ByteCount>,
-        /// Take devices whose first or last MiB holds something; all that they hold is lost
+        /// Use devices that hold something, whose contents are lost
         #[arg(long)]
         force: bool,
     },
-    /// Read everything, and write again what cannot be read
+    /// Read the whole volume, and rewrite what cannot be read
     ///
-    /// Where copies or parity do not fit the data, that is said, and the exit status is 1.
+    /// Where copies or parity do not match the data the stripes are listed, and the exit status is 1.
     Scrub {
-        /// The volume's TOML file
+        /// Description of the volume
         path: PathBuf,
-        /// Bytes a second to read from each disk at most, like 50MiB
-        #[arg(long, value_name = "SIZE")]
+        /// Bytes per second to read from each disk at most, like 50MiB
+        #[arg(long, value_name = "SIZE", value_parser = rate)]
         rate: Option<ByteCount>,
-        /// Make copies and parity fit the data, which may be what is wrong
+        /// Make copies and parity match the data, although the data may be what is wrong
         #[arg(long)]
         repair: bool,
         /// Print JSON
@@ -211,41 +236,34 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             spares,
             level,
             layout,
-            unit,
-            depth,
-            block,
-            zone,
             labels,
             integrity,
             force,
             controller,
             write_through,
         } => {
-            let layout = match layout {
-                LayoutKind::Stripe => LayoutDescription::Stripe { unit },
-                LayoutKind::Quadrangle => {
-                    LayoutDescription::Quadrangle { depth, block: BlockCount(block), zone }
-                }
-            };
-            let mut description = match parts.is_empty() {
-                true => Description::new(devices, level, layout),
-                false => Description::concatenated(create::parts(parts)?),
-            };
-            description.controller = controller.map(|size| ControllerTable {
+            let controller = controller.map(|size| ControllerTable {
                 size: size.0.to_string(),
                 write: match write_through {
                     true => ControllerWrites::Through,
                     false => ControllerWrites::Back,
                 },
             });
-            description.spares = spares;
-            description.labels |= labels;
-            description.integrity = integrity;
-            create::create(&path, &description, force)
+            let wanted = Wanted {
+                devices,
+                parts,
+                spares,
+                level,
+                layout: *layout,
+                labels,
+                integrity,
+                controller,
+            };
+            create::create(&path, &wanted, force)
         }
         Command::Show { path, json } => show::show(&path, json),
-        Command::Map { path, lbn, json } => show::map(&path, Lbn(lbn), json),
-        Command::Draw { path, out, at } => draw::draw(&path, &out, Lbn(at)),
+        Command::Map { path, lbn, all, json } => show::map(&path, Lbn(lbn), all, json),
+        Command::Draw { path, out, at, force } => draw::draw(&path, &out, Lbn(at), &force),
         Command::Bench { path, requests, yes_destroy_data, json } => {
             bench::bench(&path, requests, yes_destroy_data, json)
         }
@@ -257,7 +275,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Scrub { path, rate, repair, json } => disks::scrub(&path, rate, repair, json),
         Command::Grow { path, devices, parts, rate, force } => match parts.is_empty() {
             true => disks::grow(&path, &devices, rate, force),
-            false => create::append(&path, parts),
+            false => create::append(&path, parts, force),
         },
         Command::Rebuild { path, rate } => disks::rebuild(&path, rate),
     }

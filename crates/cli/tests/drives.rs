@@ -159,6 +159,7 @@ fn a_drive_is_validated_against_a_trace_and_fitted_to_it() {
                 "toy.trace",
                 "--svg",
                 "cdf.svg",
+                "--force",
             ],
         )
     };
@@ -267,7 +268,7 @@ fn what_a_drive_does_not_have_or_take_is_said() {
     };
     let draw = |uri, out| ["device", "draw", uri, "--out", out];
     refuse(&draw("sim:toy.diskspecs?bogus=1", "toy.svg"), "bogus");
-    refuse(&draw("sim:toy.diskspecs", "toy.diskspecs"), "written over");
+    refuse(&draw("sim:toy.diskspecs", "toy.diskspecs"), "would overwrite it");
     assert!(std::fs::read_to_string(folder.join("toy.diskspecs")).unwrap() == DRIVE);
     let fit = ["device", "fit", "--device", "sim:quantum-atlas-10k", "--trace", "toy.trace"];
     let absent = ["--out", "f.toml", "--parameters", "cache.read_ahead"];

@@ -28,7 +28,8 @@ fn records_are_put_changed_and_found() {
     let folder = folder.path();
     let (status, _, error) = run(folder, &["kv", STORE, "get", "a"]);
     assert_eq!(status, Some(1));
-    assert!(error.contains("holds no data"), "{error}");
+    assert!(error.contains("there is no file kv.img"), "{error}");
+    assert!(!folder.join("kv.img").exists());
     kv(folder, &["put", "fruit", "apple"]);
     kv(folder, &["put", "fruit2", "pear"]);
     kv(folder, &["merge", "count", "5"]);
@@ -39,9 +40,9 @@ fn records_are_put_changed_and_found() {
     assert_eq!(kv(folder, &["scan"]), "count\t3\nfruit\tapple\n");
     assert_eq!(kv(folder, &["scan", "--reverse", "--to", "d"]), "count\t3\n");
     let (status, _, error) = run(folder, &["kv", STORE, "get", "fruit2"]);
-    assert_eq!((status, error.contains("nothing under `fruit2`")), (Some(1), true));
+    assert_eq!((status, error.contains("no key `fruit2`")), (Some(1), true));
     let (_, _, error) = run(folder, &["kv", STORE, "--tree", "other", "scan"]);
-    assert!(error.contains("there are: default"), "{error}");
+    assert!(error.contains("the store has: default"), "{error}");
 
     let lines: String = (0..20_000).map(|key| format!("key {key:05}\tvalue {key}\n")).collect();
     std::fs::write(folder.join("lines.tsv"), lines).unwrap();
@@ -61,10 +62,11 @@ fn records_are_put_changed_and_found() {
     // A device that holds something else is left as it is.
     std::fs::write(folder.join("other.img"), vec![7; 1 << 22]).unwrap();
     let (_, _, error) = run(folder, &["kv", "--store=file:other.img", "put", "a", "b"]);
-    assert!(error.contains("holds no data of the update engine"), "{error}");
+    assert!(error.contains("does not know (at byte 0)") && error.contains("--force"), "{error}");
     let other = ["kv", "--store=file:new.img?size=8MiB", "--log=file:other.img", "put", "a", "b"];
     let (_, _, error) = run(folder, &other);
-    assert!(error.contains("holds something"), "{error}");
+    assert!(error.contains("other.img holds data"), "{error}");
+    assert!(!folder.join("new.img").exists(), "a failed creation leaves no file");
     assert_eq!(std::fs::read(folder.join("other.img")).unwrap(), vec![7; 1 << 22]);
 }
 
@@ -119,7 +121,56 @@ fn what_is_acknowledged_does_not_wait_for_the_next_line() {
     let ended = child.wait_with_output().unwrap();
     let error = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{error}");
-    assert!(error.contains("the first 4 records are loaded"), "{error}");
+    assert!(error.contains("at least the first 4 records are loaded"), "{error}");
+}
+
+/// A merge reads first, and refuses a value that is text.
+#[test]
+fn merge_refuses_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    kv(folder, &["put", "fruit", "apple"]);
+    let (status, _, error) = run(folder, &["kv", STORE, "merge", "fruit", "5"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("`fruit` is not a number: `apple`"), "{error}");
+    assert_eq!(kv(folder, &["get", "fruit"]), "apple\n");
+    let stats: serde_json::Value = serde_json::from_str(&kv(folder, &["stats", "--json"])).unwrap();
+    assert_eq!(stats["refused_merges"], 0);
+}
+
+/// An option without effect is an error.
+#[test]
+fn options_of_new_stores_are_refused_where_the_store_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    kv(folder, &["put", "a", "b"]);
+    for option in ["--leaf=4KiB", "--log-size=1MiB", "--force"] {
+        for command in [&["put", "a", "c"][..], &["get", "a"]] {
+            let all = [&["kv", STORE, option][..], command].concat();
+            let (status, _, error) = run(folder, &all);
+            let name = option.split('=').next().unwrap();
+            assert_eq!((status, error.contains(name)), (Some(2), true), "{option}: {error}");
+        }
+    }
+    assert_eq!(kv(folder, &["get", "a"]), "b\n");
+}
+
+/// With --force a store takes the place of what was there, which is named.
+#[test]
+fn force_overwrites_and_says_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut content = vec![0; 8 << 20];
+    content[0x1_0040..][..8].copy_from_slice(b"_BHRfS_M");
+    std::fs::write(folder.join("used.img"), content).unwrap();
+    let put = ["kv", "--store=file:used.img", "put", "a", "b"];
+    let (status, _, error) = run(folder, &put);
+    assert_eq!((status, error.contains("a Btrfs file system")), (Some(1), true), "{error}");
+    let forced = ["kv", "--store=file:used.img", "--force", "put", "a", "b"];
+    let (status, _, error) = run(folder, &forced);
+    assert_eq!(status, Some(0), "{error}");
+    assert!(error.contains("held a Btrfs file system") && error.contains("overwritten"), "{error}");
+    assert_eq!(succeed(folder, &["kv", "--store=file:used.img", "get", "a"]), "b\n");
 }
 
 #[test]
@@ -174,9 +225,9 @@ fn a_log_may_lie_on_several_devices() {
     assert_eq!(with(&[one, other], &["put", "a", "b"]).0, Some(0));
     assert_eq!(with(&[one, other], &["get", "a"]).1, "b\n");
     let (status, _, error) = with(&[other, one], &["get", "a"]);
-    assert_eq!((status, error.contains("in their order")), (Some(1), true), "{error}");
+    assert_eq!((status, error.contains("in the same order")), (Some(1), true), "{error}");
     let (status, _, error) = with(&[one], &["get", "a"]);
-    assert_eq!((status, error.contains("2 devices, and 1 are named")), (Some(1), true), "{error}");
+    assert_eq!((status, error.contains("2 devices, but 1 are named")), (Some(1), true), "{error}");
 }
 
 /// Kills a process that loads, `times` times, and looks whether all is there that it said was durable.

@@ -133,12 +133,12 @@ fn bad_traces_are_named_by_line_and_column() {
     };
     let disksim = &["--format", "disksim"][..];
     check("1.0 0 5 8 1\n2.0 0 -5 8 1\n", disksim, &["bad.trace", "line 2", "`-5`"]);
-    check("1.0 0 5 8 1\n2.0 0 5\n", disksim, &["line 2", "the line ends before it"]);
+    check("1.0 0 5 8 1\n2.0 0 5\n", disksim, &["line 2", "`bcount` is missing"]);
     check("1.0 0 5 8 1\n0.5 0 5 8 1\n", disksim, &["line 2", "is before"]);
     check("\u{0}\u{1}binary", disksim, &["line 1"]);
     check("hello world\n", &[], &["no known format", "--format"]);
-    check("1.0 0 17938980 8 1\n", disksim, &["request 1", "past its end", "--wrap"]);
-    check("1.0 0 5 8 1\n", &["--format", "tape"], &["`tape` is no trace format"]);
+    check("1.0 0 17938980 8 1\n", disksim, &["request 1", "past the end of the device", "--wrap"]);
+    check("1.0 0 5 8 1\n", &["--format", "tape"], &["`tape` is not a trace format"]);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn nothing_that_is_read_or_kept_is_destroyed() {
     let both = ["--device", "file:kept.img", "--trace", "two.trace", "--yes-destroy-data"];
     refuse(&[&drive[..], &both].concat(), "kept.img", "virtual time");
     let onto_itself = ["--trace", "reads.trace", "--per-request", "./reads.trace"];
-    refuse(&[&drive[..], &onto_itself].concat(), "reads.trace", "written over");
+    refuse(&[&drive[..], &onto_itself].concat(), "reads.trace", "would overwrite it");
     let several = ["--device", "sim:hp-c2247", "--trace", "two.trace", "--stack"];
     refuse(&[&drive[..], &several].concat(), "two.trace", "--stack");
 }

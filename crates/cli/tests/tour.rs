@@ -80,26 +80,97 @@ fn files_are_loaded_and_what_is_loaded_can_be_dropped() {
     assert_eq!(listed[0]["name"], "again");
 }
 
+/// Options of CSV, standard input, and tables that exist.
 #[test]
-fn the_prompt_takes_statements_over_several_lines() {
+fn csv_files_are_loaded_as_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let csv = |text: &str, options: &[&str], statement: &str| {
+        std::fs::write(folder.join("t.csv"), text).unwrap();
+        let load = ["table", "load", "--store=file:s?size=16MiB", "--replace", "--csv", "t.csv"];
+        let (status, _, error) = run(folder, &[&load[..], options].concat());
+        match status {
+            Some(0) => succeed(folder, &["sql", "--store=file:s", "--format=json", statement]),
+            _ => error,
+        }
+    };
+    let all = "select * from t order by 1";
+    let found = csv("id,on,none\n1,true,\n2,FALSE,\n", &[], all);
+    let expected = serde_json::json!([
+        {"id": 1, "on": true, "none": null},
+        {"id": 2, "on": false, "none": null},
+    ]);
+    assert_eq!(json(&found), expected);
+    let options = ["--delimiter", ";", "--null", "NA", "--no-header", "--schema", "a:int,b:text"];
+    let found = csv("1;x\nNA;NA\n", &options, "select a, b from t order by a");
+    assert_eq!(json(&found), serde_json::json!([{"a": 1, "b": "x"}, {"a": null, "b": null}]));
+    // The last of many lines counts, too.
+    let late = format!("a\n{}x\n", "1\n".repeat(20_000));
+    assert_eq!(
+        json(&csv(&late, &[], "select max(a) as m from t")),
+        serde_json::json!([{"m": "x"}])
+    );
+    let error = csv("a,b\n1,2\n3,x\n", &["--schema", "a:int,b:int"], all);
+    for part in ["t.csv", "line 3", "`b`", "`x`"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(csv("a,a\n1,2\n", &[], all).contains("both named `a`"));
+    assert!(csv("a\n\"1\n2\n", &[], all).contains("not closed"));
+
+    let mut load = moirai(folder, &["table", "load", "--store=file:s", "--csv=-", "--table=piped"]);
+    let mut load = load.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    load.stdin.take().unwrap().write_all(b"n\n4\n5\n").unwrap();
+    assert!(load.wait().unwrap().success());
+    let sum = ["sql", "--store=file:s", "--format=csv", "-c", "select sum(n) as s from piped"];
+    assert_eq!(succeed(folder, &sum), "s\n9\n");
+}
+
+/// Statements from the command line and from files, and how failures end them.
+#[test]
+fn scripts_of_statements_end_at_the_first_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["table", "load", "--store=file:s?size=64MiB", "--tpch", "0.001"]);
+    let sql = |rest: &[&str]| {
+        let all = [&["sql", "--store=file:s", "--format=csv"][..], rest].concat();
+        run(folder, &all)
+    };
+    let (status, output, _) = sql(&["-c", "select 1 as a; select ';' as b", "-c", "select 3 as c"]);
+    assert_eq!((status, output.as_str()), (Some(0), "a\n1\nb\n;\nc\n3\n"));
+    std::fs::write(folder.join("f.sql"), "-- two\nselect 1 as a;\nselect nothing;\nselect 2 as b;")
+        .unwrap();
+    let (status, output, error) = sql(&["-f", "f.sql"]);
+    assert_eq!((status, output.as_str()), (Some(1), "a\n1\n"));
+    assert!(error.contains("f.sql:3") && !error.contains("public"), "{error}");
+    let (status, output, error) = sql(&["-f", "f.sql", "--keep-going"]);
+    assert_eq!((status, output.as_str()), (Some(1), "a\n1\nb\n2\n"));
+    assert!(error.contains("1 statement failed"), "{error}");
+    let (status, output, error) = sql(&["--timing", "-c", "select 1 as a"]);
+    assert_eq!((status, output.as_str(), error.contains("ms")), (Some(0), "a\n1\n", true));
+}
+
+#[test]
+fn standard_input_is_a_script() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let store = "file:s.moirai?size=64MiB";
     succeed(folder, &["table", "load", "--store", store, "--tpch", "0.001"]);
-    let mut prompt = moirai(folder, &["sql", "--store", "file:s.moirai", "--format", "csv"])
-        .env("XDG_STATE_HOME", folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut prompt =
+        moirai(folder, &["sql", "--store", "file:s.moirai", "--format", "csv", "--keep-going"])
+            .env("XDG_STATE_HOME", folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
     let input = "select count(*) as n\nfrom nation;\nselect nonsense;\nselect 7 as seven;\n";
     prompt.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = prompt.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("n\n25\n") && text.contains("seven\n7\n"), "{text}");
+    // Answers and nothing else.
+    assert_eq!(text, "n\n25\nseven\n7\n");
     assert!(String::from_utf8(output.stderr).unwrap().contains("nonsense"));
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::succeed;
 use moirai::runtime::block_on_real;
 use moirai_sql::arrow::array::RecordBatch;
-use moirai_sql::{Database, Format, memory_database, write_batches};
+use moirai_sql::{Answer, Database, Format, memory_database};
 use moirai_workloads::tpch::{Table, query};
 
 fn in_memory(scale_factor: f64) -> Database {
@@ -36,7 +36,7 @@ fn expected_answers(scale_factor: f64) -> Vec<(String, String)> {
             let statement = query(number, scale_factor).unwrap();
             let (schema, batches) = memory.query(&statement).await.unwrap();
             let mut text = Vec::new();
-            write_batches(&mut text, Format::Csv, &schema, &batches).unwrap();
+            Answer { schema: &schema, batches: &batches }.write(&mut text, Format::Csv).unwrap();
             answers.push((statement, String::from_utf8(text).unwrap()));
         }
         answers
@@ -58,10 +58,11 @@ fn check_both_layouts_and_devices(scale: &str) {
     let expected = expected_answers(scale.parse().unwrap());
     assert!(expected.iter().all(|(_, answer)| !answer.is_empty()));
     for layout in ["csm", "nsm"] {
-        let disk = |disk| format!("\"sim:seagate-cheetah-36es?data={layout}{disk}.img\"");
-        let devices = [0, 1, 2, 3].map(disk).join(", ");
-        let description = format!("devices = [{devices}]\n[quadrangle]\ndepth = 4\n");
-        std::fs::write(folder.join(format!("{layout}.toml")), description).unwrap();
+        let disk = |disk| format!("--device=sim:seagate-cheetah-36es?data={layout}{disk}.img");
+        let (devices, volume) = ([0, 1, 2, 3].map(disk), format!("{layout}.toml"));
+        let mut create = vec!["volume", "create", &volume, "--depth=4"];
+        create.extend(devices.iter().map(String::as_str));
+        succeed(folder, &create);
         check(folder, &format!("volume:{layout}.toml"), layout, scale, &expected);
         check(folder, &format!("file:{layout}?size=1GiB"), layout, scale, &expected);
     }

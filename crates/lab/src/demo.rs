@@ -11,7 +11,7 @@ use moirai::runtime::{Stopwatch, block_on_real, block_on_virtual, now, random};
 use moirai::storage::{Device, Metered};
 use moirai::store::{LoadOptions, PageLayout, ScanOptions, Store};
 use moirai::units::ByteCount;
-use moirai_sql::{Database, Format, memory_database, write_batches};
+use moirai_sql::{Answer, Database, Format, memory_database};
 use moirai_workloads::tpch;
 use rand::Rng;
 
@@ -185,7 +185,7 @@ impl Expected {
 async fn answer(database: &Database, statement: &str) -> Result<Vec<String>, Failure> {
     let (schema, batches) = database.query(statement).await?;
     let mut text = Vec::new();
-    write_batches(&mut text, Format::Csv, &schema, &batches)?;
+    Answer { schema: &schema, batches: &batches }.write(&mut text, Format::Csv)?;
     let text = String::from_utf8_lossy(&text);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort_unstable();
@@ -241,7 +241,7 @@ async fn in_a_file(
     layout: PageLayout,
     uri: &str,
 ) -> Result<Runs, Failure> {
-    let store = moirai::open_store(uri).await?;
+    let (store, _) = moirai::create_store(uri, &moirai::NewFiles::new(), false).await?;
     let watch = Stopwatch::start();
     data.load(&store, layout).await?;
     let mut runs = Runs { load_ms: watch.elapsed().as_ms(), ..Runs::default() };
@@ -316,10 +316,16 @@ fn new_file(path: &Path, data_bytes: ByteCount) -> Result<String, Failure> {
     }
     let uri = format!("file:{}", path.display());
     if path.exists() {
-        // A file that does not open as a store is one that an earlier demo did not finish.
-        let names = block_on_real(0, moirai::open_store(&uri)).map(|store| store.table_names());
-        let is_demo = |name: &String| tpch::Table::ALL.iter().any(|table| table.name() == name);
-        if let Some(other) = names.iter().flatten().find(|name| !is_demo(name)) {
+        let names = match block_on_real(0, moirai::open_store(&uri)) {
+            Ok(store) => store.table_names(),
+            // A store of tables, and no table of it can be read.
+            Err(moirai::store::Error::Damaged { .. } | moirai::store::Error::Version { .. }) => {
+                Vec::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_demo = |name: &&String| tpch::Table::ALL.iter().any(|table| table.name() == *name);
+        if let Some(other) = names.iter().find(|name| !is_demo(name)) {
             return Err(Failure::Setting(format!(
                 "{} holds the table {other}, which the demo did not store: name another --dir",
                 path.display()
@@ -364,7 +370,8 @@ mod tests {
         let uri = new_file(&path, ByteCount(0)).unwrap();
         let schema = tpch::Table::Nation.schema();
         block_on_real(1, async {
-            let store = moirai::open_store(&uri).await.unwrap();
+            let files = moirai::NewFiles::new();
+            let (store, _) = moirai::create_store(&uri, &files, false).await.unwrap();
             let options = LoadOptions::default();
             let load = store.load("mine", &schema, PageLayout::Nsm, options).await.unwrap();
             load.finish().await.unwrap();
@@ -375,10 +382,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_store_is_replaced() {
+    fn a_file_of_somebody_else_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nsm.moirai");
-        std::fs::write(&path, "an interrupted demo").unwrap();
+        for content in [b"a letter".to_vec(), vec![b'x'; 1 << 20]] {
+            std::fs::write(&path, &content).unwrap();
+            new_file(&path, ByteCount(0)).unwrap_err();
+            assert!(std::fs::read(&path).unwrap() == content);
+        }
+        // A demo that was killed before it loaded anything leaves a file of zeros.
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
         new_file(&path, ByteCount(0)).unwrap();
         assert!(!path.exists());
     }

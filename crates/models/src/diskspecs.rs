@@ -41,13 +41,16 @@ pub fn import(
     let drives: Vec<&Block> = blocks.iter().filter(|block| block.kind == "disksim_disk").collect();
     let names = || drives.iter().map(|block| block.name.as_str()).collect::<Vec<_>>().join(", ");
     let chosen = match (drive, drives.as_slice()) {
-        (_, []) => return Err(top.error("there is no `disksim_disk` block in it")),
+        (_, []) => return Err(top.error("the file has no `disksim_disk` block")),
         (None, [only]) => only,
-        (None, _) => return Err(top.error(format!("several drives; choose one of {}", names()))),
-        (Some(name), _) => *drives
-            .iter()
-            .find(|block| block.name == name)
-            .ok_or_else(|| top.error(format!("no drive `{name}`; there are {}", names())))?,
+        (None, _) => {
+            return Err(
+                top.error(format!("the file has several drives; choose one of {}", names()))
+            );
+        }
+        (Some(name), _) => *drives.iter().find(|block| block.name == name).ok_or_else(|| {
+            top.error(format!("the file has no drive `{name}`; choose one of {}", names()))
+        })?,
     };
     drive::convert(chosen, &blocks, load)
 }

@@ -29,15 +29,15 @@ pub struct Profile {
 /// A profile that is not valid. The message names the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// No TOML, or not of this shape; the message has the line.
+    /// The text is not TOML, or has unknown or missing keys; the message has the line.
     #[error("{0}")]
     Syntax(String),
-    /// A value that makes no sense.
+    /// A value is out of range, or contradicts another value.
     #[error("key `{key}`: {problem}")]
     Value {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
@@ -85,8 +85,7 @@ impl Profile {
         let longest = seek.points().map(|(_, time)| time).max().unwrap_or_default();
         let too_long = |time: Nanos| time > Nanos::from_ms(SEEK_MS_MAX);
         if too_long(longest) || too_long(seek.time(geometry.cylinders())) {
-            let problem =
-                format!("a seek over all cylinders, or less, takes more than {SEEK_MS_MAX} ms");
+            let problem = format!("the longest seek takes more than {SEEK_MS_MAX} ms");
             return Err(bad("seek", problem));
         }
         let mechanics = Mechanics {

@@ -31,8 +31,8 @@ pub enum Scheduler {
 /// A text that names no scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no scheduler `{0}`: there are fcfs, c-look, sstf, sptf and aged-sptf:WEIGHT, with a weight of \
-     0 or more, like aged-sptf:0.02"
+    "there is no scheduler `{0}`: use fcfs, c-look, sstf, sptf or aged-sptf:WEIGHT, with a weight \
+     of 0 or more, like aged-sptf:0.02"
 )]
 pub struct UnknownScheduler(String);
 

@@ -30,18 +30,18 @@ impl Default for Options {
     }
 }
 
-/// A replay that cannot go on.
+/// A failed replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The trace is not what it should be.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai_storage::Error),
-    /// A request that its device is too small for.
+    /// A request that reaches past the end of its device.
     #[error(
-        "{} accesses {blocks} of device {device}, past its end at {capacity}: use a larger \
+        "{} accesses {blocks} of device {device}, past the end of the device at {capacity}: use a larger \
          device{}", named(*.request, *.line), if *.can_wrap { ", or --wrap" } else { "" }
     )]
     PastEnd {
@@ -60,7 +60,7 @@ pub enum ReplayError {
     },
     /// A request to a device that the replay does not have.
     #[error(
-        "{} is for its device {device}, and there are {devices}: name one device for all, or \
+        "{} is for device {device} of the trace, but the replay has {devices}: name one device for all, or \
          one for each", named(*.request, *.line)
     )]
     NoDevice {
@@ -73,13 +73,13 @@ pub enum ReplayError {
         /// Devices that there are.
         devices: usize,
     },
-    /// More requests under way than can be named: the device does not keep up with the trace.
-    #[error("{0} requests are under way at request {1} of the trace: the device does not keep up")]
+    /// More requests in flight than the replay can number: the device does not keep up with the trace.
+    #[error("{0} requests are in flight at request {1} of the trace: the device does not keep up")]
     Saturated(u32, u64),
-    /// A request that is later than a replay can go.
+    /// A request that arrives after the longest time of a replay.
     #[error(
-        "{} is to be issued more than 292 years after the start, past the end of a replay's \
-         time: use a smaller --time-scale", named(*.request, *.line)
+        "{} arrives more than 292 years after the start, the longest time of a replay: use a \
+         smaller --time-scale", named(*.request, *.line)
     )]
     TooLate {
         /// Which request, counted from 1.
@@ -447,8 +447,7 @@ mod tests {
     fn times_past_what_the_clock_holds_are_errors() {
         let scaled = |time_scale| Options { time_scale, ..Options::default() };
         let text = "# late\n0 0 5 8 1\n1 0 5 8 1\n";
-        let expected =
-            "request 2 of the trace, on line 3, is to be issued more than 292 years after";
+        let expected = "request 2 of the trace, on line 3, arrives more than 292 years after";
         assert!(error(text, &scaled(1e300)).starts_with(expected));
         assert!(run(&mut Late::default(), text, &scaled(1e12)).is_ok());
         let delays = [Nanos(TIME_NS_MAX - 20_000_000); 3].map(|delay| {
@@ -459,7 +458,7 @@ mod tests {
         let options = Options::default();
         let replay = replay(&mut target, delays.into_iter(), &options, |_| Ok(()));
         let error = replay.now_or_never().unwrap().unwrap_err().to_string();
-        assert!(error.starts_with("request 2 of the trace is to be issued"), "{error}");
+        assert!(error.starts_with("request 2 of the trace arrives"), "{error}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct Change {
 /// A profile that cannot be fitted.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
-    /// The trace has requests that the drive has not.
+    /// The trace has requests past the end of the drive.
     #[error(transparent)]
     PastEnd(#[from] PastEnd),
     /// The profile is not valid.
@@ -63,7 +63,7 @@ pub enum FitError {
     #[error("the drive has no `{0}` to fit: leave it out")]
     Absent(&'static str),
     /// Too few requests to learn from and to check with.
-    #[error("{0} requests are too few to fit a profile to: 100 are needed")]
+    #[error("{0} requests are too few to fit a profile: give a trace of at least 100")]
     TooFew(usize),
 }
 
@@ -75,7 +75,7 @@ pub fn fit(
     profile: &ProfileFile,
     requests: &[MeasuredRequest],
     parameters: &[Parameter],
-    progress: impl FnMut(f64),
+    mut progress: impl FnMut(f64),
 ) -> Result<Fit, FitError> {
     if requests.len() < REQUESTS_MIN {
         return Err(FitError::TooFew(requests.len()));
@@ -86,8 +86,9 @@ pub fn fit(
     let (first_half, _) = requests.split_at(requests.len() / 2);
     let mut search = Search::new(profile, first_half, parameters.len())?;
     let mut candidates: Vec<Candidate<'_>> = parameters.iter().map(Candidate::new).collect();
-    search.add(&mut candidates, progress);
+    search.add(&mut candidates, &mut progress);
     search.eliminate(&mut candidates);
+    progress(1.0);
     let simulations = search.simulations;
     let mut fitted = search.profile();
     let (mut changes, mut left_alone) = (Vec::new(), Vec::new());

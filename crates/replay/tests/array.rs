@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use moirai_devices::{model, open_without_data};
+use moirai_devices::{Access, model, open_without_data};
 use moirai_replay::trace::{Arrival, TraceError, TraceRequest};
 use moirai_replay::{Array, Devices, Options, Replayed, replay};
 use moirai_runtime::{block_on_virtual, random};
@@ -55,7 +55,8 @@ fn drives_stepped_directly_take_the_times_of_the_volume() {
             let options = Options::default();
             let (mut of_volume, mut of_array): (Vec<Replayed>, Vec<Replayed>) = Default::default();
             let (volume, requests) = block_on_virtual(seed, async {
-                let disks = (0..disks).map(|_| open_without_data(DRIVE.parse().unwrap()).unwrap());
+                let disks = (0..disks)
+                    .map(|_| open_without_data(DRIVE.parse().unwrap(), Access::Read).unwrap());
                 let level = level.parse().unwrap();
                 let volume = Volume::new("v".into(), disks.collect(), level, layout).unwrap();
                 let requests = trace(volume.layout().capacity());

@@ -44,17 +44,17 @@ fn disksim() {
     let bad = |text, problem: &str| check_bad(Format::DiskSim, text, 1, problem);
     bad("1 0 7 -3 1", &format!("column `bcount`: `-3` is not {sectors}"));
     bad("1 0 7 0 1", &format!("column `bcount`: `0` is not {sectors}"));
-    bad("1 0 7", &format!("column `bcount`: the line ends before it; expected {sectors}"));
-    bad("1 0 7 8", "column `flags`: the line ends before it; expected a hexadecimal number");
+    bad("1 0 7", &format!("column `bcount` is missing; expected {sectors}"));
+    bad("1 0 7 8", "column `flags` is missing; expected a hexadecimal number");
     bad("1 0 7 8 x", "column `flags`: `x` is not a hexadecimal number");
-    bad("1 0 7 8 1 9", "`9` follows the last column: is the format right?");
+    bad("1 0 7 8 1 9", "`9` follows the last column: check the format");
     bad("1 4294967296 7 8 1", "column `devno`: `4294967296` is not a whole number from 0 to");
     bad("1 0 36028797018963960 8 1", "column `bcount`: `8` is not a whole number from 1 to 7");
     bad(
         "1 0 99999999999999999999 2 1",
         "column `blkno`: `99999999999999999999` is not a whole number from 0 to",
     );
-    let time = "is not a time in ms, of digits with at most one point, and below 292 years";
+    let time = "is not a time in ms such as 12.5, below 292 years";
     bad("1e3 0 7 8 1", &format!("column `time_ms`: `1e3` {time}"));
     bad("-1 0 7 8 1", &format!("column `time_ms`: `-1` {time}"));
     bad("9223372036855 0 7 8 1", &format!("column `time_ms`: `9223372036855` {time}"));
@@ -69,7 +69,7 @@ fn traces_in_order_end_where_time_goes_back() {
         &[
             "at 2500000 ns: R 7+8 of 0",
             "t, line 2, column `time_ms`: 1 ms is before 2.5 ms, \
-             the time of the line before",
+             the time of the previous line",
         ],
     );
 }
@@ -89,7 +89,7 @@ fn disksim_validate() {
     let bad = |text, problem: &str| check_bad(Format::DiskSimValidate, text, 1, problem);
     bad("r Hit 5 4 1 1", "column `rw`: `r` is not `R` or `W`");
     bad("R Hot 5 4 1 1", "column `buffer`: `Hot` is not `Hit`, `Miss`, `Doub` or `Trip`");
-    bad("R Hit 5 4 1", "column `delay_us`: the line ends before it; expected a time in us");
+    bad("R Hit 5 4 1", "column `delay_us` is missing; expected a time in us");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn spc() {
     bad("0,5,512,X,2", "column `opcode`: `X` is not `R` or `W`");
     bad("0,,512,R,2", "column `lba`: `` is not a whole number from 0 to 36028797018963966");
     bad("0 5 512 R 2", "column `asu`: `0 5 512 R 2` is not a whole number");
-    bad("0,5,512,R", "column `timestamp`: the line ends before it; expected a time in s");
+    bad("0,5,512,R", "column `timestamp` is missing; expected a time in s");
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn ssdsim() {
     check("9 0 1 2 1\n8 0 1 2 2\n7 0 3 2 1", &["at 9 ns: R 1+2 of 0", "at 9 ns: R 3+2 of 0"]);
     let bad = |text, problem: &str| check_bad(Format::SsdSim, text, 1, problem);
     bad("9 0 1 2 W", "column `op`: `W` is not a whole number from 0 to 9");
-    bad("9 0 1 2", "column `op`: the line ends before it; expected a whole number from 0 to 9");
+    bad("9 0 1 2", "column `op` is missing; expected a whole number from 0 to 9");
     bad("9.5 0 1 2 1", "column `time_ns`: `9.5` is not a whole number from 0 to");
-    bad("9 0 1 2 1 1", "`1` follows the last column: is the format right?");
+    bad("9 0 1 2 1 1", "`1` follows the last column: check the format");
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn msr() {
     bad("1,hm,0,Trim,0,512,1", "column `Type`: `Trim` is not `Read` or `Write`");
     bad("1,,0,Read,0,512,1", "column `Hostname`: `` is not the name of a server");
     bad("1,hm,0,Read,0,0,1", "column `Size`: `0` is not a whole number from 1 to");
-    bad("1,hm,0,Read,0,512", "column `ResponseTime`: the line ends before it");
-    bad("1,hm,0,Read,0,512,1,1", "`1` follows the last column: is the format right?");
+    bad("1,hm,0,Read,0,512", "column `ResponseTime` is missing; expected");
+    bad("1,hm,0,Read,0,512,1,1", "`1` follows the last column: check the format");
     let text = "0,hm,0,Read,0,512,1\n18446744073709551615,hm,0,Read,0,512,1";
     let problem = "column `Timestamp`: `18446744073709551615` is not a whole number from 0 to";
     check_bad(Format::MsrCsv, text, 2, problem);
@@ -192,8 +192,8 @@ fn blkparse() {
         "8,0 0 1 0.1 1 Q X 1 + 2 [x]",
         "column `rwbs`: `X` is not letters, with `R`, `W`, `D` or `N`",
     );
-    bad("8,0 0 1 0.1 1 Q", "column `rwbs`: the line ends before it; expected letters, with `R`, ");
-    bad("8,0 0 1 0.1 1 Q R", "column `sector`: the line ends before it; expected a whole number");
+    bad("8,0 0 1 0.1 1 Q", "column `rwbs` is missing; expected letters, with `R`, ");
+    bad("8,0 0 1 0.1 1 Q R", "column `sector` is missing; expected a whole number");
     bad("8,0 0 1 0.1 1 Q R 1 2", "column `+`: `2` is not `+`");
     bad("8,0 0 1 0.1 1 Q R 1 + -2", "column `sectors`: `-2` is not a whole number from 1 to");
 }
@@ -212,10 +212,10 @@ fn fio_version_2() {
     };
     bad("/f read 1 512", "column `offset`: `1` is not a multiple of 512 from 0 to");
     bad("/f read 0 0", "column `length`: `0` is not a multiple of 512 from 512 to");
-    bad("/f read 0", "column `length`: the line ends before it");
+    bad("/f read 0", "column `length` is missing; expected");
     bad("/f seek 0 0", "column `action`: `seek` is not one of add, open, close, ");
-    bad("/f", "column `action`: the line ends before it; expected one of add, ");
-    bad("/f add 1", "`1` follows the last column: is the format right?");
+    bad("/f", "column `action` is missing; expected one of add, ");
+    bad("/f add 1", "`1` follows the last column: check the format");
 }
 
 #[test]
@@ -230,11 +230,13 @@ fn fio_version_3() {
         let text = format!("fio version 3 iolog\n5 f add\n{line}");
         check_bad(Format::FioIolog, &text, 3, problem);
     };
-    bad("4 f open", "column `timestamp_us`: 4 us is before 5 us, the time of the line before");
+    bad("4 f open", "column `timestamp_us`: 4 us is before 5 us, the time of the previous line");
     bad("5 f wait 100", "column `action`: `wait` is not one of add, open, close, ");
     check(
         "fio version 1 iolog",
-        &["t, line 1, column `header`: `fio version 1 iolog` is not `fio version 2 iolog`, or 3"],
+        &[
+            "t, line 1, column `header`: `fio version 1 iolog` is not `fio version 2 iolog` or `fio version 3 iolog`",
+        ],
     );
     let many: String = (0..2000).map(|file| format!("f{file} add\n")).collect();
     let text = format!("fio version 2 iolog\n{many}");
@@ -273,53 +275,57 @@ fn a_trace_of_no_format_is_told_what_comes_closest() {
         let names = Format::ALL.map(Format::name).join(", ");
         assert_eq!(error, expected.replace("ALL", &names), "{head}");
     };
-    let unknown = "t: its first lines are of no known format; give it with --format: ALL";
+    let unknown = "t: the first lines fit no known format; give the format with --format: ALL";
     let closest = |end: &str| format!("{unknown}{end}");
     let count = "a whole number from 1 to 36028797018963962";
     let value = format!("column `bcount`: `-5` is not {count}");
     check(
         "# c\n1.5 0 5 8 1\n2.0 0 5 -5 1\n",
-        &closest(&format!(". Closest is disksim: line 3, {value}")),
+        &closest(&format!(". The closest format is disksim: line 3, {value}")),
     );
-    check("1.5 0 5 -5 1\n", &closest(&format!(". Closest is disksim: line 1, {value}")));
+    check("1.5 0 5 -5 1\n", &closest(&format!(". The closest format is disksim: line 1, {value}")));
     check(
         "1 0 5 8 1\n2 0 5 -5 1\n",
-        &closest(&format!(". Closest is ssdsim: line 2, column `sectors`: `-5` is not {count}")),
+        &closest(&format!(
+            ". The closest format is ssdsim: line 2, column `sectors`: `-5` is not {count}"
+        )),
     );
     check(
         "0,5,512,R,1\n0,5,512,R\n",
         &closest(
-            ". Closest is spc: line 2, column `timestamp`: the line ends before it; expected a \
-             time in s, of digits with at most one point, and below 292 years",
+            ". The closest format is spc: line 2, column `timestamp` is missing; expected a \
+             time in s such as 12.5, below 292 years",
         ),
     );
     check(
         "1.5 0 5 8 1\n1.25 0 5 8 1\n",
         &closest(
-            ". Closest is disksim: line 2, column `time_ms`: 1.25 ms is before 1.5 ms, the time \
-             of the line before",
+            ". The closest format is disksim: line 2, column `time_ms`: 1.25 ms is before 1.5 ms, the time \
+             of the previous line",
         ),
     );
     check(
         "1.5 0 5 8 1 7\n",
-        &closest(". Closest is disksim: line 1, `7` follows the last column: is the format right?"),
+        &closest(
+            ". The closest format is disksim: line 1, `7` follows the last column: check the format",
+        ),
     );
-    let too_long = "longer than 4096 bytes: is this a text file, and not a compressed one?";
+    let too_long = "longer than 4096 bytes: decompress the file if it is compressed";
     let long = "x".repeat(5000);
     check(
         &format!("1.5 0 5 8 1\n{long}\n"),
-        &closest(&format!(". Closest is disksim: line 2, {too_long}")),
+        &closest(&format!(". The closest format is disksim: line 2, {too_long}")),
     );
-    check(&long, &closest(&format!(". All end at line 1, {too_long}")));
+    check(&long, &closest(&format!(". All formats fail at line 1, {too_long}")));
     check("hello world\n", unknown);
     check("", "t: the file is empty");
     check(
         "# a\n\n",
-        "t: its first lines are comments or empty, which say no format; give it with --format: ALL",
+        "t: the first lines are comments or empty, and show no format; give the format with --format: ALL",
     );
     check(
         "1 0 5 8 7\n",
-        "t: its first lines may be of several formats; give the right one with --format: disksim, \
+        "t: the first lines fit several formats; give the right one with --format: disksim, \
          ssdsim, ssdsim-us",
     );
     assert_eq!(Format::detect("t", b"# a\n1.5 0 5 8 1"), Ok(Format::DiskSim));
@@ -341,7 +347,7 @@ fn formats_are_read_and_written_by_name() {
     }
     assert_eq!(
         "disksin".parse::<Format>().unwrap_err().to_string(),
-        "`disksin` is no trace format: write one of disksim, disksim-validate, spc, ssdsim, \
+        "`disksin` is not a trace format: use one of disksim, disksim-validate, spc, ssdsim, \
          ssdsim-us, msr-csv, blkparse, fio-iolog"
     );
 }

@@ -12,15 +12,17 @@ use crate::{output, print};
 /// Draw a drive as SVG: its zones, its first tracks with their blocks and skew, its seek curve
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The drive, as sim:PROFILE
+    /// Drive, as sim:PROFILE
     uri: String,
-    /// Where the picture goes
+    /// SVG file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    force: output::Force,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    output::keep_inputs(&arguments.out, &[&arguments.uri])?;
+    arguments.force.check(&arguments.out, &[&arguments.uri])?;
     let drive = drive::named(&arguments.uri)?;
     print::notes(&drive.notes);
     let profile =

@@ -9,19 +9,19 @@ use moirai_models::ProfileFile;
 use crate::failure::Failure;
 use crate::output;
 
-/// A drive's profile and what is to be said about it.
+/// A drive's profile, with notes for the user.
 pub(super) struct Drive {
     pub(super) profile: ProfileFile,
     pub(super) notes: Vec<String>,
-    /// The file that it comes from leaves the bus open, and a rate was assumed.
+    /// Whether the drive's file leaves the bus rate open, so that a rate was assumed.
     pub(super) bus_assumed: bool,
 }
 
-/// The drive that a `sim:` URI names, which says nothing else.
+/// The drive that a `sim:` URI without parameters names.
 pub(super) fn named(uri: &str) -> Result<Drive, Failure> {
     let parsed: DeviceUri = uri.parse()?;
     if parsed.scheme != "sim" {
-        let problem = format!("`{uri}` is no simulated drive: name one as sim:PROFILE");
+        let problem = format!("`{uri}` is not a simulated drive: name one as sim:PROFILE");
         return Err(Failure::Usage(problem));
     }
     parsed.finish()?;
@@ -39,13 +39,8 @@ pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure
     })
 }
 
-/// Writes a profile as TOML to `path`, which must not be there yet unless `overwrite`.
-pub(super) fn write_profile(
-    profile: &ProfileFile,
-    path: &Path,
-    overwrite: bool,
-) -> Result<(), Failure> {
-    output::keep_file(path, overwrite)?;
+/// Writes a profile as TOML to `path`.
+pub(super) fn write_profile(profile: &ProfileFile, path: &Path) -> Result<(), Failure> {
     output::write(path, &text(profile)?)
 }
 

@@ -20,16 +20,15 @@ use crate::{output, print, progress};
 pub(crate) struct Arguments {
     #[command(flatten)]
     measured: DriveAndTrace,
-    /// Where the profile goes
+    /// Profile to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Parameters to adjust, with commas between; all that can be when not given. A name that is
     /// none lists them
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     parameters: Vec<Parameter>,
-    /// Write over a file that is there
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    force: output::Force,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,8 +84,7 @@ impl From<Change> for ShownHalf {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    output::keep_file(&arguments.out, arguments.force)?;
-    arguments.measured.keep(&arguments.out)?;
+    arguments.force.check(&arguments.out, &arguments.measured.inputs())?;
     let Measured { drive, requests, .. } = arguments.measured.read()?;
     let mut parameters = arguments.parameters.clone();
     if parameters.is_empty() {
@@ -104,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !fitted.changes.is_empty() {
         profile.description.push_str(", fitted to a measured trace");
     }
-    drive::write_profile(&profile, &arguments.out, arguments.force)?;
+    drive::write_profile(&profile, &arguments.out)?;
     let changes = fitted.changes.into_iter().map(|(parameter, before, after)| ShownChange {
         parameter,
         before,

@@ -10,26 +10,25 @@ use super::drive;
 use crate::failure::Failure;
 use crate::{output, print};
 
-/// Make a profile of a drive in DiskSim's parameters (.diskspecs or .parv)
+/// Make a profile from DiskSim's parameters of a drive (.diskspecs or .parv)
 ///
-/// Files that it sources must lie beside it. What a profile cannot represent is said on standard
-/// error, one note for each.
+/// Files that the parameter file sources must lie in its folder. Notes on standard error name the parameters that a
+/// profile cannot represent.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// DiskSim's parameter file
     file: PathBuf,
-    /// Which drive, by the name of its block, when the file has several
+    /// Name of the drive's block, when the file has several
     #[arg(long)]
     drive: Option<String>,
-    /// The bus of the machine, in million bytes a second, where the file leaves it open
+    /// Bus rate of the machine in million bytes per second, where the file leaves it open
     #[arg(long, value_name = "MB")]
     bus_mb_per_s: Option<f64>,
-    /// Where the profile goes; to standard output when not given
+    /// Profile to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write over a file that is there
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    force: output::Force,
     /// Print what was imported and the notes as JSON
     #[arg(long)]
     json: bool,
@@ -48,8 +47,9 @@ struct Shown {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.force.needs_output(arguments.out.is_some())?;
     if let Some(path) = &arguments.out {
-        output::keep_inputs(path, &[&arguments.file.display().to_string()])?;
+        arguments.force.check(path, &[&arguments.file.display().to_string()])?;
     }
     let mut drive = drive::imported(&arguments.file, arguments.drive.as_deref())?;
     if let Some(rate) = arguments.bus_mb_per_s {
@@ -61,11 +61,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let invalid = |problem| {
         let file = arguments.file.display();
-        Failure::Failed(format!("{file} makes no valid profile: {problem}"))
+        Failure::Failed(format!("{file} does not give a valid profile: {problem}"))
     };
     let profile = Profile::new(drive.profile).map_err(invalid)?;
     if let Some(path) = &arguments.out {
-        drive::write_profile(&profile.file, path, arguments.force)?;
+        drive::write_profile(&profile.file, path)?;
     }
     if arguments.json {
         return print::json(&Shown {

@@ -11,15 +11,14 @@ use moirai_replay::validate::bus_sector;
 
 use super::drive::{self, Drive};
 use crate::failure::Failure;
-use crate::output;
 
-/// A drive and what was measured on the real one.
+/// A simulated drive, and a trace measured on the real one.
 #[derive(Args)]
 pub(super) struct DriveAndTrace {
-    /// The drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
+    /// Drive: sim:PROFILE, sim:./drive.toml or sim:./drive.diskspecs
     #[arg(long, value_name = "URI")]
     pub(super) device: String,
-    /// The measured trace
+    /// Trace measured on the real drive
     #[arg(long, value_name = "FILE")]
     pub(super) trace: PathBuf,
 }
@@ -27,14 +26,14 @@ pub(super) struct DriveAndTrace {
 pub(super) struct Measured {
     pub(super) drive: Drive,
     pub(super) requests: Vec<MeasuredRequest>,
-    /// The bus, where only the trace knows it.
+    /// The bus rate in MB/s, where the drive's file leaves it open.
     pub(super) bus_mb_per_s: Option<f64>,
 }
 
 impl DriveAndTrace {
-    /// An error when writing to `path` would write over what is read.
-    pub(super) fn keep(&self, path: &Path) -> Result<(), Failure> {
-        output::keep_inputs(path, &[&self.device, &self.trace.display().to_string()])
+    /// What the command reads, as URIs and paths.
+    pub(super) fn inputs(&self) -> [&str; 2] {
+        [&self.device, self.trace.to_str().unwrap_or_default()]
     }
 
     pub(super) fn read(&self) -> Result<Measured, Failure> {
@@ -69,7 +68,7 @@ fn find_bus(drive: &mut Drive, requests: &[MeasuredRequest]) -> Option<f64> {
     drive.bus_assumed = false;
     drive.notes.retain(|note| !note.contains("MB/s are assumed"));
     drive.notes.push(format!(
-        "the drive's file leaves the bus to the machine; the fastest reads of the trace tell of \
+        "the drive's file does not give the rate of the bus; the fastest reads of the trace show \
          {rate:.2} MB/s."
     ));
     let source = "extracted: the fastest reads of a measured trace".to_owned();

@@ -12,22 +12,24 @@ use super::measured::{DriveAndTrace, Measured};
 use crate::failure::Failure;
 use crate::{output, print};
 
-/// Compare a simulated drive with a real one, whose response times a trace has
+/// Compare a simulated drive with the response times that a trace of the real drive holds
 ///
-/// The trace is in the `disksim-validate` format: R or W, what the buffer did, LBN, sectors,
-/// response time in us, delay in us from its completion to the issue of the next request. The same
-/// requests are sent to the simulated drive. The demerit figure is the root mean square distance of
-/// the two cumulative distributions (Ruemmler and Wilkes 1993; thesis 4.4.2).
+/// The trace is in the `disksim-validate` format: R or W, what the buffer did, LBN, sectors, response time in us,
+/// delay in us from its completion to the issue of the next request. The simulated drive receives the same requests.
+/// The demerit figure is the root mean square distance of the two cumulative distributions (Ruemmler and Wilkes
+/// 1993; thesis 4.4.2).
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     measured: DriveAndTrace,
-    /// Draw the two distributions into an SVG file
+    /// SVG file to draw the two distributions into
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write each request's measured and simulated time into a CSV file
+    /// CSV file to write each request's measured and simulated time into
     #[arg(long, value_name = "FILE")]
     per_request: Option<PathBuf>,
+    #[command(flatten)]
+    force: output::Force,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -42,14 +44,15 @@ struct Shown {
     demerit_ms: f64,
     per_request_rms_ms: f64,
     correlation: f64,
-    /// The bus, where only the trace knows it.
+    /// The bus rate, where the drive's file leaves it open.
     bus_mb_per_s_from_trace: Option<f64>,
     notes: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.force.needs_output(arguments.svg.is_some() || arguments.per_request.is_some())?;
     for path in arguments.svg.iter().chain(&arguments.per_request) {
-        arguments.measured.keep(path)?;
+        arguments.force.check(path, &arguments.measured.inputs())?;
     }
     let Measured { drive, requests, bus_mb_per_s: bus } = arguments.measured.read()?;
     let profile =

@@ -1,4 +1,4 @@
-//! `moirai volume bench`: what a volume gives, by the accesses that its layout is made for.
+//! `moirai volume bench`: latency and throughput of the accesses that a volume's layout is made for.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use crate::{print, progress, run};
 
 /// Blocks of a random request: 8 KiB.
 const RANDOM: BlockCount = BlockCount(16);
-/// Requests under way at once, where several are.
+/// Requests in flight of random accesses with several.
 const OUTSTANDING: usize = 16;
 
 #[derive(Clone, Copy)]
 enum Access {
-    /// Parallel ensembles, one behind the other, two under way.
+    /// Parallel ensembles, one after the other, two in flight.
     Sequential,
-    /// A random block and those that go with it, in one batch.
+    /// The equivalence class of a random block, in one batch.
     OtherMajor,
     /// Random blocks, one at a time, or several.
     Random(usize),
@@ -49,7 +49,15 @@ struct Shown {
 pub(super) fn bench(path: &Path, requests: u64, writes: bool, json: bool) -> Result<(), Failure> {
     let uri = format!("volume:{}", path.display());
     let shown = run::on_device(&uri, async {
-        let device = moirai::open_device(&uri).await?;
+        let access = if writes { moirai::Access::Write } else { moirai::Access::Read };
+        let device = moirai::open_device_for(&uri, access).await?;
+        if writes {
+            for (_, occupant) in
+                moirai::storage::occupants(std::slice::from_ref(&device), true).await?
+            {
+                print::note_of_loss(&uri, &occupant);
+            }
+        }
         let accesses = [
             Access::Sequential,
             Access::OtherMajor,
@@ -94,7 +102,11 @@ pub(super) fn bench(path: &Path, requests: u64, writes: bool, json: bool) -> Res
         ("requests/s", true),
         ("MB/s", true),
     ];
-    print::table(&columns, shown.measured.iter().map(row).collect())
+    print::table(&columns, shown.measured.iter().map(row).collect())?;
+    match shown.virtual_time {
+        true => print::line("Times and rates are virtual: those of the simulated disks."),
+        false => Ok(()),
+    }
 }
 
 async fn measure(
@@ -129,7 +141,7 @@ async fn measure(
         Access::Sequential => ("sequential, by parallel ensembles".to_owned(), 2),
         Access::OtherMajor => ("other-major, by equivalence classes".to_owned(), 1),
         Access::Random(1) => (format!("random {}", RANDOM.bytes()), 1),
-        Access::Random(count) => (format!("random {}, {count} under way", RANDOM.bytes()), count),
+        Access::Random(count) => (format!("random {}, {count} in flight", RANDOM.bytes()), count),
     };
     let blocks: u64 = batches.iter().flatten().map(|blocks| blocks.count.0).sum();
     let began = now();

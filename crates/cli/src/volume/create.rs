@@ -1,130 +1,290 @@
-//! `moirai volume create`.
+//! `moirai volume create`, and parts that are added to a volume of parts.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai::storage::{Device, DeviceUri};
-use moirai::units::BlockCount;
-use moirai::volume::{Description, Format, Part, format, is_blank, lay_out};
+use moirai::storage::{Device, DeviceUri, Occupant, clear_ends, occupants};
+use moirai::units::{BlockCount, ByteCount};
+use moirai::volume::{
+    ControllerTable, Description, Format, LayoutDescription, Level, Part, StripeUnit, Volume,
+    default_layout, format, has_switch, lay_out,
+};
+use moirai::{Access, NewFiles};
 
-use super::show;
+use super::{LayoutArguments, LayoutKind, show};
 use crate::failure::Failure;
-use crate::{output, progress, run};
+use crate::{output, print, progress, run};
 
-pub(super) fn create(path: &Path, description: &Description, force: bool) -> Result<(), Failure> {
+/// A volume as the command line describes it.
+pub(super) struct Wanted {
+    pub(super) devices: Vec<String>,
+    pub(super) parts: Vec<String>,
+    pub(super) spares: Vec<String>,
+    pub(super) level: Level,
+    pub(super) layout: LayoutArguments,
+    pub(super) labels: bool,
+    pub(super) integrity: bool,
+    pub(super) controller: Option<ControllerTable>,
+}
+
+/// Less of the possible capacity than this, in percent, is explained.
+const CAPACITY_PERCENT_MIN: f64 = 95.0;
+
+pub(super) fn create(path: &Path, wanted: &Wanted, force: bool) -> Result<(), Failure> {
     if path.exists() {
         return Err(Failure::Failed(format!(
-            "{}: the file is there already: choose another name, or remove it",
+            "{} exists: choose another name, or remove the file",
             path.display()
         )));
     }
-    description.check_labels(path)?;
-    if let Some(controller) = &description.controller {
+    if let Some(controller) = &wanted.controller {
         controller.size(path)?;
     }
-    let made = run::in_time(moirai::are_simulated(&description.uris())?, async {
-        if !description.parts.is_empty() {
-            return Ok(description.clone());
-        }
-        if description.labels {
-            return label(path, description, force).await;
-        }
-        // Checking makes no contents.
-        lay_out(path, description, moirai::devices::open_without_data)?;
-        Ok::<_, Failure>(description.clone())
+    let uris: Vec<String> = wanted.devices.iter().chain(&wanted.parts).cloned().collect();
+    let is_virtual = moirai::are_simulated(&uris)?;
+    let notes = run::creating(|files| {
+        let (mut description, notes) = run::in_time(is_virtual, async {
+            match wanted.parts.is_empty() {
+                true => of_devices(path, wanted, files, force).await,
+                false => {
+                    let parts = parts(&wanted.parts, &[], files, force).await?;
+                    Ok((Description::concatenated(parts), Vec::new()))
+                }
+            }
+        })?;
+        description.controller.clone_from(&wanted.controller);
+        output::write(path, &description.text_for(path)?)?;
+        Ok(notes)
     })?;
-    // A description that does not fit its devices is never written.
-    output::write(path, &made.to_toml())?;
-    show::show(path, false)
-}
-
-/// Puts more parts behind those of a volume.
-pub(super) fn append(path: &Path, uris: Vec<String>) -> Result<(), Failure> {
-    let mut description = Description::read(path)?;
-    if description.parts.is_empty() {
-        return Err(Failure::Failed(format!(
-            "{}: it has devices and a layout: make a volume of parts, with --part volume:{0} first",
-            path.display()
-        )));
-    }
-    let all: Vec<String> = description.uris().into_iter().chain(uris.iter().cloned()).collect();
-    refuse_twice(&all)?;
-    moirai::are_simulated(&all)?;
-    description.parts.extend(parts(uris)?);
-    output::replace(path, &description.to_toml())?;
-    show::show(path, false)
-}
-
-/// The parts that `uris` name, with the blocks that they have now.
-pub(super) fn parts(uris: Vec<String>) -> Result<Vec<Part>, Failure> {
-    refuse_twice(&uris)?;
-    run::in_time(moirai::are_simulated(&uris)?, async {
-        let mut parts = Vec::with_capacity(uris.len());
-        for uri in uris {
-            let blocks = moirai::open_device(&uri).await?.inquiry().capacity.0;
-            parts.push(Part { uri, blocks });
-        }
-        Ok(parts)
-    })
-}
-
-fn refuse_twice(uris: &[String]) -> Result<(), Failure> {
-    for (index, uri) in uris.iter().enumerate() {
-        if uris.iter().take(index).any(|other| other == uri) {
-            return Err(Failure::Failed(format!("{uri} is a part already")));
-        }
-    }
+    show::show(path, false)?;
+    print::notes(&notes);
     Ok(())
 }
 
-/// Labels the devices; gives the description with their names from now on.
-async fn label(
+/// Makes a volume of devices; gives its description, and what should be said of its capacity.
+async fn of_devices(
     path: &Path,
-    description: &Description,
+    wanted: &Wanted,
+    files: &NewFiles,
     force: bool,
-) -> Result<Description, Failure> {
-    let is_blank = description.devices.iter().all(|uri| is_new(uri));
+) -> Result<(Description, Vec<String>), Failure> {
     let mut devices = Vec::new();
-    for uri in &description.devices {
-        devices.push(blank_device(uri, force).await?);
+    for uri in &wanted.devices {
+        devices.push(moirai::devices::open(uri.parse()?, Access::Create(files))?);
     }
-    let (level, layout) = (description.level(path)?, description.layout(path)?);
-    let integrity = description.integrity;
-    let how = Format { level, layout, journal: None, integrity, is_blank };
-    let bar = progress::bar("clearing", Some(0));
-    let name = path.display().to_string();
-    let progress = |done: BlockCount, all: BlockCount| {
-        bar.set_length(all.0);
-        bar.set_position(done.0);
+    // Nothing is cleared before it is known that the volume can be made.
+    let held = occupants(&devices, force).await?;
+    let level = wanted.level;
+    level
+        .check(devices.len())
+        .map_err(|problem| Failure::Failed(format!("{}: {problem}", path.display())))?;
+    let layout = chosen_layout(&wanted.layout, &devices, level)?;
+    let names: Vec<String> =
+        wanted.devices.iter().map(|uri| lasting_name(uri)).collect::<Result<_, _>>()?;
+    let mut description = Description::new(names, level, layout);
+    description.spares.clone_from(&wanted.spares);
+    description.labels |= wanted.labels;
+    description.integrity = wanted.integrity;
+    description.check_labels(path)?;
+    if description.labels {
+        let is_new = |uri: &String| {
+            let uri: Option<DeviceUri> = uri.parse().ok();
+            uri.and_then(|uri| uri.data_path()).is_some_and(|path| files.contains(&path))
+        };
+        let is_blank = wanted.devices.iter().all(is_new);
+        let integrity = description.integrity;
+        let how = Format { level, layout, journal: None, integrity, is_blank };
+        let bar = progress::bar("clearing", Some(0));
+        let name = path.display().to_string();
+        let progress = |done: BlockCount, all: BlockCount| {
+            bar.set_length(all.0);
+            bar.set_position(done.0);
+        };
+        format(&name, &devices, how, progress).await?;
+        bar.finish_and_clear();
+    }
+    let capacities: Vec<BlockCount> =
+        devices.iter().map(|device| device.inquiry().capacity).collect();
+    // The devices are closed before the layout opens them; those without labels are cleared after it.
+    let unlabelled = (!description.labels).then(|| std::mem::take(&mut devices));
+    let volume = match &unlabelled {
+        Some(devices) => Volume::new(String::new(), devices.clone(), level, layout)
+            .map_err(|problem| Failure::Failed(format!("{}: {problem}", path.display())))?,
+        None => {
+            devices.clear();
+            let open = |uri| moirai::devices::open_without_data(uri, Access::Read);
+            lay_out(path, &description, open)?
+        }
     };
-    format(&name, &devices, how, progress).await?;
-    bar.finish_and_clear();
-    let named = description.devices.iter().map(|uri| lasting_name(uri)).collect::<Result<_, _>>();
-    let mut lasting = description.clone();
-    lasting.devices = named?;
-    Ok(lasting)
+    let notes = capacity_notes(&volume, &capacities, layout);
+    drop(volume);
+    for (index, occupant) in &held {
+        if let Some(device) = unlabelled.as_ref().and_then(|devices| devices.get(*index)) {
+            clear_ends(&**device).await?;
+        }
+        print::note_of_loss(wanted.devices.get(*index).map_or("", String::as_str), occupant);
+    }
+    Ok((description, notes))
 }
 
-/// Whether the file that a device's data are kept in is not there yet, and so will hold nothing.
-fn is_new(uri: &str) -> bool {
-    let Ok(mut uri) = uri.parse::<DeviceUri>() else { return false };
-    let data: Option<String> = uri.take("data").ok().flatten();
-    let file = data.as_deref().unwrap_or(&uri.target);
-    !Path::new(file).exists()
+/// The layout that was asked for; what was not follows from the devices.
+fn chosen_layout(
+    arguments: &LayoutArguments,
+    devices: &[Arc<dyn Device>],
+    level: Level,
+) -> Result<LayoutDescription, Failure> {
+    let LayoutArguments { layout, unit, depth, block, zone } = arguments;
+    let wants_quadrangles = depth.is_some() || block.is_some() || zone.is_some();
+    let fitting = default_layout(devices, level)?;
+    let layout = match (layout, unit) {
+        (Some(layout), _) => *layout,
+        (None, Some(_)) => LayoutKind::Stripe,
+        (None, None) if wants_quadrangles => LayoutKind::Quadrangle,
+        (None, None) => match fitting {
+            LayoutDescription::Stripe { .. } => LayoutKind::Stripe,
+            LayoutDescription::Quadrangle { .. } => LayoutKind::Quadrangle,
+        },
+    };
+    match layout {
+        LayoutKind::Stripe if wants_quadrangles => Err(Failure::Usage(
+            "--depth, --block and --zone are for quadrangles: leave them out, or say --layout quadrangle".into(),
+        )),
+        LayoutKind::Quadrangle if unit.is_some() => Err(Failure::Usage(
+            "--unit is for stripes: leave it out, or say --layout stripe".into(),
+        )),
+        LayoutKind::Quadrangle if depth.is_none() && !has_switch(devices)? => {
+            Err(Failure::Usage(
+                "the devices lose no time between their ensembles, so no depth of quadrangles is better than \
+                 another: leave --layout out for stripes, or give --depth"
+                    .into(),
+            ))
+        }
+        LayoutKind::Quadrangle => Ok(LayoutDescription::Quadrangle {
+            depth: *depth,
+            block: BlockCount(block.unwrap_or(1)),
+            zone: *zone,
+        }),
+        LayoutKind::Stripe => Ok(match (unit, fitting) {
+            (Some(unit), _) => LayoutDescription::Stripe { unit: *unit },
+            (None, fitting @ LayoutDescription::Stripe { .. }) => fitting,
+            // Disks: a unit that is their track crosses no boundary.
+            (None, LayoutDescription::Quadrangle { .. }) => {
+                LayoutDescription::Stripe { unit: StripeUnit::Track }
+            }
+        }),
+    }
 }
 
-/// Opens a device that is to be labelled. An error when it holds something, unless `force`.
-pub(super) async fn blank_device(uri: &str, force: bool) -> Result<Arc<dyn Device>, Failure> {
-    let device = moirai::devices::open(uri.parse()?)?;
-    if !force && !is_blank(&*device).await? {
+/// Why a volume uses less than 95 % of what its level could use of the devices, and what to change.
+fn capacity_notes(
+    volume: &Volume,
+    capacities: &[BlockCount],
+    layout: LayoutDescription,
+) -> Vec<String> {
+    let (disks, level) = (capacities.len(), volume.layout().level());
+    let used = volume.inquiry().capacity.bytes().0 as f64;
+    let smallest = capacities.iter().min().map_or(0, |capacity| capacity.bytes().0);
+    let all: u64 = capacities.iter().map(|capacity| capacity.bytes().0).sum();
+    let share = level.data_units(disks) as f64 / disks as f64;
+    let (of_smallest, of_all) = ((smallest * disks as u64) as f64 * share, all as f64 * share);
+    let mut notes = Vec::new();
+    let percent = |used: f64, of: f64| used / of.max(1.0) * 100.0;
+    if percent(of_smallest, of_all) < CAPACITY_PERCENT_MIN {
+        let unused = ByteCount(all - smallest * disks as u64);
+        notes.push(format!(
+            "the devices differ in size, and each is used up to the size of the smallest, {}: {unused} stay unused; \
+             use devices of one size, or make volumes of those of one size and join them with --part",
+            ByteCount(smallest)
+        ));
+    }
+    if percent(used, of_smallest) < CAPACITY_PERCENT_MIN {
+        let why = match layout {
+            LayoutDescription::Quadrangle { zone: Some(_), .. } => {
+                "only one zone is used: leave --zone out for all of them"
+            }
+            LayoutDescription::Quadrangle { .. } => {
+                "quadrangles leave sectors and tracks over: try another --depth or --block, or --layout stripe"
+            }
+            LayoutDescription::Stripe { .. } if level.failures(disks) > 0 => {
+                "labels and the journal take the rest: use larger devices, or a smaller --unit"
+            }
+            LayoutDescription::Stripe { .. } => {
+                "the rest is too short for a stripe: use a smaller --unit"
+            }
+        };
+        notes.push(format!(
+            "the volume has {:.1} % of the capacity that {level} could give on these devices; {why}",
+            percent(used, of_smallest)
+        ));
+    }
+    notes
+}
+
+/// Adds parts to a volume of parts.
+pub(super) fn append(path: &Path, uris: Vec<String>, force: bool) -> Result<(), Failure> {
+    let mut description = Description::read(path)?;
+    if description.parts.is_empty() {
         return Err(Failure::Failed(format!(
-            "{uri} holds something, and it would be lost: choose another device, or say --force"
+            "{}: the volume has devices and a layout: make a volume of parts, with --part volume:{0}, first",
+            path.display()
         )));
     }
-    Ok(device)
+    let there = description.uris();
+    let all: Vec<String> = there.iter().chain(&uris).cloned().collect();
+    let is_virtual = moirai::are_simulated(&all)?;
+    run::creating(|files| {
+        let added = run::in_time(is_virtual, parts(&uris, &there, files, force))?;
+        description.parts.extend(added);
+        output::replace(path, &description.text_for(path)?)
+    })?;
+    show::show(path, false)
 }
 
-/// The URI of a device that is there now: it is not to be made again when it is gone.
+/// The parts that `uris` name, with the blocks that they have now; `there` are the parts that the volume has. The first
+/// part of a volume keeps its data, whose blocks keep their numbers; the others must be blank, unless `force`.
+async fn parts(
+    uris: &[String],
+    there: &[String],
+    files: &NewFiles,
+    force: bool,
+) -> Result<Vec<Part>, Failure> {
+    let (mut parts, mut devices) = (Vec::new(), Vec::new());
+    for (index, uri) in uris.iter().enumerate() {
+        if uris.iter().take(index).chain(there).any(|other| other == uri) {
+            return Err(Failure::Failed(format!("{uri} is a part already")));
+        }
+        let device = moirai::open_device_for(uri, Access::Create(files)).await?;
+        parts.push(Part { uri: lasting_name(uri)?, blocks: device.inquiry().capacity.0 });
+        devices.push(device);
+    }
+    let kept = usize::from(there.is_empty());
+    let added = devices.get(kept..).unwrap_or_default();
+    if let (1, Some(first), Some(uri)) = (kept, devices.first(), uris.first())
+        && let Some((_, occupant)) = occupants(std::slice::from_ref(first), true).await?.pop()
+    {
+        print::note(format!("{uri} holds {occupant}, which the volume keeps"));
+    }
+    for (index, occupant) in occupants(added, force).await? {
+        if let (Some(device), Some(uri)) = (added.get(index), uris.get(kept + index)) {
+            clear_ends(&**device).await?;
+            print::note_of_loss(uri, &occupant);
+        }
+    }
+    Ok(parts)
+}
+
+/// Opens a device that is to be taken into use, or creates it; gives what it holds, which is an error unless `force`.
+pub(super) async fn new_device(
+    uri: &str,
+    files: &NewFiles,
+    force: bool,
+) -> Result<(Arc<dyn Device>, Option<Occupant>), Failure> {
+    let device = moirai::devices::open(uri.parse()?, Access::Create(files))?;
+    let held = occupants(std::slice::from_ref(&device), force).await?.pop();
+    Ok((device, held.map(|(_, occupant)| occupant)))
+}
+
+/// The URI of a device that exists now, for a description: opening never creates it again.
 pub(super) fn lasting_name(uri: &str) -> Result<String, Failure> {
     let uri: DeviceUri = uri.parse()?;
     Ok(uri.without("size"))

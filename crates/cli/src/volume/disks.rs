@@ -1,18 +1,19 @@
-//! `moirai volume open`, `fail`, `replace`, `rebuild`, `grow` and `scrub`: the disks of a volume whose devices have labels.
+//! `moirai volume open`, `fail`, `replace`, `rebuild`, `grow` and `scrub`: disks of volumes with labelled devices.
 
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai::storage::Device;
+use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockRange, ByteCount, grouped};
 use moirai::volume::{
     Description, DevicesThere, DiskIndex, InspectedDisk, Inspection, MemberState, Volume,
 };
+use moirai::{Access, NewFiles};
 
 use serde::Serialize;
 
-use super::create::{blank_device, lasting_name};
+use super::create::{lasting_name, new_device};
 use super::show;
 use crate::failure::Failure;
 use crate::{output, print, progress, run};
@@ -28,14 +29,14 @@ pub(super) fn open(path: &Path, devices: &[String], degraded: bool) -> Result<()
     show::show(path, false)
 }
 
-/// Describes the volume that `devices` are of, as their labels say.
+/// Describes the volume that `devices` belong to, as their labels say.
 fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
     if path.exists() {
-        let problem = format!("{} is there already: open it without --device", path.display());
+        let problem = format!("{} exists: open it without --device", path.display());
         return Err(Failure::Usage(problem));
     }
     let mut description = run::in_time(moirai::are_simulated(devices)?, async {
-        let there = DevicesThere::of(path, devices, moirai::devices::open)?;
+        let there = DevicesThere::of(path, devices, to_write)?;
         let Inspection { volume, layout, integrity, disks, .. } = there.inspect().await?;
         let names = disks.iter().filter_map(|disk| there.uri(disk)).map(str::to_owned).collect();
         let mut description = Description::new(names, volume.layout().level(), layout);
@@ -43,7 +44,12 @@ fn describe(path: &Path, devices: &[String]) -> Result<(), Failure> {
         Ok::<_, Failure>(description)
     })?;
     description.labels = true;
-    output::write(path, &description.to_toml())
+    output::write(path, &description.text_for(path)?)
+}
+
+/// Opens a device of a volume, which exists.
+fn to_write(uri: DeviceUri) -> moirai::storage::Result<Arc<dyn Device>> {
+    moirai::devices::open(uri, Access::Write)
 }
 
 pub(super) fn fail(path: &Path, disk: DiskIndex) -> Result<(), Failure> {
@@ -51,13 +57,16 @@ pub(super) fn fail(path: &Path, disk: DiskIndex) -> Result<(), Failure> {
         let volume = there.assemble(false).await?;
         let disks = volume.devices().len();
         if disk.0 >= disks {
-            return Err(Failure::Usage(format!("there is no disk {} of {disks}", disk.0)));
+            return Err(Failure::Usage(format!(
+                "there is no disk {}: the volume has {disks}",
+                disk.0
+            )));
         }
         if !volume.survives_without(disk) {
             return Err(Failure::Failed(format!(
-                "disk {} is needed: {} cannot do without it now",
+                "disk {} is needed: the volume would lose data without it (it survives {} further failures now)",
                 disk.0,
-                volume.layout().level()
+                volume.survives()
             )));
         }
         volume.fail(disk);
@@ -68,33 +77,39 @@ pub(super) fn fail(path: &Path, disk: DiskIndex) -> Result<(), Failure> {
 }
 
 pub(super) fn replace(path: &Path, disk: DiskIndex, uri: &str, force: bool) -> Result<(), Failure> {
-    let described = with_labels(path, async |mut description, mut there| {
-        let inspection = there.inspect().await?;
-        let new = lasting_name(uri)?;
-        let is_new = |disk: &InspectedDisk| there.uri(disk) == Some(&new);
-        if let Some(disk) = inspection.disks.iter().position(is_new) {
-            return Err(Failure::Failed(format!("{new} is disk {disk} of the volume, and in use")));
-        }
-        let old = old_name(&description, &there, disk, &inspection, &new);
-        // One that failed may come back as a new one.
-        there.forget(&new);
-        let device = blank_device(uri, force).await?;
-        there.replace(disk, device).await?;
-        description.devices.retain(|name| *name != new);
-        match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
-            Some(old) => *old = new,
-            None => description.devices.push(new),
-        }
-        Ok(description)
+    let described = run::creating(|files| {
+        with_labels(path, async |mut description, mut there| {
+            let inspection = there.inspect().await?;
+            let new = description.name_of(&lasting_name(uri)?);
+            let is_new = |disk: &InspectedDisk| there.uri(disk) == Some(&new);
+            if let Some(disk) = inspection.disks.iter().position(is_new) {
+                let problem = format!("{new} is disk {disk} of the volume, and in use");
+                return Err(Failure::Failed(problem));
+            }
+            let old = old_name(&description, &there, disk, &inspection, &new);
+            // One that failed may come back as a new one.
+            there.forget(&new);
+            let (device, held) = new_device(uri, files, force).await?;
+            there.replace(disk, device).await?;
+            if let Some(occupant) = held {
+                print::note_of_loss(uri, &occupant);
+            }
+            description.devices.retain(|name| *name != new);
+            match description.devices.iter_mut().find(|name| old.as_ref() == Some(name)) {
+                Some(old) => *old = new,
+                None => description.devices.push(new),
+            }
+            Ok(description)
+        })
     })?;
-    output::replace(path, &described.to_toml())?;
+    output::replace(path, &described.text_for(path)?)?;
     show::show(path, false)?;
-    print::line(format!("\nnext, fill it: moirai volume rebuild {}", path.display()))
+    print::line(format!("\nnext, rebuild the disk: moirai volume rebuild {}", path.display()))
 }
 
 /// What the description calls the device that was `disk`, in whose place `new` comes: the one whose label says so, or
-/// else the one that is gone, or has no label that can be read. When several disks or devices are, nobody knows whose
-/// name that was.
+/// else the one that is gone, or has no label that can be read. When several disks or devices are gone, none is taken
+/// for it.
 fn old_name(
     description: &Description,
     there: &DevicesThere,
@@ -120,16 +135,21 @@ pub(super) fn grow(
     force: bool,
 ) -> Result<(), Failure> {
     if !added.is_empty() {
-        let described = with_labels(path, async |mut description, there| {
-            let mut devices = Vec::new();
-            for uri in added {
-                devices.push(blank_device(uri, force).await?);
-                description.devices.push(lasting_name(uri)?);
-            }
-            there.add_disks(&devices).await?;
-            Ok(description)
+        let described = run::creating(|files| {
+            with_labels(path, async |mut description, there| {
+                let (mut devices, mut held) = (Vec::new(), Vec::new());
+                for uri in added {
+                    let (device, occupant) = new_device(uri, files, force).await?;
+                    devices.push(device);
+                    held.extend(occupant.map(|occupant| (uri, occupant)));
+                    description.devices.push(lasting_name(uri)?);
+                }
+                there.add_disks(&devices).await?;
+                held.iter().for_each(|(uri, occupant)| print::note_of_loss(uri, occupant));
+                Ok(description)
+            })
         })?;
-        output::replace(path, &described.to_toml())?;
+        output::replace(path, &described.text_for(path)?)?;
     }
     let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
     with_labels(path, async |_, there| {
@@ -159,7 +179,7 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         match disks.into_iter().find(|disk| volume.state(*disk) != MemberState::Ready) {
             None => Ok(()),
             Some(disk) => Err(Failure::Failed(format!(
-                "disk {} failed, or is still without a device: `moirai volume show {}`",
+                "disk {} failed, or has no device yet: see `moirai volume show {}`",
                 disk.0,
                 path.display()
             ))),
@@ -178,11 +198,13 @@ fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
         };
         let old = old_name(&description, &there, disk, &inspection, spare);
         drop(inspection);
-        let placed = match blank_device(spare, false).await {
-            Ok(device) => there.replace(disk, device).await.map_err(Failure::from),
+        let files = NewFiles::new();
+        let placed = match new_device(spare, &files, false).await {
+            Ok((device, _)) => there.replace(disk, device).await.map_err(Failure::from),
             Err(problem) => Err(problem),
         };
         if let Err(problem) = placed {
+            files.remove();
             print::line(format!("{spare} cannot be used: {problem}"))?;
             return Ok(None);
         }
@@ -194,7 +216,7 @@ fn place_spare(path: &Path, spare: &str) -> Result<(), Failure> {
         Ok(Some((description, disk)))
     })?;
     let Some((description, disk)) = placed else { return Ok(()) };
-    output::replace(path, &description.to_toml())?;
+    output::replace(path, &description.text_for(path)?)?;
     print::line(format!("{spare} takes the place of disk {}", disk.0))
 }
 
@@ -242,13 +264,13 @@ pub(super) fn scrub(
         print::json(&shown)?;
     } else {
         print::line(format!(
-            "{} stripes, {} units written again, {} stripes differed, in {} something is lost",
+            "{} stripes: {} units rewritten, {} stripes differ, {} stripes have lost blocks",
             grouped(stripes),
             grouped(shown.restored_units),
             grouped(differing.len() as u64),
             grouped(lost.len() as u64)
         ))?;
-        for (what, stretches) in [("differed", differing), ("lost", lost)] {
+        for (what, stretches) in [("differs", differing), ("lost", lost)] {
             for blocks in stretches.iter().take(STRETCHES_SHOWN) {
                 print::line(format!("  {what}: {blocks}"))?;
             }
@@ -259,7 +281,7 @@ pub(super) fn scrub(
     }
     if !lost.is_empty() {
         return Err(Failure::Failed(
-            "blocks can neither be read nor worked out: they are lost until they are written anew"
+            "some blocks can be neither read nor reconstructed: they are lost until they are rewritten"
                 .into(),
         ));
     }
@@ -267,8 +289,9 @@ pub(super) fn scrub(
         return Ok(());
     }
     Err(Failure::Failed(
-        "copies or parity do not fit the data, and which is wrong is not known: compare the blocks with a \
-         backup, or take the data for right with --repair"
+        "copies or parity do not match the data, and which of them is wrong is not known: if a table or \
+         a file on the volume is damaged, do not repair but fail and replace the disk that is wrong; --repair trusts \
+         the data"
             .to_owned(),
     ))
 }
@@ -281,13 +304,13 @@ fn with_labels<T>(
     let description = Description::read(path)?;
     if !description.labels {
         return Err(Failure::Failed(format!(
-            "{}: its devices have no labels, and so it knows no disks that failed: make it with a level \
-             that survives failures, or with --labels",
+            "{}: the volume's devices have no labels, so nothing tells which of them failed: make the volume with a \
+             level that survives failures, or with --labels",
             path.display()
         )));
     }
     run::in_time(moirai::are_simulated(&description.devices)?, async {
-        let there = DevicesThere::of(path, &description.devices, moirai::devices::open)?;
+        let there = DevicesThere::of(path, &description.devices, to_write)?;
         command(description, there).await
     })
 }

@@ -14,8 +14,8 @@ use crate::{output, print};
 /// A picture shows no fewer stripes, so that it also shows the stripes after a small access.
 const STRIPES_MIN: u64 = 8;
 
-pub(super) fn draw(path: &Path, out: &Path, at: Lbn) -> Result<(), Failure> {
-    output::keep_inputs(out, &[&path.display().to_string()])?;
+pub(super) fn draw(path: &Path, out: &Path, at: Lbn, force: &output::Force) -> Result<(), Failure> {
+    force.check(out, &[&path.display().to_string()])?;
     let picture = with_volume(path, |volume, disks| {
         let names: Vec<String> = disks.into_iter().map(|disk| disk.name()).collect();
         picture(volume, &names, at)

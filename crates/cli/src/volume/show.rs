@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moirai::storage::Device;
+use moirai::Access;
+use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, grouped};
 use moirai::volume::{
     Description, DevicesThere, InspectedDisk, Inspection, MemberState, Part, QuadrangleZone,
@@ -20,11 +21,12 @@ struct Shown {
     layout: &'static str,
     capacity_bytes: u64,
     raw_capacity_bytes: u64,
+    /// Devices that may fail now, whichever they are, without a block being lost.
     survives_failures: usize,
     parallelism: u32,
     depth: u32,
     volume_block_blocks: u64,
-    /// While it grows: stripes that were moved, of how many.
+    /// While the volume grows: stripes moved, and stripes in all.
     moved: Option<(u64, u64)>,
     quadrangles: Vec<ShownZone>,
     disks: Vec<ShownDisk>,
@@ -32,22 +34,22 @@ struct Shown {
 
 #[derive(Serialize)]
 pub(super) struct ShownDisk {
-    /// What is in its place, when there is something.
+    /// The device, unless it failed or is missing.
     device: Option<String>,
     /// `ready`, `rebuilding`, `failed` or `missing`.
     state: &'static str,
-    /// Of one that is rebuilt: how much of it is right.
+    /// How much of a disk that is being rebuilt is ready.
     ready_percent: Option<f64>,
 }
 
 impl ShownDisk {
-    /// One whose device has no label to say how it is.
+    /// A disk whose device has no label.
     fn unlabelled(device: &Arc<dyn Device>) -> ShownDisk {
         let device = Some(device.inquiry().name.clone());
         ShownDisk { device, state: "ready", ready_percent: None }
     }
 
-    /// What it is called: its device, or why it has none.
+    /// The name of its device, or why it has none.
     pub(super) fn name(self) -> String {
         self.device.unwrap_or_else(|| self.state.to_owned())
     }
@@ -101,7 +103,7 @@ struct ShownPart {
 }
 
 fn show_parts(path: &Path, description: &Description, json: bool) -> Result<(), Failure> {
-    // One that is its own part cannot be opened.
+    // A volume that contains itself is an error.
     moirai::are_simulated(&description.uris())?;
     let mut first = Lbn(0);
     let part = |part: &Part| {
@@ -130,8 +132,8 @@ fn show_parts(path: &Path, description: &Description, json: bool) -> Result<(), 
 }
 
 /// Shows where block `lbn` lies.
-pub(super) fn map(path: &Path, lbn: Lbn, json: bool) -> Result<(), Failure> {
-    with_volume(path, |volume, _| print_map(volume, lbn, json))
+pub(super) fn map(path: &Path, lbn: Lbn, all: bool, json: bool) -> Result<(), Failure> {
+    with_volume(path, |volume, _| print_map(volume, lbn, all, json))
 }
 
 /// Gives the volume that the file at `path` describes and its disks to `f`, without opening it where the
@@ -143,23 +145,27 @@ pub(super) fn with_volume<T>(
     let description = Description::read(path)?;
     if let [first, ..] = description.parts.as_slice() {
         return Err(Failure::Failed(format!(
-            "{}: it is made of parts, which have their own layouts: ask one of them, as {}",
+            "{}: the volume consists of parts, which have their own layouts: name a part, such as {}",
             path.display(),
             first.uri
         )));
     }
     run::in_time(moirai::are_simulated(&description.devices)?, async {
         if !description.labels {
-            let volume = lay_out(path, &description, moirai::devices::open)?;
+            let volume = lay_out(path, &description, to_read)?;
             let disks = volume.devices().iter().map(ShownDisk::unlabelled).collect();
             return f(&volume, disks);
         }
-        let there = DevicesThere::of(path, &description.devices, moirai::devices::open)?;
+        let there = DevicesThere::of(path, &description.devices, to_read)?;
         let Inspection { volume, disks, .. } = there.inspect().await?;
         let stripes = volume.layout().stripes();
         let shown = disks.iter().map(|disk| ShownDisk::labelled(disk, &there, stripes)).collect();
         f(&volume, shown)
     })
+}
+
+fn to_read(uri: DeviceUri) -> moirai::storage::Result<Arc<dyn Device>> {
+    moirai::devices::open(uri, Access::Read)
 }
 
 fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<(), Failure> {
@@ -176,7 +182,7 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
         layout: if volume.quadrangles().is_empty() { "stripe" } else { "quadrangle" },
         capacity_bytes: inquiry.capacity.bytes().0,
         raw_capacity_bytes: raw.sum(),
-        survives_failures: layout.level().failures(layout.disks()),
+        survives_failures: volume.survives(),
         parallelism: inquiry.parallelism,
         depth: inquiry.depth,
         volume_block_blocks: inquiry.volume_block.0,
@@ -187,19 +193,35 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
     if json {
         return print::json(&shown);
     }
-    let raw_percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
+    // What disks that are gone had is not known.
+    let share = match shown.disks.iter().all(|disk| disk.device.is_some()) {
+        true => {
+            let percent = shown.capacity_bytes as f64 / shown.raw_capacity_bytes as f64 * 100.0;
+            format!(", {percent:.1} % of the devices")
+        }
+        false => String::new(),
+    };
     let mut facts = vec![
         ("level", shown.level.clone()),
-        ("survives", format!("{} failed devices", shown.survives_failures)),
-        ("layout", shown.layout.to_owned()),
-        ("capacity", format!("{}, {raw_percent:.1} % of the devices", inquiry.capacity.bytes())),
+        (
+            "survives",
+            match volume.is_whole() {
+                true => survives(shown.survives_failures, layout.level().failures(layout.disks())),
+                false => format!(
+                    "nothing now: too many disks failed or are missing for {}, and blocks are lost until one is back",
+                    shown.level
+                ),
+            },
+        ),
+        ("layout", layout_text(volume)),
+        ("capacity", format!("{}{share}", inquiry.capacity.bytes())),
         ("parallelism p", shown.parallelism.to_string()),
         ("depth d", shown.depth.to_string()),
         ("volume block b", inquiry.volume_block.to_string()),
     ];
     if let Some((moved, all)) = shown.moved {
         let note = format!("{} of {} stripes are moved", grouped(moved), grouped(all));
-        facts.push(("grows", note));
+        facts.push(("growing", note));
     }
     print::table(
         &[("volume", false), (inquiry.name.as_str(), false)],
@@ -247,6 +269,24 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
     )
 }
 
+fn layout_text(volume: &Volume) -> String {
+    match volume.quadrangles() {
+        [] => format!("stripe, units of {}", volume.layout().unit_max().bytes()),
+        _ => "quadrangle".to_owned(),
+    }
+}
+
+/// What a volume survives now, and what its level survives when all disks are ready.
+fn survives(now: usize, level: usize) -> String {
+    let devices = |count| {
+        if count == 1 { "1 failed device".into() } else { format!("{count} failed devices") }
+    };
+    match now == level {
+        true => devices(now),
+        false => format!("{} now; {} once all disks are ready", devices(now), devices(level)),
+    }
+}
+
 impl From<&QuadrangleZone> for ShownZone {
     fn from(zone: &QuadrangleZone) -> ShownZone {
         let dimensions = &zone.dimensions;
@@ -279,7 +319,7 @@ struct MappedBlock {
     disk_lbn: u64,
 }
 
-fn print_map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
+fn print_map(volume: &Volume, lbn: Lbn, all: bool, json: bool) -> Result<(), Failure> {
     let location = volume.locate(lbn)?;
     let ensemble = volume.ensemble(lbn)?.blocks;
     let parallel = volume.parallel_ensemble(lbn)?;
@@ -304,17 +344,36 @@ fn print_map(volume: &Volume, lbn: Lbn, json: bool) -> Result<(), Failure> {
     if json {
         return print::json(&mapped);
     }
-    print::line(format!("{lbn} is {} of disk {}", location.dlbn, location.disk.0))?;
+    print::line(format!("{lbn} is {} on disk {}", location.dlbn, location.disk.0))?;
     print::line(format!("ensemble           {ensemble}"))?;
     print::line(format!("parallel ensemble  {parallel}"))?;
-    print::line(
-        "equivalence class: rows are accessed in parallel, columns semi-sequentially\n\
-         (disk: its LBN, for each LBN of the volume)",
-    )?;
     let parallelism = class.parallelism as usize;
+    if mapped.equivalent.len() <= 1 {
+        return print::line("equivalence class  the block alone");
+    }
+    let rows = mapped.equivalent.len() / parallelism.max(1);
+    let how = match rows {
+        1 => "accessed in parallel".to_owned(),
+        _ => format!(
+            "the {parallelism} of a row are accessed in parallel, the {rows} of a column semi-sequentially"
+        ),
+    };
+    print::line(format!(
+        "equivalence class  {} blocks: {how}\n\nEach cell is an LBN of the volume, with its disk and its LBN there.",
+        mapped.equivalent.len()
+    ))?;
+    let shown = if all { rows } else { MAP_ROWS.min(rows) };
     let cell = |block: &MappedBlock| format!("{}  ({}: {})", block.lbn, block.disk, block.disk_lbn);
-    let rows = mapped.equivalent.chunks(parallelism).map(|row| row.iter().map(cell).collect());
+    let cells = mapped.equivalent.chunks(parallelism.max(1));
+    let cells = cells.take(shown).map(|row| row.iter().map(cell).collect());
     let titles: Vec<String> = (0..parallelism).map(|column| format!("column {column}")).collect();
-    let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), true)).collect();
-    print::table(&columns, rows.collect())
+    let columns: Vec<(&str, bool)> = titles.iter().map(|title| (title.as_str(), false)).collect();
+    print::table(&columns, cells.collect())?;
+    if shown < rows {
+        print::line(format!("... and {} rows more: --all shows them", rows - shown))?;
+    }
+    Ok(())
 }
+
+/// Rows of an equivalence class that `map` shows without `--all`.
+const MAP_ROWS: usize = 12;

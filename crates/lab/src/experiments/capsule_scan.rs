@@ -145,7 +145,7 @@ async fn table(layout: PageLayout, bus_mb_per_s: Option<f64>) -> Result<Arc<Tabl
     );
     let bus = bus_mb_per_s.map(|rate| Arc::new(HostBus::new(rate)));
     let store = Store::open(four_cheetahs(|| Contents::Nothing, bus)?).await?;
-    let options = LoadOptions { page_rows: Some(CAPSULE_ROWS) };
+    let options = LoadOptions { page_rows: Some(CAPSULE_ROWS), ..LoadOptions::default() };
     Ok(store.load("records", &schema, layout, options).await?.reserve(ROWS)?)
 }
 

@@ -18,7 +18,7 @@ pub const BUS_ASSUMED: &str =
 /// The two drives of this level whose measured traces are known lose their read data at each write:
 /// of 36 reads that would have hit them right after one, none did.
 const LIMITED_FAST_WRITE: &str = "`Fast write level` is 1 (limited): writes are reported complete \
-    when their data are in the buffer, and a write gives up what was read before.";
+    when their data are in the buffer, and a write discards the data read before.";
 
 /// DiskSim gives no credit for sectors read out of order unless the drive also reads any free block.
 const NO_FREE_BLOCKS: &str = "`Immediate buffer read` without `Read any free blocks` changes no time \
@@ -84,7 +84,7 @@ pub(super) fn convert(
     if stated != 0 && stated != u64::from(cylinders) {
         notes.push(format!(
             "`Number of cylinders` is {stated}, the zones end with cylinder {cylinders}; \
-             the zones are believed."
+             the profile follows the zones."
         ));
     }
     let mechanism = mechanism::convert(needed("Mechanical Model")?, cylinders, &mut notes, load)?;
@@ -117,11 +117,15 @@ pub(super) fn convert(
         );
     }
     if read_watermark > 0.0 && !of_request {
-        notes.push("`High (read) water mark` is of the segment; here it is of the request.".into());
+        notes.push(
+            "`High (read) water mark` is a share of the segment; the profile takes a share of the \
+             request."
+                .into(),
+        );
     }
     let missing = given.missing();
     if !missing.is_empty() {
-        notes.push(format!("The file does not give {}; 0 is taken.", missing.join(", ")));
+        notes.push(format!("The file does not give {}; the profile has 0.", missing.join(", ")));
     }
     let scheduler = note_the_rest(&given, &mut notes)?;
 
@@ -251,7 +255,7 @@ fn cache(
         combine_writes: given.flag("Combine seq writes")?,
     };
     if given.count("Enable caching in buffer", 2)? == 2 {
-        notes.push("`Enable caching in buffer` is 2; what 1 means is taken.".into());
+        notes.push("`Enable caching in buffer` is 2; a profile behaves as for 1.".into());
     }
     Ok(given.flag("Enable caching in buffer")?.then_some(file))
 }
@@ -269,13 +273,13 @@ fn note_the_rest(
         for name in names {
             let value = given.number(name, -1.0, 1e9)?.unwrap_or(expected);
             if value != expected {
-                notes.push(format!("`{name}` is {value}; a profile has what {expected} means."));
+                notes.push(format!("`{name}` is {value}; a profile behaves as for {expected}."));
             }
         }
     }
     if given.count("Max queue length", 1 << 30)? == 1 {
         notes.push(
-            "`Max queue length` is 1; a simulated disk takes as many requests as are sent.".into(),
+            "`Max queue length` is 1; a simulated disk accepts any number of requests.".into(),
         );
     }
     let mut of_the_file = None;
@@ -286,8 +290,8 @@ fn note_the_rest(
             of_the_file = Some(Scheduler::Fcfs);
         } else {
             notes.push(format!(
-                "`Scheduling policy` is {policy}; the order is chosen where the disk is named \
-                 (`?scheduler=`)."
+                "`Scheduling policy` is {policy}; `?scheduler=` in the URI of the disk \
+                 sets the order."
             ));
         }
     }

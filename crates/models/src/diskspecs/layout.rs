@@ -17,7 +17,7 @@ pub(super) fn convert(block: &Block, notes: &mut Vec<String>) -> Result<Layout, 
     let given = Parameters::of(block);
     if block.kind != "dm_layout_g1" {
         return Err(block.place.error(format!(
-            "the layout model `{}` is not known; \
+            "the layout model `{}` is not supported; \
              `dm_layout_g1` is",
             block.kind
         )));
@@ -27,7 +27,9 @@ pub(super) fn convert(block: &Block, notes: &mut Vec<String>) -> Result<Layout, 
         0 => TrackOrder::Cylinder,
         1 => TrackOrder::CylinderSerpentine { restart: true },
         2 => TrackOrder::CylinderSerpentine { restart: false },
-        other => return Err(given.error(scheme, &format!("{other} is not known: 0, 1 and 2 are"))),
+        other => {
+            return Err(given.error(scheme, &format!("{other} is not supported: 0, 1 and 2 are")));
+        }
     };
     let cylinders = given.count("Rangesize for sparing", CYLINDERS_MAX)?.max(1) as u32;
     let name = "Sparing scheme used";
@@ -43,7 +45,7 @@ pub(super) fn convert(block: &Block, notes: &mut Vec<String>) -> Result<Layout, 
         8 => Sparing::SectorsPerCylinders { cylinders },
         9 => Sparing::SectorsPerZone { slip_to_end: false },
         10 => Sparing::SectorsPerZone { slip_to_end: true },
-        other => return Err(given.error(name, &format!("{other} is not known: 0 to 10 are"))),
+        other => return Err(given.error(name, &format!("{other} is not supported: 0 to 10 are"))),
     };
     let units = given.word("Skew units")?.unwrap_or("sectors");
     let mut zones = Vec::new();
@@ -54,7 +56,7 @@ pub(super) fn convert(block: &Block, notes: &mut Vec<String>) -> Result<Layout, 
         zones.push(zone_of(index, zone, units, sparing, notes)?);
     }
     if zones.is_empty() {
-        return Err(given.error("Zones", "a disk has at least one"));
+        return Err(given.error("Zones", "a disk has at least one zone"));
     }
     zones.sort_by_key(|zone| zone.first_cylinder);
     for name in given.left_over() {

@@ -22,19 +22,19 @@ pub(super) fn convert(
     let given = Parameters::of(block);
     if block.kind != "dm_mech_g1" {
         return Err(block.place.error(format!(
-            "the mechanical model `{}` is not known; \
+            "the mechanical model `{}` is not supported; \
              `dm_mech_g1` is",
             block.kind
         )));
     }
     let access = given.word("Access time type")?.unwrap_or("trackSwitchPlusRotation");
     if access != "trackSwitchPlusRotation" {
-        let problem = format!("`{access}`: only a disk that turns can be simulated");
+        let problem = format!("`{access}`: only a rotating disk can be simulated");
         return Err(given.error("Access time type", &problem));
     }
     if given.number("Percent error in rpms", 0.0, 100.0)?.unwrap_or(0.0) > 0.0 {
         notes.push(
-            "`Percent error in rpms` is left out: the disk turns at its nominal rate.".into(),
+            "`Percent error in rpms` is left out: the disk rotates at its nominal speed.".into(),
         );
     }
     let (seek_ms, seek) = seek(&given, cylinders, load)?;
@@ -147,22 +147,25 @@ fn seek_points(
             .ok_or_else(|| bad(number, "expected `distance, milliseconds`"))?;
         let ms = ms.split_once(',').map_or(ms, |(ms, _deviation)| ms);
         let distance: u32 = distance.trim().parse().map_err(|_| {
-            bad(number, &format!("distance `{}` is no whole number", distance.trim()))
+            bad(number, &format!("distance `{}` is not a whole number", distance.trim()))
         })?;
         let ms = match ms.trim().parse::<f64>() {
             Ok(ms) if (0.0..=SEEK_MS_MAX).contains(&ms) => ms,
-            _ => return Err(bad(number, &format!("time `{}` is no time in ms", ms.trim()))),
+            _ => return Err(bad(number, &format!("`{}` is not a seek time in ms", ms.trim()))),
         };
         if distance == 0 {
             continue;
         }
         if points.last().is_some_and(|(last, _)| *last >= distance) {
-            return Err(bad(number, &format!("distance {distance} is not above the one before")));
+            return Err(bad(
+                number,
+                &format!("distance {distance} is not above the previous distance"),
+            ));
         }
         points.push((distance, ms));
     }
     let Some((first, ms)) = points.first().copied() else {
-        return Err(bad(0, "no seek times"));
+        return Err(bad(0, "the file has no seek times"));
     };
     if first > 1 {
         let single = given.number("Single cylinder seek time", 0.0, SEEK_MS_MAX)?;

@@ -54,7 +54,7 @@ impl<'a> Parameters<'a> {
             Ok(number) => {
                 Err(self.error(name, &format!("{number} is not between {low} and {high}")))
             }
-            Err(_) => Err(self.error(name, &format!("`{word}` is no number"))),
+            Err(_) => Err(self.error(name, &format!("`{word}` is not a number"))),
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Parameters<'a> {
     pub(super) fn count(&self, name: &str, high: u64) -> Result<u64, DiskspecsError> {
         let number = self.number(name, 0.0, high as f64)?.unwrap_or(0.0);
         if number.fract() != 0.0 {
-            return Err(self.error(name, &format!("{number} is no whole number")));
+            return Err(self.error(name, &format!("{number} is not a whole number")));
         }
         Ok(number as u64)
     }
@@ -114,7 +114,9 @@ impl<'a> Parameters<'a> {
         let number = |value: &Value| match value {
             Value::Word(word) => match word.parse::<f64>() {
                 Ok(number) if (low..=high).contains(&number) => Ok(number),
-                _ => Err(self.error(name, &format!("`{word}` is no number from {low} to {high}"))),
+                _ => {
+                    Err(self.error(name, &format!("`{word}` is not a number from {low} to {high}")))
+                }
             },
             _ => Err(self.error(name, "expected numbers")),
         };

@@ -15,15 +15,15 @@ use std::io;
 /// Reads the file that a path in a parameter file names, which is relative to the file it stands in.
 pub type Load<'a> = dyn FnMut(&str) -> io::Result<String> + 'a;
 
-/// A parameter file that cannot be read. The message names file and line.
+/// A parameter file that cannot be read. The message names the file and the line.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct DiskspecsError {
-    /// The file; one that others source has the name that they give it.
+    /// The file; a sourced file has its name in the `source` line.
     pub file: String,
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong, with the parameter it is about.
+    /// The problem, with the name of the parameter.
     pub problem: String,
 }
 
@@ -90,7 +90,9 @@ fn read_at(
     load: &mut Load<'_>,
 ) -> Result<Vec<Block>, DiskspecsError> {
     if depth > DEPTH_MAX {
-        return Err(named_at.error(format!("`{file}` is sourced too deep; does it source itself?")));
+        return Err(
+            named_at.error(format!("`{file}` is sourced too deep; a file may source itself"))
+        );
     }
     let text = load(file).map_err(|error| named_at.error(format!("reading `{file}`: {error}")))?;
     let mut parser = Parser { file, rest: &text, line: 1, depth, load };
@@ -205,7 +207,9 @@ impl<'a> Parser<'a, '_> {
                 Some('[') => depth += 1,
                 Some(']') if depth == 1 => return Ok(()),
                 Some(']') if depth > 1 => depth -= 1,
-                Some(']') | None => return Err(opened.error("a topology without its end `]`")),
+                Some(']') | None => {
+                    return Err(opened.error("the topology that begins here has no end `]`"));
+                }
                 Some(_) => {}
             }
         }

@@ -120,8 +120,8 @@ fn what_does_not_fit_is_an_error_that_names_the_zone() {
     check(per_zone, |zone| zone.spares = 600, "spares: 600");
     check(per_zone, |zone| zone.reserved_sectors = 595, "reserved_sectors: 595 of 595");
     check(per_zone, |zone| zone.defects.slipped = vec![9, 4], "must ascend");
-    check(per_zone, |zone| zone.defects.slipped = vec![600], "past the zone's 600 places");
-    check(per_zone, |zone| zone.defects.remapped = vec![(1, 2)], "which is no spare");
+    check(per_zone, |zone| zone.defects.slipped = vec![600], "which has 600 places");
+    check(per_zone, |zone| zone.defects.remapped = vec![(1, 2)], "which is not a spare");
     check(per_zone, |zone| zone.spare_cylinders = 3, "spare_cylinders: 3 of 3");
     check(Sparing::TracksPerZone, |zone| zone.spares = 6, "spares: 6");
 }

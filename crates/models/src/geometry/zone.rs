@@ -63,13 +63,13 @@ pub struct Defects {
     pub remapped: Vec<(u64, u64)>,
 }
 
-/// A zone that makes no sense. The message names zone and parameter.
+/// A zone whose parameters contradict each other. The message names the zone and the parameter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("zone {zone}: {problem}")]
 pub struct GeometryError {
-    /// Which zone, counted from 0 at the rim.
+    /// The zone, counted from 0 at the rim.
     pub zone: usize,
-    /// What is wrong with which parameter.
+    /// The problem, with the name of the parameter.
     pub problem: String,
 }
 
@@ -112,7 +112,10 @@ impl MappedZone {
             zone.spare_group_cylinders
         };
         if zone.spare_cylinders > 0 && zone.spare_cylinders >= group {
-            let problem = format!("spare_cylinders: {} of {group}", zone.spare_cylinders);
+            let problem = format!(
+                "spare_cylinders: {} of {group} cylinders leave none for data",
+                zone.spare_cylinders
+            );
             return Err(bad(problem));
         }
         let used_cylinders =
@@ -135,10 +138,12 @@ impl MappedZone {
         let places = all / granule;
         let last = slipped.iter().chain(remapped.iter().flat_map(|(from, to)| [from, to])).max();
         if let Some(last) = last.filter(|last| **last >= places) {
-            return Err(bad(format!("a defect at {last}, past the zone's {places} places")));
+            return Err(bad(format!(
+                "a defect at {last} lies past the end of the zone, which has {places} places"
+            )));
         }
         if !slipped.is_sorted_by(|a, b| a < b) || !remapped.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err(bad("defects must ascend, each given once".into()));
+            return Err(bad("defects must ascend without duplicates".into()));
         }
         let mut spares_used: Vec<_> = remapped.iter().map(|(from, to)| (*to, *from)).collect();
         spares_used.sort_unstable();
@@ -157,8 +162,12 @@ impl MappedZone {
         };
         let held = units.blocks() * granule;
         let count = held.checked_sub(zone.reserved_sectors).filter(|count| *count > 0);
-        let count = count
-            .ok_or_else(|| bad(format!("reserved_sectors: {} of {held}", zone.reserved_sectors)))?;
+        let count = count.ok_or_else(|| {
+            bad(format!(
+                "reserved_sectors: {} of {held} sectors leave none for data",
+                zone.reserved_sectors
+            ))
+        })?;
         let mapped = MappedZone {
             blocks: BlockRange::new(first, BlockCount(count)),
             slips_skew: slips_skew.filter(|_| !slipped.is_empty()),
@@ -184,7 +193,7 @@ impl MappedZone {
                 return Err(format!("the remapped defect at {from} holds no block"));
             }
             if from != to && holds(*to) {
-                return Err(format!("{from} is remapped to {to}, which is no spare"));
+                return Err(format!("{from} is remapped to {to}, which is not a spare"));
             }
         }
         Ok(())

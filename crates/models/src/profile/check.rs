@@ -38,13 +38,13 @@ pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
     within("bus_mb_per_s", file.bus_mb_per_s, 0.001, f64::INFINITY)?;
     within("read_watermark", file.read_watermark, 0.0, 1.0)?;
     if file.capacity_blocks == Some(0) {
-        return Err(bad("capacity_blocks", "0: a disk has at least one block"));
+        return Err(bad("capacity_blocks", "0 is too small: a disk has at least one block"));
     }
     overheads(file)?;
     seek(file)?;
     cache(file)?;
     if file.zones.is_empty() {
-        return Err(bad("zones", "a disk has at least one"));
+        return Err(bad("zones", "a disk has at least one zone"));
     }
     let mut next_cylinder = 0;
     for (index, row) in file.zones.iter().enumerate() {
@@ -87,7 +87,7 @@ fn seek(file: &ProfileFile) -> Result<(), ProfileError> {
         };
     };
     if !file.seek_ms.is_empty() {
-        return Err(bad("seek", "there is `seek_ms` already"));
+        return Err(bad("seek", "`seek_ms` is given, too: leave one of the two out"));
     }
     let times: Vec<f64> = match formula {
         SeekFormula::Constant { ms } => vec![*ms],
@@ -133,7 +133,10 @@ fn zone(file: &ProfileFile, index: usize, row: &ZoneFile, next: u64) -> Result<u
     within(&key("origin_sector"), f64::from(row.origin_sector), 0.0, track)?;
     let first = row.first_cylinder.map_or(next, u64::from);
     if first < next {
-        return Err(bad(key("first_cylinder"), format!("{first} lies in the zone before")));
+        return Err(bad(
+            key("first_cylinder"),
+            format!("cylinder {first} is in the previous zone: take {next} or more"),
+        ));
     }
     let cylinder = f64::from(file.heads) * track;
     let zone = f64::from(row.cylinders) * cylinder;
@@ -164,14 +167,14 @@ fn sources(file: &ProfileFile) -> Result<(), ProfileError> {
             bad(format!("sources.{key}"), "missing: say where the value comes from")
         })?;
         if !SOURCE_KINDS.iter().any(|kind| source.starts_with(kind)) {
-            let problem = "begins with `published: `, `extracted: ` or `interpolated: `";
+            let problem = "must begin with `published: `, `extracted: ` or `interpolated: `";
             return Err(bad(format!("sources.{key}"), problem));
         }
     }
     let known =
         |key: &&String| SOURCED.contains(&key.as_str()) || MAY_BE_SOURCED.contains(&key.as_str());
     match file.sources.keys().find(|key| !known(key)) {
-        Some(key) => Err(bad(format!("sources.{key}"), "there is no such parameter")),
+        Some(key) => Err(bad(format!("sources.{key}"), "a profile has no such parameter")),
         None => Ok(()),
     }
 }

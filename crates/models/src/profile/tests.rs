@@ -298,12 +298,12 @@ fn bad_profiles_name_the_key() {
     check("heads = 4", "heads = 4\nfins = 1", "unknown field `fins`");
     check("heads = 4", "", "missing field `heads`");
     check("[1, ", "[2, ", "`seek_ms`: distances must begin with 1");
-    check("published: ", "guessed: ", "begins with `published: `");
+    check("published: ", "guessed: ", "must begin with `published: `");
     // Goes on as steep as that to the last cylinder.
     check(
         "[23000, 7.6], [31021, 9.6]",
         "[30000, 0.0], [30001, 9000.0]",
-        "`seek`: a seek over all cylinders",
+        "`seek`: the longest seek",
     );
     check("track_skew = 139", "track_skew = 9999", "`zones[0].track_skew`: 9999");
 }

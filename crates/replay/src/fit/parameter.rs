@@ -33,7 +33,7 @@ enum Kind {
 
 /// A name of no parameter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no parameter `{name}` to fit: there are {known}")]
+#[error("there is no parameter `{name}` to fit: use one of {known}")]
 pub struct UnknownParameter {
     name: String,
     known: String,

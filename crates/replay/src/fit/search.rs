@@ -51,6 +51,9 @@ pub(super) struct Search<'a> {
     simulations_max: u32,
 }
 
+/// The share of the search that is done before changes are tested again.
+const ADDING_SHARE: f64 = 0.9;
+
 impl<'a> Candidate<'a> {
     pub(super) fn new(parameter: &'a Parameter) -> Self {
         Candidate { parameter, gain: None, tried_after: None }
@@ -109,12 +112,13 @@ impl<'a> Search<'a> {
             } else if self.simulations < self.simulations_max {
                 first.gain = self.cross_validate(&base, first.parameter);
                 first.tried_after = Some(changes);
-                progress(f64::from(self.simulations) / f64::from(self.simulations_max));
+                let share = f64::from(self.simulations) / f64::from(self.simulations_max);
+                progress(share.min(1.0) * ADDING_SHARE);
             } else {
                 break;
             }
         }
-        progress(1.0);
+        progress(ADDING_SHARE);
     }
 
     /// Takes back each change whose gain the other changes have reduced to chance, the smallest gain first.

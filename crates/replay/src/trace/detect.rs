@@ -8,16 +8,16 @@ use super::{Flaw, Format, TraceError, TraceReader};
 /// Why no format was found for a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undetected {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("{trace}: the file is empty")]
     Empty {
         /// The trace.
         trace: String,
     },
 
-    /// There are no requests at its beginning.
+    /// The first lines hold no requests.
     #[error(
-        "{trace}: its first lines are comments or empty, which say no format; give it with \
+        "{trace}: the first lines are comments or empty, and show no format; give the format with \
          --format: {}", names(&Format::ALL)
     )]
     Comments {
@@ -25,9 +25,9 @@ pub enum Undetected {
         trace: String,
     },
 
-    /// More than one format can read it.
+    /// More than one format can read the trace.
     #[error(
-        "{trace}: its first lines may be of several formats; give the right one with --format: {}",
+        "{trace}: the first lines fit several formats; give the right one with --format: {}",
         names(formats)
     )]
     Several {
@@ -37,15 +37,15 @@ pub enum Undetected {
         formats: Vec<Format>,
     },
 
-    /// No format can read it.
+    /// No format can read the trace.
     #[error(
-        "{trace}: its first lines are of no known format; give it with --format: {}{}",
+        "{trace}: the first lines fit no known format; give the format with --format: {}{}",
         names(&Format::ALL), described(.closest.as_ref())
     )]
     Unknown {
         /// The trace.
         trace: String,
-        /// What came closest, when something did.
+        /// The closest format, if one is closest.
         closest: Option<Closest>,
     },
 }
@@ -57,7 +57,7 @@ pub struct Closest {
     pub format: Option<Format>,
     /// The line, counted from 1.
     pub line_number: u64,
-    /// What is wrong with it.
+    /// The problem on that line.
     pub flaw: Flaw,
 }
 
@@ -68,8 +68,8 @@ fn names(formats: &[Format]) -> String {
 fn described(closest: Option<&Closest>) -> String {
     let Some(Closest { format, line_number, flaw }) = closest else { return String::new() };
     match format {
-        Some(format) => format!(". Closest is {format}: line {line_number}, {flaw}"),
-        None => format!(". All end at line {line_number}, {flaw}"),
+        Some(format) => format!(". The closest format is {format}: line {line_number}, {flaw}"),
+        None => format!(". All formats fail at line {line_number}, {flaw}"),
     }
 }
 

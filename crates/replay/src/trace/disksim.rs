@@ -19,7 +19,7 @@ impl Parser {
         let at = Arrival::At(self.clock.ordered("time_ms", TimeUnit::Milliseconds, time)?);
         let device = fields.device("devno")?;
         let blocks = fields.blocks("blkno", "bcount")?;
-        let op = fields.parse("flags", op, || "a hexadecimal number whose bit 0 says read")?;
+        let op = fields.parse("flags", op, || "a hexadecimal number, with bit 0 set for a read")?;
         fields.end()?;
         Ok(TraceRequest::new(at, device, op, blocks))
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use super::lines::LINE_BYTES_MAX;
 
-/// A trace that cannot be read on. The message names the trace and the line.
+/// A trace that cannot be read further. The message names the trace and the line.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// A line that is not of the format.
@@ -14,7 +14,7 @@ pub enum TraceError {
         trace: String,
         /// Counted from 1, as editors do.
         line_number: u64,
-        /// What is wrong with it.
+        /// The problem.
         flaw: Flaw,
     },
 
@@ -25,7 +25,7 @@ pub enum TraceError {
         trace: String,
         /// The line that was being read.
         line_number: u64,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -33,46 +33,46 @@ pub enum TraceError {
 /// What is wrong with a line of a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
-    /// A column whose value makes no sense.
+    /// A column with an invalid value.
     #[error("column `{column}`: `{found}` is not {expected}")]
     Value {
         /// The column's name.
         column: &'static str,
-        /// What stands there; the beginning of it, if it is long.
+        /// The value; only the beginning of a long one.
         found: String,
-        /// What should.
+        /// The values that are valid.
         expected: String,
     },
 
     /// A line that is cut short.
-    #[error("column `{column}`: the line ends before it; expected {expected}")]
+    #[error("column `{column}` is missing; expected {expected}")]
     Missing {
-        /// The first column that is not there.
+        /// The first missing column.
         column: &'static str,
-        /// What should stand there.
+        /// The values that are valid.
         expected: String,
     },
 
     /// More columns than the format has.
-    #[error("`{found}` follows the last column: is the format right?")]
+    #[error("`{found}` follows the last column: check the format")]
     Extra {
         /// The first word too many.
         found: String,
     },
 
-    /// A time before that of the line before, in a format whose traces are in order.
-    #[error("column `{column}`: {at} is before {last}, the time of the line before")]
+    /// A time before the time of the previous line, in a format whose traces are ordered by time.
+    #[error("column `{column}`: {at} is before {last}, the time of the previous line")]
     Backwards {
         /// The column's name.
         column: &'static str,
         /// The time on this line, in the column's unit.
         at: String,
-        /// The time on the line before.
+        /// The time on the previous line.
         last: String,
     },
 
     /// More devices than a trace can be expected to have.
-    #[error("column `{column}`: the trace names more than {max} devices: is the format right?")]
+    #[error("column `{column}`: the trace names more than {max} devices: check the format")]
     Devices {
         /// The column with the name of the device.
         column: &'static str,
@@ -80,7 +80,7 @@ pub enum Flaw {
         max: usize,
     },
 
-    /// A line without end.
-    #[error("longer than {LINE_BYTES_MAX} bytes: is this a text file, and not a compressed one?")]
+    /// A line that is too long.
+    #[error("longer than {LINE_BYTES_MAX} bytes: decompress the file if it is compressed")]
     TooLong,
 }

@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
         self.parse(
             column,
             |word| decimal(word, unit.places()).filter(|ns| *ns <= TIME_NS_MAX).map(Nanos),
-            || format!("a time in {unit}, of digits with at most one point, and below 292 years"),
+            || format!("a time in {unit} such as 12.5, below 292 years"),
         )
     }
 

@@ -65,7 +65,9 @@ fn header(line: &[u8]) -> Result<Version, Flaw> {
     match line.trim_ascii() {
         b"fio version 2 iolog" => Ok(Version::Two),
         b"fio version 3 iolog" => Ok(Version::Three),
-        other => Err(flaw("header", Some(other), &"`fio version 2 iolog`, or 3")),
+        other => {
+            Err(flaw("header", Some(other), &"`fio version 2 iolog` or `fio version 3 iolog`"))
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Format {
 
 /// A name that is no format's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no trace format: write one of {}", Format::ALL.map(Format::name).join(", "))]
+#[error("`{name}` is not a trace format: use one of {}", Format::ALL.map(Format::name).join(", "))]
 pub struct UnknownFormat {
     name: String,
 }

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_line_too_long_is_an_error_and_the_end() {
-        let long = "line 2, longer than 4096 bytes: is this a text file, and not a compressed one?";
+        let long = "line 2, longer than 4096 bytes: decompress the file if it is compressed";
         for buffer_bytes in [7, 4096, 10_000] {
             let check = |bytes: usize, expected: &[Result<usize, String>]| {
                 let text = [b"a\n".to_vec(), vec![b'x'; bytes], b"\nb".to_vec()].concat();
