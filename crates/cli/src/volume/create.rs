@@ -7,7 +7,7 @@ use moirai::storage::{Device, DeviceUri, Occupant, clear_ends, occupants};
 use moirai::units::{BlockCount, ByteCount};
 use moirai::volume::{
     ControllerTable, Description, Format, LayoutDescription, Level, Part, StripeUnit, Volume,
-    default_layout, format, has_switch, lay_out,
+    default_layout, format, has_switch,
 };
 use moirai::{Access, NewFiles};
 
@@ -86,16 +86,23 @@ async fn of_devices(
     description.labels |= wanted.labels;
     description.integrity = wanted.integrity;
     description.check_labels(path)?;
+    let is_new = |uri: &String| {
+        let uri: Option<DeviceUri> = uri.parse().ok();
+        uri.and_then(|uri| uri.data_path()).is_some_and(|path| files.contains(&path))
+    };
+    let is_blank = wanted.devices.iter().all(is_new);
+    let integrity = description.integrity;
+    let how = Format { level, layout, journal: None, integrity, is_blank };
+    let name = path.display().to_string();
+    let volume = match description.labels {
+        true => how.lay_out(name.clone(), devices.clone())?,
+        false => Volume::new(name.clone(), devices.clone(), level, layout)
+            .map_err(|problem| Failure::Failed(format!("{name}: {problem}")))?,
+    };
+    let notes = capacity_notes(&volume, layout);
+    drop(volume);
     if description.labels {
-        let is_new = |uri: &String| {
-            let uri: Option<DeviceUri> = uri.parse().ok();
-            uri.and_then(|uri| uri.data_path()).is_some_and(|path| files.contains(&path))
-        };
-        let is_blank = wanted.devices.iter().all(is_new);
-        let integrity = description.integrity;
-        let how = Format { level, layout, journal: None, integrity, is_blank };
         let bar = progress::bar("clearing", Some(0));
-        let name = path.display().to_string();
         let progress = |done: BlockCount, all: BlockCount| {
             bar.set_length(all.0);
             bar.set_position(done.0);
@@ -103,26 +110,14 @@ async fn of_devices(
         format(&name, &devices, how, progress).await?;
         bar.finish_and_clear();
     }
-    let capacities: Vec<BlockCount> =
-        devices.iter().map(|device| device.inquiry().capacity).collect();
-    // The devices are closed before the layout opens them; those without labels are cleared after it.
-    let unlabelled = (!description.labels).then(|| std::mem::take(&mut devices));
-    let volume = match &unlabelled {
-        Some(devices) => Volume::new(String::new(), devices.clone(), level, layout)
-            .map_err(|problem| Failure::Failed(format!("{}: {problem}", path.display())))?,
-        None => {
-            devices.clear();
-            let open = |uri| moirai::devices::open_without_data(uri, Access::Read);
-            lay_out(path, &description, open)?
-        }
-    };
-    let notes = capacity_notes(&volume, &capacities, layout);
-    drop(volume);
     for (index, occupant) in &held {
-        if let Some(device) = unlabelled.as_ref().and_then(|devices| devices.get(*index)) {
+        let (Some(device), Some(uri)) = (devices.get(*index), wanted.devices.get(*index)) else {
+            continue;
+        };
+        if !description.labels {
             clear_ends(&**device).await?;
         }
-        print::note_of_loss(wanted.devices.get(*index).map_or("", String::as_str), occupant);
+        print::note_of_loss(uri, occupant);
     }
     Ok((description, notes))
 }
@@ -176,15 +171,14 @@ fn chosen_layout(
 }
 
 /// Why a volume uses less than 95 % of what its level could use of the devices, and what to change.
-fn capacity_notes(
-    volume: &Volume,
-    capacities: &[BlockCount],
-    layout: LayoutDescription,
-) -> Vec<String> {
-    let (disks, level) = (capacities.len(), volume.layout().level());
+fn capacity_notes(volume: &Volume, layout: LayoutDescription) -> Vec<String> {
+    let level = volume.layout().level();
+    let capacities: Vec<u64> =
+        volume.devices().iter().map(|device| device.inquiry().capacity.bytes().0).collect();
+    let disks = capacities.len();
     let used = volume.inquiry().capacity.bytes().0 as f64;
-    let smallest = capacities.iter().min().map_or(0, |capacity| capacity.bytes().0);
-    let all: u64 = capacities.iter().map(|capacity| capacity.bytes().0).sum();
+    let smallest = capacities.iter().min().copied().unwrap_or(0);
+    let all: u64 = capacities.iter().sum();
     let share = level.data_units(disks) as f64 / disks as f64;
     let (of_smallest, of_all) = ((smallest * disks as u64) as f64 * share, all as f64 * share);
     let mut notes = Vec::new();
