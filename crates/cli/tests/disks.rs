@@ -231,6 +231,30 @@ fn what_is_no_volume_is_refused() {
     assert_eq!(states(folder), ["ready"; 2]);
 }
 
+/// A file that was cut short counts as missing, and the message names it.
+#[test]
+fn a_disk_that_was_cut_short_counts_as_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid5", 3);
+    let expected = answer(folder);
+    let cut = std::fs::File::options().write(true).open(folder.join("d1.img")).unwrap();
+    cut.set_len(16 << 20).unwrap();
+    drop(cut);
+    let error = refused(folder, &["sql", "--store=volume:v.toml", "select 1"]);
+    assert!(
+        error.contains("d1.img (its 16 MiB are less") && error.contains("--degraded"),
+        "{error}"
+    );
+    assert_eq!(states(folder), ["ready", "missing", "ready"]);
+    succeed(folder, &["volume", "open", "v.toml", "--degraded"]);
+    assert_eq!(answer(folder), expected);
+    succeed(folder, &["volume", "replace", "v.toml", "1", "file:n.img?size=64MiB"]);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(states(folder), ["ready"; 3]);
+    assert_eq!(answer(folder), expected);
+}
+
 #[test]
 fn a_simulated_volume_is_drawn_and_measured() {
     let folder = tempfile::tempdir().unwrap();
@@ -482,7 +506,7 @@ fn a_disk_whose_labels_are_gone_is_replaced() {
     file.write_all_at(&[0; 64 << 10], 0).unwrap();
     drop(file);
     let error = refused(folder, &["volume", "rebuild", "v.toml"]);
-    assert!(error.contains("d1.img: the device belongs to no volume"), "{error}");
+    assert!(error.contains("file:d1.img (no volume label can be read)"), "{error}");
     succeed(folder, &["volume", "open", "v.toml", "--degraded"]);
     assert_eq!(answer(folder), expected);
     succeed(folder, &["volume", "replace", "v.toml", "1", "file:new.img?size=64MiB"]);

@@ -22,43 +22,43 @@ use crate::queue::decode;
 use crate::state::State;
 use crate::{Error, Modification, Pieces, Result, Seq, SpaceId};
 
-/// Partitions that are swept before the data are flushed.
+/// Partitions of a batch, after which the data device is flushed.
 const BATCH_PARTITIONS: usize = 64;
-/// Partitions that are swept for those who read them before the data are flushed.
+/// Partitions of a batch that are swept because reading them is costly.
 const COSTLY_PARTITIONS: usize = 16;
-/// Partitions under way at a time: one is read, one is worked on, one is written.
+/// Partitions in the pipeline: one is read, one is applied, one is written.
 const PIPELINE: usize = 3;
-/// Extents at least that partitions do not take: snapshots need some, and make others free.
+/// Extents that partitions leave free: snapshots need some, and free others.
 pub(crate) const EXTENTS_RESERVE: usize = 2;
 
 /// Why a sweep goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Memory is short: those with most to do.
+    /// Memory is short: sweep the partitions with the longest queues.
     Memory { bytes_min: usize },
-    /// All that has something of a group before this one.
+    /// Sweep every partition with a modification of a group before this one.
     Older(Seq),
 }
 
-/// A partition that was sealed.
+/// A sealed partition that is being swept.
 struct Job {
     id: PartitionId,
     low: Box<[u8]>,
     sealed: Sealed,
     blocks: Arc<BlockTable>,
-    /// Held until what comes in its place is durable.
+    /// The extent of its blocks, held until the one that replaces it is durable.
     extent: Option<Arc<Extent>>,
     staged: Vec<Arc<Chunk>>,
-    /// Whether its blocks are to be written though there is room for staging: it is costly to read, memory is short, or see
-    /// [`level`].
+    /// Whether to rewrite its blocks although the staging area has room: reading it is costly, memory is short, or
+    /// [`level`] chose it.
     is_to_place: bool,
-    /// Whether that alone is why it is swept.
+    /// Whether costly reading is the only reason to sweep it.
     is_optional: bool,
-    /// Whether the log says that it was sealed.
+    /// Whether the log holds the seal.
     is_logged: bool,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 enum Done {
     Staged(Chunk),
     Placed(Rewritten),
@@ -71,7 +71,7 @@ struct Rewritten {
     refused: u64,
 }
 
-/// A block of a partition, or none, and the modifications that go there.
+/// A block of a partition, if it has any, and the modifications that go into it.
 struct Part<'a> {
     index: usize,
     low: &'a [u8],
@@ -79,7 +79,7 @@ struct Part<'a> {
     now: &'a [Modification<'a>],
 }
 
-/// Blocks that were written to an extent of their own.
+/// Blocks that a sweep wrote to a new extent.
 struct Piece {
     low: Box<[u8]>,
     /// `None` when there are none.
@@ -218,7 +218,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Has those of a batch written that have something staged, when what says where that lies takes half of the memory.
+    /// Marks the partitions of a batch that have staged chunks for rewriting, once the directory of those chunks takes
+    /// half of the memory.
     fn forget_staged(&self, jobs: &mut [Job]) {
         if self.state.lock().directory_bytes > self.memory_bytes / 2 {
             let staged = jobs.iter_mut().filter(|job| !job.staged.is_empty());
@@ -360,9 +361,9 @@ impl Shared {
         Ok(Some(chunk))
     }
 
-    /// Writes the blocks of a partition, with all that was staged and sealed, to extents of their own: to one as
-    /// long as they fit, to two halves up to twice as many, and else to as many as leave each a quarter free. What
-    /// comes behind all others fills them.
+    /// Applies the staged and sealed modifications of a partition and writes its blocks to new extents: to one where
+    /// they fit, to two halves up to twice as many, and else to as many as leave each a quarter free. Keys that are
+    /// appended in order fill the extents.
     async fn place(&self, job: &Job) -> Result<Rewritten> {
         let (content, chunks) = match &job.extent {
             Some(extent) => self.read_whole(extent, &job.blocks, &job.staged).await?,
@@ -501,19 +502,22 @@ impl Shared {
     }
 }
 
-/// Has as many partitions written as will have to be on average, those of a batch with the fullest staging areas. What was
-/// loaded together would else run out of room for staging together, and who modifies would wait for that sweep. How many
-/// are `due` goes from batch to batch.
+/// Marks partitions for rewriting before their staging areas overflow: partitions loaded together fill up together, and
+/// rewriting all in one sweep would stall writers.
+///
+/// An area with room for n chunks needs one rewrite in n + 1 sweeps, so each partition with staged data adds
+/// 1 / (n + 1) to `due`, which carries over to the next batch. Partitions that would overflow now are always marked;
+/// the fullest make up the rest. On return 0 <= `due` <= BATCH_PARTITIONS: forced rewrites leave no debt.
 fn level(jobs: &mut [Job], division: &Division, due: &mut f64) {
     let room = division.staging_bytes();
     let staged = |job: &Job| staged_blocks(&job.staged).bytes().0 as usize;
-    // What one sweep of it stages, as far as it was staged before.
+    // The bytes that one sweep of the partition stages, judged by its chunks so far.
     let chunk = |job: &Job| staged(job).checked_div(job.staged.len()).unwrap_or(0).max(1);
     let mut known: Vec<&mut Job> = jobs
         .iter_mut()
         .filter(|job| !job.staged.is_empty() && !job.sealed.queue.is_empty())
         .collect();
-    // One sweep of so many finds no room.
+    // The share of sweeps that find no room.
     *due += known.iter().map(|job| 1.0 / (1 + room / chunk(job)) as f64).sum::<f64>();
     let coming = |job: &Job| chunk(job).min(job.sealed.queue.bytes());
     let is_placed = |job: &Job| job.is_to_place || staged(job) + coming(job) > room;
@@ -521,11 +525,11 @@ fn level(jobs: &mut [Job], division: &Division, due: &mut f64) {
     known.sort_by_key(|job| Reverse((is_placed(job), staged(job))));
     let more = (*due as usize).clamp(placed, known.len());
     known.into_iter().take(more).for_each(|job| job.is_to_place = true);
-    // What had to be written together makes up for nothing that comes.
+    // Forced rewrites leave no debt.
     *due = (*due - more as f64).clamp(0.0, BATCH_PARTITIONS as f64);
 }
 
-/// The partitions to sweep: those that need it, from behind the cursor on and round.
+/// The partitions to sweep: in key order from the cursor on, and around to it.
 fn choose(
     state: &State,
     need: Need,

@@ -35,7 +35,7 @@ pub async fn assemble(
         return Err(bad(format!(
             "disk {missing:?} of {disks} is missing: name its device, or go on without it (`moirai volume open PATH --degraded`, then replace \
              and rebuild it){}",
-            without(&found.unlabelled)
+            without(&found.unusable)
         )));
     }
     let (mut laid, members) = found.together(&name)?;

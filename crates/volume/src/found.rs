@@ -50,21 +50,21 @@ pub(crate) struct Found {
     /// The label that counts.
     pub(crate) label: Label,
     pub(crate) all: Vec<Labelled>,
-    /// What devices are called that have no label that can be read.
-    pub(crate) unlabelled: Vec<String>,
+    /// The devices that cannot be used, each with the reason.
+    pub(crate) unusable: Vec<String>,
 }
 
 impl Found {
-    /// Reads the labels of `devices`. Those without one are passed over: their labels may be what cannot be read of
-    /// them, and they are as good as missing.
+    /// Reads the labels of `devices`. A device whose label cannot be read, or that is shorter than the volume needs,
+    /// counts as missing.
     pub(crate) async fn among(name: &str, devices: &[Arc<dyn Device>]) -> Result<Found> {
         let bad = |problem: String| Error::Description { path: name.into(), problem };
         let mut all: Vec<Labelled> = Vec::new();
-        let mut unlabelled = Vec::new();
+        let mut unusable = Vec::new();
         for device in devices {
             let called = &device.inquiry().name;
             let Some(Newest { label, copy, is_alone }) = Label::read(&**device).await? else {
-                unlabelled.push(called.clone());
+                unusable.push(format!("{called} (no volume label can be read)"));
                 continue;
             };
             if let Some(other) = all.iter().find(|other| other.label.volume != label.volume) {
@@ -76,10 +76,16 @@ impl Found {
                     "the label of {called} is damaged, or the device was larger"
                 )));
             }
+            let capacity = device.inquiry().capacity;
+            if label.end().is_some_and(|end| end > capacity.0) {
+                let has = capacity.bytes();
+                unusable.push(format!("{called} (its {has} are less than it had in the volume)"));
+                continue;
+            }
             all.push(Labelled { device: Arc::clone(device), label, copy, is_alone });
         }
         if all.is_empty() {
-            return Err(bad(format!("none of the devices has a label{}", without(&unlabelled))));
+            return Err(bad(format!("none of the devices can be used{}", without(&unusable))));
         }
         // The label that counts comes after all others, but for those of devices that failed before it
         // was written and were opened apart since.
@@ -102,7 +108,7 @@ impl Found {
         if counting().any(|other| !label.follows(other)) {
             return Err(apart());
         }
-        Ok(Found { label, all, unlabelled })
+        Ok(Found { label, all, unusable })
     }
 
     /// The device in the place of a disk that can be used, and how far.
@@ -197,14 +203,11 @@ impl Found {
     }
 }
 
-/// Which devices have no labels, for who looks for those of a volume.
-pub(crate) fn without(unlabelled: &[String]) -> String {
-    match unlabelled {
+/// The devices that cannot be used, as the end of a message.
+pub(crate) fn without(unusable: &[String]) -> String {
+    match unusable {
         [] => String::new(),
-        names => format!(
-            "; no volume label can be read from {}: the device belongs to no volume, or is damaged",
-            names.join(", ")
-        ),
+        names => format!("; not counted: {}", names.join(", ")),
     }
 }
 

@@ -353,6 +353,14 @@ impl Label {
             && self.data.0 < capacity.0
     }
 
+    /// The block after the last stripe, where the units have one length.
+    pub(crate) fn end(&self) -> Option<u64> {
+        let LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) } = self.layout else {
+            return None;
+        };
+        self.stripes.checked_mul(unit.0)?.checked_add(self.data.0)
+    }
+
     /// Writes the label over one of the two copies, durably.
     pub(crate) async fn write(&self, device: &Arc<dyn Device>, copy: Copy) -> Result<()> {
         let Some(buffer) = self.encode(unique()) else {
