@@ -49,6 +49,29 @@ fn check_refused(folder: &Path, image: &str, holds: &str) {
     assert!(std::fs::read(folder.join(image)).unwrap() == before, "{image} was changed");
 }
 
+/// A store whose device a RAID took over: the first block is still the store's.
+#[test]
+fn a_device_that_a_raid_took_over_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("t.csv"), "a\n1\n").unwrap();
+    let load =
+        |store, table| run(folder, &["table", "load", store, "--csv=t.csv", "--table", table]);
+    assert_eq!(load("--store=file:s?size=16MiB", "one").0, Some(0));
+    succeed(folder, &["kv", "--store=file:k?size=16MiB", "put", "a", "b"]);
+    for file in ["s", "k"] {
+        let file = std::fs::File::options().write(true).open(folder.join(file)).unwrap();
+        // Version 1.2 of the md superblock, as mdadm --create writes it.
+        file.write_all_at(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0], 4096).unwrap();
+    }
+    let (status, _, error) = load("--store=file:s", "two");
+    assert_eq!((status, error.contains("software RAID")), (Some(1), true), "{error}");
+    let (status, _, error) = run(folder, &["kv", "--store=file:k", "put", "a", "c"]);
+    assert_eq!((status, error.contains("software RAID")), (Some(1), true), "{error}");
+    // Reading harms nothing.
+    assert!(succeed(folder, &["table", "list", "--store=file:s"]).contains("one"));
+}
+
 /// With --force, too, nothing is lost by a command that cannot be carried out.
 #[test]
 fn force_clears_nothing_before_the_command_is_known_to_be_possible() {

@@ -180,7 +180,19 @@ pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
 /// # Errors
 /// [`store::Error::NotAStore`] where the device holds something else.
 pub async fn open_store_to_write(uri: &str) -> store::Result<Arc<Store>> {
-    Store::open(open_device(uri).await?).await
+    let device = open_device(uri).await?;
+    refuse_usurped(&*device).await?;
+    Store::open(device).await
+}
+
+/// An error when a RAID or a pool took over the device of a store.
+async fn refuse_usurped(device: &dyn Device) -> storage::Result<()> {
+    match storage::usurper(device).await? {
+        None => Ok(()),
+        Some(occupant) => {
+            Err(storage::Error::Occupied { device: device.inquiry().name.clone(), occupant })
+        }
+    }
 }
 
 /// Opens the store of tables on the device or volume that `uri` names, or begins one where the device is blank;
@@ -196,7 +208,11 @@ pub async fn create_store(
     overwrite: bool,
 ) -> store::Result<(Arc<Store>, Option<Occupant>)> {
     let device = open_device_for(uri, Access::Create(files)).await?;
-    let error = match Store::open(Arc::clone(&device)).await {
+    let opened = match refuse_usurped(&*device).await {
+        Ok(()) => Store::open(Arc::clone(&device)).await,
+        Err(error) => Err(error.into()),
+    };
+    let error = match opened {
         Ok(store) => return Ok((store, None)),
         Err(error) => error,
     };
@@ -204,6 +220,7 @@ pub async fn create_store(
         store::Error::NotAStore { .. }
         | store::Error::Version { .. }
         | store::Error::Damaged { .. }
+        | store::Error::Device(storage::Error::Occupied { .. })
             if overwrite =>
         {
             let held = storage::occupants(std::slice::from_ref(&device), true).await?.pop();

@@ -57,6 +57,7 @@ const LOG_SEGMENTS_MAX: u64 = 1 << 20;
 /// [`moirai_update::Error::NotFormatted`] where there is none.
 pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -> Result<Store> {
     let devices = Devices::open(place, Access::Write).await?;
+    devices.refuse_usurped().await.map_err(of_device)?;
     let lengths = Engine::lengths(&*devices.data).await?;
     devices.store(lengths, kinds, options).await
 }
@@ -75,6 +76,7 @@ pub async fn create_trees(
     let devices = Devices::open(place, Access::Create(new.files)).await?;
     match Engine::lengths(&*devices.data).await {
         Ok(lengths) => {
+            devices.refuse_usurped().await.map_err(of_device)?;
             let store = devices.store(lengths, kinds, options).await?;
             return Ok(CreatedTrees { store, is_new: false, overwritten: Vec::new() });
         }
@@ -128,6 +130,14 @@ impl Devices {
             logs.push(open_device_for(log, access).await.map_err(of_device)?);
         }
         Ok(Devices { data, logs })
+    }
+
+    /// An error when a RAID or a pool took over one of the devices.
+    async fn refuse_usurped(&self) -> moirai_storage::Result<()> {
+        for device in [&self.data].into_iter().chain(&self.logs) {
+            crate::refuse_usurped(&**device).await?;
+        }
+        Ok(())
     }
 
     async fn store(&self, lengths: Lengths, kinds: Kinds, options: Options) -> Result<Store> {

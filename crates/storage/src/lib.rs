@@ -20,6 +20,6 @@ pub use buffer::IoBuf;
 pub use device::{Completions, Device, Flushed};
 pub use error::{Error, Result};
 pub use metered::{Meter, Metered};
-pub use occupant::{Occupant, clear_ends, occupant, occupants};
+pub use occupant::{Occupant, clear_ends, occupant, occupants, usurper};
 pub use request::{Completion, Op, Request, Timing};
 pub use uri::DeviceUri;

@@ -40,6 +40,15 @@ pub async fn occupant(device: &dyn Device) -> Result<Option<Occupant>> {
     Ok(Ends { head: &first, tail: &last, bytes: device.inquiry().capacity.bytes().0 }.occupant())
 }
 
+/// The RAID or pool that took over `device` after a store was made on it, if any. Linux RAID and ZFS leave the first block
+/// of a device as it was, so that a store there seems to be whole.
+pub async fn usurper(device: &dyn Device) -> Result<Option<Occupant>> {
+    let [head, tail] = ends(device);
+    let first = device.read(head).await?;
+    let last = device.read(tail).await?;
+    Ok(Ends { head: &first, tail: &last, bytes: device.inquiry().capacity.bytes().0 }.usurper())
+}
+
 /// The devices that hold data, by their index among `devices`. Devices that keep nothing are left out.
 ///
 /// # Errors
@@ -239,8 +248,18 @@ impl Ends<'_> {
         self.signature().or_else(|| self.zfs()).or_else(|| self.unknown())
     }
 
+    fn usurper(&self) -> Option<Occupant> {
+        let raid = SIGNATURES.iter().filter(|signature| signature.what == MD);
+        self.among(raid).or_else(|| self.zfs())
+    }
+
     fn signature(&self) -> Option<Occupant> {
-        SIGNATURES.iter().find_map(|signature| {
+        self.among(SIGNATURES.iter())
+    }
+
+    fn among<'a>(&self, signatures: impl Iterator<Item = &'a Signature>) -> Option<Occupant> {
+        let mut signatures = signatures;
+        signatures.find_map(|signature| {
             let offset = self.offset(signature.place)?;
             let there = self.get(offset, signature.bytes.len() as u64)?;
             (there == signature.bytes).then(|| Occupant { what: signature.what.to_owned(), offset })
@@ -330,6 +349,23 @@ mod tests {
             let occupant = found(odd, &[(label + (128 << 10) + 5 * 1024, &uberblock)]).unwrap();
             assert_eq!(occupant.what, "a member of a ZFS pool", "{label}");
         }
+    }
+
+    #[test]
+    fn a_raid_beside_a_store_is_told_and_other_data_are_not() {
+        let usurper = |content: &[(u64, &[u8])]| {
+            let mut device = vec![0; 4 * MIB as usize];
+            for (offset, content) in content {
+                device[*offset as usize..][..content.len()].copy_from_slice(content);
+            }
+            let (head, tail) = (&device[..MIB as usize], &device[3 * MIB as usize..]);
+            Ends { head, tail, bytes: 4 * MIB }.usurper().map(|occupant| occupant.what)
+        };
+        let store: (u64, &[u8]) = (0, b"MOIRAISB");
+        assert_eq!(usurper(&[store, (4096, b"MOIRAISB"), (0x438, &[0x53, 0xef])]), None);
+        assert_eq!(usurper(&[store, (4096, MD_SIGNATURE_LE)]).as_deref(), Some(MD));
+        let uberblock = ZFS_SIGNATURE.to_le_bytes();
+        assert!(usurper(&[store, (128 << 10, &uberblock)]).is_some());
     }
 
     #[test]

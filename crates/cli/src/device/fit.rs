@@ -23,8 +23,7 @@ pub(crate) struct Arguments {
     /// Profile to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Parameters to adjust, with commas between; all that can be when not given. A name that is
-    /// none lists them
+    /// Parameters to adjust, separated by commas [default: all that the drive has]; a wrong name lists them
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     parameters: Vec<Parameter>,
     #[command(flatten)]
