@@ -224,11 +224,15 @@ impl Load {
         let mut catalog = self.writer.catalog.clone();
         catalog.next_table += 1;
         // `Store::load` refuses the name of a table that is not to be replaced.
+        let had = catalog.tables.len();
         catalog.tables.retain(|table| table.name != entry.name);
+        let is_replacing = catalog.tables.len() < had;
         catalog.tables.push(entry.clone());
         self.writer.commit(&*device, catalog, self.space).await?;
         self.store.show(&self.writer);
-        self.store.free_dropped(&mut self.writer)?;
+        if is_replacing {
+            self.store.free_dropped(&mut self.writer)?;
+        }
         Ok(Arc::new(Table::new(device, entry)))
     }
 
