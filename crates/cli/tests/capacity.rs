@@ -57,7 +57,7 @@ fn files_of_one_size_are_used() {
     }
 }
 
-/// Files of different sizes are used up to the smallest, and that is said, with what is unused.
+/// A volume uses files of different sizes up to the size of the smallest. The command notes how much stays unused.
 #[test]
 fn files_of_different_sizes_are_used_up_to_the_smallest() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn files_of_different_sizes_are_used_up_to_the_smallest() {
     }
 }
 
-/// A small device is mostly journal: the command says so.
+/// On small devices labels and the journal take much of the room. The command notes that.
 #[test]
 fn what_takes_the_rest_is_said() {
     let folder = tempfile::tempdir().unwrap();
