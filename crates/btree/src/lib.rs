@@ -1,7 +1,7 @@
 //! B+-trees whose leaves the update engine keeps: puts, deletes and merges without reading a leaf.
 //!
 //! Leaves are sorted pages of records (section 5 of the BOSC paper). What the paper's inner nodes say, which leaf has
-//! which keys, is the engine's directory: it is in memory, and durable by the engine's log and snapshots.
+//! which keys, is the engine's directory: it is in memory, and durable by the engine's log and checkpoints.
 //!
 //! ```
 //! # use moirai_btree::{AddU64, Batch, Direction, KeyRange, Store, with_leaves};

@@ -1,6 +1,6 @@
-//! Numbers and byte strings as log entries, queues, chunks and snapshots have them.
+//! Numbers and byte strings as log entries, queues, chunks and checkpoints have them.
 
-use crate::{Seq, SpaceId};
+use crate::ids::{Seq, SpaceId};
 
 /// Appends `number` in groups of seven bits, the lowest first.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {

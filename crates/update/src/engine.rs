@@ -5,28 +5,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moirai_runtime::{Task, now, spawn};
 use moirai_storage::Device;
-use moirai_units::{ByteCount, Nanos};
+use moirai_units::ByteCount;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::Cache;
-use crate::entry::Entry;
-use crate::extents::{Division, Extent, Extents};
+use crate::block_format::BlockFormat;
+use crate::data::cache::Cache;
+use crate::data::checkpoint::read_checkpoint;
+use crate::data::extents::Extents;
+use crate::data::format::{disk_id, name_of};
+use crate::data::requests::Requests;
+use crate::data::superblock::{NAME_BYTES, Superblock};
+use crate::error::{Error, Result};
 use crate::figures::{Counts, Figures};
-use crate::format::{disk_id, name_of};
-use crate::log::{Log, LogDisk, Opened, Ring};
+use crate::group::Group;
+use crate::ids::{PartitionId, SpaceId};
+use crate::kind::{Kinds, Modification, Question};
+use crate::log::replay::replay;
+use crate::log::segments::{LogDisk, Ring, Segments};
+use crate::log::{Log, Opened};
 use crate::options::Options;
-use crate::partition::PartitionId;
-use crate::placing::Segments;
-use crate::replay::replay;
-use crate::snapshot::{Snapshots, read_snapshot};
-use crate::state::State;
-use crate::superblock::{NAME_BYTES, Superblock};
-use crate::sweep::EXTENTS_RESERVE;
-use crate::writer::{Position, Writer};
-use crate::{
-    At, BlockFormat, Error, Group, Kinds, Modification, Question, Result, Seq, SpaceId, View,
-};
+use crate::read::{At, View};
+use crate::shared::LONG_WAIT;
+use crate::shared::Shared;
+use crate::state::entry::Entry;
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
@@ -37,41 +39,6 @@ const HOT_BYTES_MAX: usize = 1 << 20;
 /// The part of the memory that one partition's queue may take: to sort it takes as much again. Groups wait then,
 /// whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
-
-/// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
-const LONG_WAIT: Nanos = Nanos(1_000_000_000);
-
-/// What the engine's tasks share.
-pub(crate) struct Shared {
-    pub(crate) data: Arc<dyn Device>,
-    pub(crate) log: Log,
-    pub(crate) division: Division,
-    pub(crate) extents: Arc<Extents>,
-    pub(crate) kinds: Kinds,
-    pub(crate) format: Arc<dyn BlockFormat>,
-    pub(crate) memory_bytes: usize,
-    cache_bytes_max: usize,
-    pub(crate) cache: Cache,
-    pub(crate) state: Mutex<State>,
-    /// The last partition that was swept.
-    pub(crate) cursor: Mutex<(SpaceId, Box<[u8]>)>,
-    pub(crate) snapshots: Snapshots,
-    closing: AtomicBool,
-    /// Extents that the last snapshot took.
-    pub(crate) snapshot_extents: AtomicUsize,
-    pub(crate) sweep_wake: Notify,
-    pub(crate) room: Arc<Notify>,
-    /// Held by the group that is taken in next: they come in the order in which they asked.
-    turn: tokio::sync::Mutex<()>,
-    pub(crate) counts: Counts,
-    /// The superblock, and the extents of its snapshot.
-    pub(crate) superblock: tokio::sync::Mutex<(Superblock, Vec<Extent>)>,
-    stopped: Mutex<Option<Arc<str>>>,
-    longest: (usize, usize),
-    replayed_bytes: u64,
-    /// The longest wait that was said.
-    waited_ns: AtomicU64,
-}
 
 /// The update engine over a data device and one or more log devices.
 ///
@@ -128,7 +95,7 @@ impl Engine {
             log.flush().await?;
         }
         let extents = Extents::new(division.extents);
-        let (mut state, held) = read_snapshot(&*data, &superblock, &extents).await?;
+        let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
         state.has_canary = options.canary;
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds).await?;
@@ -160,9 +127,9 @@ impl Engine {
             cache: Cache::new(),
             state: Mutex::new(state),
             cursor: Mutex::new((SpaceId(0), Box::default())),
-            snapshots: Snapshots::default(),
+            requests: Requests::default(),
             closing: AtomicBool::new(false),
-            snapshot_extents: AtomicUsize::new(held.len()),
+            checkpoint_extents: AtomicUsize::new(held.len()),
             sweep_wake: Notify::new(),
             room,
             turn: tokio::sync::Mutex::default(),
@@ -338,10 +305,10 @@ impl Engine {
     /// [`Error::Stopped`] when it cannot be.
     pub async fn checkpoint(&self) -> Result<()> {
         let shared = &self.shared;
-        let wanted = shared.snapshots.want(shared.state.lock().next);
+        let wanted = shared.requests.want(shared.state.lock().next);
         loop {
             let swept = shared.room.notified();
-            if shared.snapshots.is_done(wanted) {
+            if shared.requests.is_done(wanted) {
                 return Ok(());
             }
             shared.check_running()?;
@@ -350,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// Checkpoints, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
+    /// Requests, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
     /// error it has ended as in a crash.
     pub async fn close(mut self) -> Result<()> {
         self.checkpoint().await?;
@@ -377,7 +344,7 @@ impl Engine {
             staged_bytes: counts.staged_bytes.get(),
             placed_bytes: counts.placed_bytes.get(),
             swept_bytes: counts.swept_bytes.get(),
-            snapshot_bytes: counts.snapshot_bytes.get(),
+            checkpoint_bytes: counts.checkpoint_bytes.get(),
             placed: counts.placed.get(),
             reads: counts.reads.get(),
             staged_reads: counts.staged_reads.get(),
@@ -444,121 +411,6 @@ impl Drop for SayEnded<'_> {
     fn drop(&mut self) {
         if !self.0.is_closing() {
             self.0.stop(self.1);
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
-    /// Extents that partitions leave free, for the next snapshot.
-    pub(crate) fn reserve(&self) -> usize {
-        EXTENTS_RESERVE.max(self.snapshot_extents.load(Ordering::Relaxed) * 3 / 2 + 1)
-    }
-
-    async fn write_log(&self, at: Position) {
-        let error = Writer::new(&self.log, at).run().await;
-        self.stop(&format!("writing the log failed: {error}"));
-    }
-
-    /// Numbers a group, does what it says and gives it to the log.
-    pub(crate) fn append(&self, state: &mut State, group: &[u8]) -> Result<Seq> {
-        let (seq, at) = (state.next, now());
-        // What does not fit must not be in the log. From here on both know it, or none.
-        self.apply(state, seq, group)?;
-        self.log.append(seq, group, at);
-        Ok(seq)
-    }
-
-    /// Does what entries of the engine's own say, for which the log has no room. They count with the next
-    /// snapshot, which is taken at once.
-    pub(crate) fn apply_unlogged(&self, state: &mut State, group: &[u8]) -> Result<()> {
-        let next = state.next;
-        self.apply(state, next, group)?;
-        // A number is that of a group in the log.
-        state.next = next;
-        state.is_ahead = true;
-        Ok(())
-    }
-
-    fn apply(&self, state: &mut State, seq: Seq, group: &[u8]) -> Result<()> {
-        state.apply(seq, group, &self.kinds, Seq(0)).map_err(|misfit| {
-            let why = format!("a logged group cannot be applied: {misfit:?}");
-            self.stop(&why);
-            self.stopped_by(&why)
-        })
-    }
-
-    fn check(&self, group: &Group) -> Result<()> {
-        if let Some((_, number)) = group.uses.iter().find(|(_, kind)| !self.kinds.knows(*kind)) {
-            return Err(Error::UnknownKind { number: *number });
-        }
-        let pairs = [
-            ("key", group.longest.0, self.longest.0),
-            ("modification", group.longest.1, self.longest.1),
-        ];
-        for (what, have, most) in pairs {
-            if have > most {
-                return Err(Error::TooLong { what, have, most });
-            }
-        }
-        let most = self.log.group_bytes_max();
-        if group.bytes.len() > most {
-            let (have, most) = (ByteCount(group.bytes.len() as u64), ByteCount(most as u64));
-            return Err(Error::GroupTooLong { have, most });
-        }
-        Ok(())
-    }
-
-    /// Bytes of memory that queues may take.
-    pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
-        self.memory_bytes.saturating_sub(state.directory_bytes).max(self.memory_bytes / 4)
-    }
-
-    /// Bytes of memory that blocks may take which were read: what others leave.
-    pub(crate) fn cache_bytes_max(&self, state: &State) -> usize {
-        let left = self.memory_bytes.saturating_sub(state.directory_bytes + state.queued_bytes);
-        left.min(self.cache_bytes_max)
-    }
-
-    /// Says how long a group waited for room, when that is long and none waited so long before.
-    fn say_waited(&self, waited: Nanos) {
-        let is_said = |longest: u64| (waited.0 >= 2 * longest).then_some(waited.0);
-        if self.waited_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_said).is_ok() {
-            let name = &self.data.inquiry().name;
-            tracing::warn!("{name}: a group waited {waited} for sweeps to make room");
-        }
-    }
-
-    async fn acknowledged(&self, seq: Seq) -> Result<()> {
-        self.log.acknowledged(seq).await.map_err(|why| self.stopped_by(&why))
-    }
-
-    pub(crate) async fn flushed_before(&self, seq: Seq) -> Result<()> {
-        self.log.flush_before(seq).await.map_err(|why| self.stopped_by(&why))
-    }
-
-    /// Takes no more modifications from now on.
-    pub(crate) fn stop(&self, why: &str) {
-        let why: Arc<str> = why.into();
-        self.stopped.lock().get_or_insert_with(|| {
-            tracing::warn!("{}: {why}", self.data.inquiry().name);
-            Arc::clone(&why)
-        });
-        self.log.fail(&why);
-        self.room.notify_waiters();
-    }
-
-    pub(crate) fn stopped_by(&self, why: &str) -> Error {
-        Error::Stopped { device: self.data.inquiry().name.clone(), why: why.to_owned() }
-    }
-
-    fn check_running(&self) -> Result<()> {
-        match &*self.stopped.lock() {
-            Some(why) => Err(self.stopped_by(why)),
-            None => Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use moirai_storage::Device;
 use moirai_units::{BlockRange, ByteCount};
 
-use crate::{KINDS_OF_PROGRAMS, KindNumber, SpaceId};
+use crate::ids::{KINDS_OF_PROGRAMS, KindNumber, SpaceId};
 
 /// The result of an operation of the engine.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -146,7 +146,7 @@ pub enum Error {
 
     /// The data device is full. A sweep fails with this error, which then is the cause in [`Error::Stopped`].
     #[error(
-        "{device} is full: its {extents} extents are in use or reserved for snapshots: create a store on a \
+        "{device} is full: its {extents} extents are in use or reserved for checkpoints: create a store on a \
          larger device, and load the data there"
     )]
     Full {

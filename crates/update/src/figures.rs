@@ -22,7 +22,7 @@ pub(crate) struct Counts {
     pub(crate) staged_bytes: Count,
     pub(crate) placed_bytes: Count,
     pub(crate) swept_bytes: Count,
-    pub(crate) snapshot_bytes: Count,
+    pub(crate) checkpoint_bytes: Count,
     pub(crate) placed: Count,
     pub(crate) reads: Count,
     pub(crate) staged_reads: Count,
@@ -49,8 +49,8 @@ pub struct Figures {
     pub placed_bytes: u64,
     /// Bytes read by sweeps.
     pub swept_bytes: u64,
-    /// Bytes of snapshots written.
-    pub snapshot_bytes: u64,
+    /// Bytes of checkpoints written.
+    pub checkpoint_bytes: u64,
     /// How often a partition was swept into blocks.
     pub placed: u64,
     /// Requests to the data device for reading values and blocks.

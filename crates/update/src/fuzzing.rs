@@ -1,14 +1,15 @@
 //! What opening an engine parses, for the fuzz targets: arbitrary bytes give `None` or an error, and no panic.
 
 use crate::codec::Taker;
-use crate::entry::Entry;
-use crate::extents::Extents;
-use crate::frame::Frame;
-use crate::partition::{Partition, PartitionId};
-use crate::snapshot::{decode_state, encode_state};
+use crate::data::checkpoint::{decode_state, encode_state};
+use crate::data::extents::Extents;
+use crate::data::superblock::Superblock;
+use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::kind::Kinds;
+use crate::log::frame::Frame;
 use crate::state::State;
-use crate::superblock::Superblock;
-use crate::{Kinds, Seq, SpaceId};
+use crate::state::entry::Entry;
+use crate::state::partition::Partition;
 
 const EXTENTS: u32 = 16;
 
@@ -27,8 +28,8 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// A snapshot's state: what is parsed is what was written.
-pub fn snapshot(bytes: &[u8]) {
+/// A checkpoint's state: what is parsed is what was written.
+pub fn checkpoint(bytes: &[u8]) {
     if let Some(state) = decode_state(bytes, &Extents::new(EXTENTS), Seq(9)) {
         let written = encode_state(&state);
         drop(state);
@@ -102,10 +103,10 @@ mod tests {
         let bytes = seed("superblock", b'b');
         assert!(Superblock::decode(&bytes).is_some());
         superblock(&bytes);
-        let bytes = seed("snapshot", b's');
+        let bytes = seed("checkpoint", b'c');
         let state = decode_state(&bytes, &Extents::new(EXTENTS), Seq(9)).unwrap();
         assert_eq!(state.partitions[0].staged.len(), 2);
-        snapshot(&bytes);
+        checkpoint(&bytes);
         let (frame, groups) = (seed("frame", b'l'), seed("groups", b'l'));
         assert_eq!(Frame::decode(&frame).unwrap().1, groups);
         let state = super::groups(&frame);

@@ -1,7 +1,8 @@
 //! Groups of modifications, as programs make them.
 
-use crate::entry::put_modification;
-use crate::{KindNumber, Modification, SpaceId};
+use crate::ids::{KindNumber, SpaceId};
+use crate::kind::Modification;
+use crate::state::entry::put_modification;
 
 /// Modifications that are durable together or not at all.
 #[derive(Clone, Debug, Default)]

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::{Error, Modification, Result};
+use crate::error::{Error, Result};
+use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT};
 
-/// The number of a kind. It is in logs, and so it is always the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KindNumber(pub u8);
-
-/// Puts a value in the place of whatever was there.
-pub const PUT: KindNumber = KindNumber(1);
-/// Leaves no value.
-pub const DELETE: KindNumber = KindNumber(2);
-/// The lowest number of kinds that programs register.
-pub const KINDS_OF_PROGRAMS: KindNumber = KindNumber(16);
+/// A modification of the value under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modification<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its kind.
+    pub kind: KindNumber,
+    /// What the kind makes of it.
+    pub bytes: &'a [u8],
+}
 
 /// What is under a key, while modifications are applied to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

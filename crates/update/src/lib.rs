@@ -1,59 +1,48 @@
 //! The update engine: log now, commit in sweeps.
 //!
-//! After BOSC (the paper's sections 3 and 4; see ARCHITECTURE.md): a modification is written to a log and put into a
-//! queue in memory, and is acknowledged. Blocks are not read for it. Sweeps go over the blocks in their order,
-//! read those with something pending many at a time, apply it, and write them.
+//! After BOSC (the paper's sections 3 and 4; see ARCHITECTURE.md). The engine writes a modification to its log, puts it
+//! into a queue in memory and acknowledges it; it reads no block for it. Sweeps take partitions in key order, read
+//! their blocks, apply all pending modifications and write the blocks to a new place.
 //!
-//! What differs: blocks are addressed by the keys that they hold, so that a block may become several without
-//! anything that is pending knowing; queues are kept for partitions, which are neighbouring blocks; what leaves
-//! memory goes first to a staging area beside a partition's blocks, and so one sweep applies many memoryfuls;
-//! and nothing is written over, so that a torn write harms nothing.
+//! Four things differ from the paper. Blocks are addressed by the keys that they hold, so a block may split without
+//! touching pending modifications. Queues belong to partitions, which are neighbouring blocks. A swept queue is first
+//! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
+//! nothing.
+//!
+//! - [`engine`]: the door. [`read`]: reads. [`shared`]: what the door, the log's writer and the sweeper share.
+//! - [`state`]: spaces, partitions and queues in memory, and the log entries that change them.
+//! - [`log`]: frames, segments, the writer and recovery.
+//! - [`data`]: the data device: superblock, extents, checkpoints, the block cache.
+//! - [`sweep`]: which partitions leave memory, and how.
 
-mod blocks;
-mod cache;
-mod chunk;
+mod block_format;
 mod codec;
+mod data;
 mod engine;
-mod entry;
 mod error;
-mod extents;
 mod figures;
 mod filter;
-mod format;
-mod frame;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod group;
+mod ids;
 mod kind;
 mod log;
 mod options;
-mod partition;
-mod placing;
-mod queue;
 mod read;
-mod replay;
-mod snapshot;
+mod shared;
 mod state;
-mod superblock;
 mod sweep;
-mod writer;
 
-pub use blocks::{BlockFormat, Modification, NotOfFormat, Pieces, WholeBlocks};
+pub use block_format::{BlockFormat, NotOfFormat, Pieces, WholeBlocks};
+pub use data::format::{Format, Lengths};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;
-pub use format::{Format, Lengths};
-pub use frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use group::Group;
-pub use kind::{DELETE, KINDS_OF_PROGRAMS, Kind, KindNumber, Kinds, PUT, Question, Value};
+pub use ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, SpaceId};
+pub use kind::{Kind, Kinds, Modification, Question, Value};
+pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
+pub use log::segments::LogWriter;
 pub use options::{Durability, Options};
-pub use placing::LogWriter;
 pub use read::{At, View};
-
-/// A space of keys, from 1 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SpaceId(pub u32);
-
-/// The number of a group: one more with each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seq(pub(crate) u64);

@@ -7,15 +7,19 @@ use bytes::Bytes;
 use moirai_storage::{IoBuf, Request};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
-use crate::chunk::{Chunk, Stretch, staged_blocks};
+use crate::block_format::Pieces;
 use crate::codec::is_sum;
-use crate::engine::Shared;
-use crate::extents::Extent;
+use crate::data::extents::Extent;
+use crate::error::{Error, Result};
 use crate::filter::KeyHash;
-use crate::partition::{BlockTable, Partition, PartitionId, REQUEST_BYTES, REQUEST_MORE_BYTES};
-use crate::queue::{Queue, decode, encode};
+use crate::ids::{PartitionId, SpaceId};
+use crate::kind::{Kinds, Modification, Question, Value};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::{Error, Kinds, Modification, Pieces, Question, Result, SpaceId, Value};
+use crate::state::block_table::BlockTable;
+use crate::state::chunk::{Chunk, Stretch, staged_blocks};
+use crate::state::partition::{Partition, REQUEST_BYTES, REQUEST_MORE_BYTES};
+use crate::state::queue::{Queue, decode, encode};
 
 /// Which block of a space is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

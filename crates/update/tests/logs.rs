@@ -271,7 +271,7 @@ fn checkpoints_end_while_more_of_them_come() {
     });
 }
 
-/// The log of a large disk: what sweeps say of themselves goes there, and not to a snapshot each time.
+/// The log of a large disk: what sweeps say of themselves goes there, and not to a checkpoint each time.
 #[test]
 fn sweeps_are_logged_however_long_the_log_is() {
     block_on_virtual(1, async {
@@ -288,7 +288,7 @@ fn sweeps_are_logged_however_long_the_log_is() {
         }
         let figures = engine.figures();
         assert!(figures.placed_bytes + figures.staged_bytes > 0, "{figures:?}");
-        assert_eq!(figures.snapshot_bytes, 0, "{figures:?}");
+        assert_eq!(figures.checkpoint_bytes, 0, "{figures:?}");
     });
 }
 

@@ -13,11 +13,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     summary: "time to open an index after a crash, by the number of pending updates",
     assumptions: &[
         "Drives: five ibm-deskstar-dtla-307030; records of 16 B, leaves of 64 KB. The index has 512 MB instead of 64 GB; \
-         the snapshot, which is read first, would be some 14 MB longer with 64 GB.",
+         the checkpoint, which is read first, would be some 14 MB longer with 64 GB.",
         "The paper has 256 MB of memory and more requests than the sweeps can take. Here there are two cases. Either nothing \
          was swept before the crash, with 256 MB of memory, and the log holds only pending updates. Or the memory was filled \
          several times, and the log is read from the oldest pending update on.",
-        "Processors take no virtual time. The paper's search for the last record, 0.8 to 0.9 s, is not needed: the snapshot \
+        "Processors take no virtual time. The paper's search for the last record, 0.8 to 0.9 s, is not needed: the checkpoint \
          says where to begin reading the log.",
         "Judged without sweeps: the times between the first and the last lie on the line through both, within 5 %. Judged \
          with sweeps: opening takes at most 10 % longer than one read of as much log.",
@@ -26,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     takes: "2.7 min",
     scaling: Some(Scaling {
         least: 0.25,
-        what: "the index, the updates before a crash and the memories that are filled; the snapshot then takes a larger \
+        what: "the index, the updates before a crash and the memories that are filled; the checkpoint then takes a larger \
                share of the time",
     }),
     run,

@@ -6,14 +6,16 @@ use moirai_runtime::unique;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
-use crate::extents::{BLOCK_BYTES_MAX, Division};
-use crate::frame::{Frame, LABEL_BLOCKS};
-use crate::log::{LOG_DISKS_MAX, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
-use crate::partition::PARTITION_BLOCKS_MAX;
-use crate::placing::{LogWriter, Segments};
-use crate::superblock::{NAME_BYTES, SUPERBLOCKS, Snapshot, Superblock};
-use crate::sweep::EXTENTS_RESERVE;
-use crate::{BlockFormat, Engine, Error, Result, Seq};
+use crate::block_format::BlockFormat;
+use crate::data::layout::{BLOCK_BYTES_MAX, Division, EXTENTS_RESERVE, PARTITION_BLOCKS_MAX};
+use crate::data::superblock::{Checkpoint, NAME_BYTES, SUPERBLOCKS, Superblock};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ids::Seq;
+use crate::log::frame::{Frame, LABEL_BLOCKS};
+use crate::log::segments::{
+    LOG_DISKS_MAX, LogWriter, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Segments, Start,
+};
 
 /// How data and log are divided when they are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +79,14 @@ impl Engine {
         }
         let rings = logs.iter().map(|log| ring(&**log, &format)).collect::<Result<Vec<_>>>()?;
         let start = Start { at: [0; LOG_DISKS_MAX], number: 1, previous: 0, first: Seq(1) };
-        let snapshot =
-            Snapshot { next: Seq(1), frame: 0, start, bytes: 0, checksum: 0, extents: Vec::new() };
+        let checkpoint = Checkpoint {
+            next: Seq(1),
+            frame: 0,
+            start,
+            bytes: 0,
+            checksum: 0,
+            extents: Vec::new(),
+        };
         let mut superblock = Superblock {
             generation: 0,
             id: unique(),
@@ -86,7 +94,7 @@ impl Engine {
             division,
             capacity: data.inquiry().capacity,
             rings,
-            snapshot,
+            checkpoint,
         };
         // The log says whose it is before anything else.
         for (disk, log) in (0..).zip(logs) {

@@ -3,8 +3,8 @@
 use moirai_storage::IoBuf;
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
-use crate::Seq;
 use crate::codec::{Taker, is_sum};
+use crate::ids::Seq;
 
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";

@@ -12,15 +12,19 @@ use futures::{StreamExt, TryStreamExt};
 use moirai_storage::IoBuf;
 use moirai_units::BlockCount;
 
-use crate::chunk::{Chunk, staged_blocks};
-use crate::codec::prefix_of;
-use crate::engine::Shared;
-use crate::entry::{Entry, Placed};
-use crate::extents::{Division, Extent};
-use crate::partition::{BlockTable, PartitionId, Sealed};
-use crate::queue::decode;
+use crate::block_format::Pieces;
+use crate::data::extents::Extent;
+use crate::data::layout::Division;
+use crate::error::{Error, Result};
+use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::kind::Modification;
+use crate::shared::Shared;
 use crate::state::State;
-use crate::{Error, Modification, Pieces, Result, Seq, SpaceId};
+use crate::state::block_table::BlockTable;
+use crate::state::chunk::{Chunk, staged_blocks};
+use crate::state::entry::{Entry, Placed};
+use crate::state::partition::Sealed;
+use crate::state::queue::{decode, sorted};
 
 /// Partitions of a batch, after which the data device is flushed.
 const BATCH_PARTITIONS: usize = 64;
@@ -28,9 +32,6 @@ const BATCH_PARTITIONS: usize = 64;
 const COSTLY_PARTITIONS: usize = 16;
 /// Partitions in the pipeline: one is read, one is applied, one is written.
 const PIPELINE: usize = 3;
-/// Extents that partitions leave free: snapshots need some, and free others.
-pub(crate) const EXTENTS_RESERVE: usize = 2;
-
 /// Why a sweep goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
@@ -107,7 +108,7 @@ impl Shared {
 
     /// What is to be done now; `None` when nothing is.
     fn need(&self, state: &State) -> Option<Need> {
-        let older = self.snapshots.older();
+        let older = self.requests.older();
         if state.oldest_is_before(older) {
             return Some(Need::Older(older));
         }
@@ -210,8 +211,8 @@ impl Shared {
             Some(seq) => {
                 self.log.flush_before(Seq(seq.0 + 1)).await.map_err(|why| self.stopped_by(&why))?;
             }
-            // The snapshot says where all is, and frees the log.
-            None => self.take_snapshot().await?,
+            // The checkpoint says where all is, and frees the log.
+            None => self.take_checkpoint().await?,
         }
         drop(left);
         self.free_log().await?;
@@ -227,20 +228,20 @@ impl Shared {
         }
     }
 
-    /// Takes a snapshot when somebody wants one and all that was to be in it is swept, or when that frees
+    /// Takes a checkpoint when somebody wants one and all that was to be in it is swept, or when that frees
     /// segments of a log that is half full.
     async fn free_log(&self) -> Result<bool> {
         let (wanted, frees) = {
             let state = self.state.lock();
-            let wanted = self.snapshots.wanted(|older| !state.oldest_is_before(older));
+            let wanted = self.requests.wanted(|older| !state.oldest_is_before(older));
             (wanted, self.log.to_leave().is_some() && self.log.would_free(state.oldest()))
         };
         if wanted.is_none() && !frees {
             return Ok(false);
         }
-        self.take_snapshot().await?;
+        self.take_checkpoint().await?;
         if let Some(wanted) = wanted {
-            self.snapshots.done(wanted);
+            self.requests.done(wanted);
         }
         Ok(true)
     }
@@ -254,7 +255,7 @@ impl Shared {
             partition.is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
         };
         let need = self.need(state);
-        // What the log, or who waits for a snapshot, needs comes before those with so much that reading takes long.
+        // What the log, or who waits for a checkpoint, needs comes before those with so much that reading takes long.
         let mut ids: Vec<PartitionId> = match need {
             Some(Need::Older(_)) => Vec::new(),
             _ => state.hot.iter().copied().filter(is_free).take(BATCH_PARTITIONS).collect(),
@@ -565,12 +566,4 @@ fn choose(
         chosen.push(id);
     }
     chosen
-}
-
-/// Modifications in the order of their keys; those of one key stay in theirs.
-pub(crate) fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
-    let mut keyed: Vec<(u64, Modification<'a>)> =
-        all.map(|modification| (prefix_of(modification.key), modification)).collect();
-    keyed.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.key.cmp(b.key)));
-    keyed.into_iter().map(|(_, modification)| modification).collect()
 }

@@ -3,15 +3,22 @@
 //! It changes by entries alone, in their order, while the engine runs and when a log is read again: both come
 //! to the same.
 
+pub(crate) mod block_table;
+pub(crate) mod chunk;
+pub(crate) mod entry;
+pub(crate) mod partition;
+pub(crate) mod queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::codec::{Taker, prefix_of};
-use crate::entry::Entry;
-use crate::extents::{Extent, Extents};
-use crate::partition::{Partition, PartitionId, Sealed};
-use crate::queue::Queue;
-use crate::{KindNumber, Kinds, Seq, SpaceId};
+use crate::data::extents::{Extent, Extents};
+use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
+use crate::kind::Kinds;
+use crate::state::entry::Entry;
+use crate::state::partition::{Partition, Sealed};
+use crate::state::queue::Queue;
 
 /// What an entry cannot mean: the log is damaged, or was not made by this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +44,7 @@ pub(crate) struct State {
     /// Modifications that did not fit the value that they were applied to, since the engine was formatted.
     pub(crate) refused: u64,
     extents: Arc<Extents>,
-    /// Whether it has what neither the log nor a snapshot says yet.
+    /// Whether it has what neither the log nor a checkpoint says yet.
     pub(crate) is_ahead: bool,
     /// Partitions that have more pending than is good for who reads them.
     pub(crate) hot: BTreeSet<PartitionId>,
@@ -133,7 +140,7 @@ impl State {
         Some(())
     }
 
-    /// Does what a group says, whose number is `seq`. Of groups that a snapshot knows, which are those before
+    /// Does what a group says, whose number is `seq`. Of groups that a checkpoint knows, which are those before
     /// `known`, what it lacks: modifications that were pending, and seals.
     pub(crate) fn apply(
         &mut self,

@@ -1,83 +1,26 @@
-//! Snapshots: the partitions, and where what they have lies, on the data device. The log before one is free.
+//! Requests: the partitions, and where what they have lies, on the data device. The log before one is free.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange};
-use parking_lot::Mutex;
 
-use crate::chunk::Chunk;
 use crate::codec::{Taker, put_bytes, put_number};
-use crate::engine::Shared;
-use crate::extents::{Division, Extent, Extents};
-use crate::partition::{BlockTable, Partition, PartitionId};
+use crate::data::extents::{Extent, Extents};
+use crate::data::layout::Division;
+use crate::data::superblock::{CHECKPOINT_EXTENTS_MAX, Checkpoint, Superblock};
+use crate::error::{Error, Result};
+use crate::ids::{PartitionId, Seq};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::superblock::{SNAPSHOT_EXTENTS_MAX, Snapshot, Superblock};
-use crate::{Error, Result, Seq};
-
-/// Snapshots that somebody waits for. The sweeper takes them: what is begun is finished.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshots(Mutex<SnapshotsWanted>);
-
-#[derive(Debug, Default)]
-struct SnapshotsWanted {
-    /// How many were asked for.
-    wanted: u64,
-    /// Those up to this one are taken.
-    done: u64,
-    /// What is swept for now; what comes meanwhile does not make it more.
-    now: Wanted,
-    /// What comes then.
-    then: Wanted,
-}
-
-/// The snapshots up to this one are wanted, with all groups before `older` swept.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wanted {
-    number: u64,
-    older: Seq,
-}
-
-impl Snapshots {
-    pub(crate) fn want(&self, older: Seq) -> u64 {
-        let mut all = self.0.lock();
-        all.wanted += 1;
-        let wanted = Wanted { number: all.wanted, older };
-        match all.now.number <= all.done {
-            true => all.now = wanted,
-            false => all.then = wanted,
-        }
-        all.wanted
-    }
-
-    /// The last one wanted now, when all is swept for it.
-    pub(crate) fn wanted(&self, is_swept: impl FnOnce(Seq) -> bool) -> Option<u64> {
-        let all = self.0.lock();
-        (all.now.number > all.done && is_swept(all.now.older)).then_some(all.now.number)
-    }
-
-    pub(crate) fn done(&self, number: u64) {
-        let mut all = self.0.lock();
-        all.done = all.done.max(number);
-        if all.then.number > all.done {
-            all.now = all.then;
-        }
-    }
-
-    pub(crate) fn is_done(&self, wanted: u64) -> bool {
-        self.0.lock().done >= wanted
-    }
-
-    /// Groups before this one are to be swept, whatever memory there is.
-    pub(crate) fn older(&self) -> Seq {
-        self.0.lock().now.older
-    }
-}
+use crate::state::block_table::BlockTable;
+use crate::state::chunk::Chunk;
+use crate::state::partition::Partition;
 
 impl Shared {
     /// Makes the state durable by itself, so that the log before what is pending is free.
-    pub(crate) async fn take_snapshot(&self) -> Result<()> {
+    pub(crate) async fn take_checkpoint(&self) -> Result<()> {
         let mut held = self.superblock.lock().await;
         // The extents that it tells of are not free before it counts.
         let (bytes, next, start, _told) = {
@@ -88,13 +31,13 @@ impl Shared {
             (encode_state(&state), state.next, start, told)
         };
         let Some(start) = start else { return Ok(()) };
-        // No group may be in the snapshot in part, and be lost with the log.
+        // No group may be in the checkpoint in part, and be lost with the log.
         self.flushed_before(next).await?;
-        let extents = write_snapshot(&*self.data, &self.division, &self.extents, &bytes).await?;
+        let extents = write_checkpoint(&*self.data, &self.division, &self.extents, &bytes).await?;
         self.data.flush().await?;
         let mut superblock = held.0.clone();
         superblock.generation += 1;
-        superblock.snapshot = Snapshot {
+        superblock.checkpoint = Checkpoint {
             next,
             frame: self.log.durable_frame(),
             start,
@@ -103,8 +46,8 @@ impl Shared {
             extents: extents.iter().map(|extent| extent.index).collect(),
         };
         superblock.write(&*self.data).await?;
-        self.counts.snapshot_bytes.add(bytes.len() as u64);
-        self.snapshot_extents.store(extents.len(), Ordering::Relaxed);
+        self.counts.checkpoint_bytes.add(bytes.len() as u64);
+        self.checkpoint_extents.store(extents.len(), Ordering::Relaxed);
         *held = (superblock, extents);
         self.state.lock().is_ahead = false;
         self.log.free_before(start);
@@ -159,17 +102,17 @@ pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> O
 }
 
 /// Writes `bytes` into extents that are free.
-pub(crate) async fn write_snapshot(
+pub(crate) async fn write_checkpoint(
     device: &dyn Device,
     division: &Division,
     extents: &Arc<Extents>,
     bytes: &[u8],
 ) -> Result<Vec<Extent>> {
     let mut taken = Vec::new();
-    let most = division.extent_bytes().saturating_mul(SNAPSHOT_EXTENTS_MAX);
+    let most = division.extent_bytes().saturating_mul(CHECKPOINT_EXTENTS_MAX);
     if bytes.len() > most {
         let problem = format!(
-            "{}: the directory takes {} bytes, but a snapshot has room for {most}: create a store with larger blocks",
+            "{}: the directory takes {} bytes, but a checkpoint has room for {most}: create a store with larger blocks",
             device.inquiry().name,
             bytes.len()
         );
@@ -179,40 +122,40 @@ pub(crate) async fn write_snapshot(
         let extent = extents.take(0);
         let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
         let extent = extent.ok_or_else(full)?;
-        // One at a time: a snapshot is to take its own memory once.
+        // One at a time: a checkpoint is to take its own memory once.
         device.write(division.first_of(extent.index), IoBuf::holding(part)).await?;
         taken.push(extent);
     }
     Ok(taken)
 }
 
-/// Reads the snapshot; with the extents that it lies in.
-pub(crate) async fn read_snapshot(
+/// Reads the checkpoint; with the extents that it lies in.
+pub(crate) async fn read_checkpoint(
     device: &dyn Device,
     superblock: &Superblock,
     extents: &Arc<Extents>,
 ) -> Result<(State, Vec<Extent>)> {
-    let Superblock { division, snapshot, .. } = superblock;
+    let Superblock { division, checkpoint, .. } = superblock;
     let damaged = |extent: u32| Error::Damaged {
         device: device.inquiry().name.clone(),
-        what: "the snapshot of its partitions",
+        what: "the checkpoint of its partitions",
         blocks: BlockRange::new(division.first_of(extent), division.extent()),
     };
     let mut bytes = Vec::new();
     let mut taken = Vec::new();
-    for index in &snapshot.extents {
-        let left = snapshot.bytes.saturating_sub(bytes.len() as u64);
+    for index in &checkpoint.extents {
+        let left = checkpoint.bytes.saturating_sub(bytes.len() as u64);
         let part = BlockCount::holding(moirai_units::ByteCount(left)).min(division.extent());
         taken.push(extents.take_this(*index).ok_or_else(|| damaged(*index))?);
         bytes.extend_from_slice(
             &device.read(BlockRange::new(division.first_of(*index), part)).await?,
         );
     }
-    let first = snapshot.extents.first().copied().unwrap_or(0);
-    let bytes = bytes.get(..snapshot.bytes as usize).ok_or_else(|| damaged(first))?;
-    if crc32c::crc32c(bytes) != snapshot.checksum {
+    let first = checkpoint.extents.first().copied().unwrap_or(0);
+    let bytes = bytes.get(..checkpoint.bytes as usize).ok_or_else(|| damaged(first))?;
+    if crc32c::crc32c(bytes) != checkpoint.checksum {
         return Err(damaged(first));
     }
-    let state = decode_state(bytes, extents, snapshot.next).ok_or_else(|| damaged(first))?;
+    let state = decode_state(bytes, extents, checkpoint.next).ok_or_else(|| damaged(first))?;
     Ok((state, taken))
 }

@@ -1,14 +1,14 @@
-//! Superblocks: how the data device and the log are divided, and where the last snapshot lies. See
+//! Superblocks: how the data device and the log are divided, and where the last checkpoint lies. See
 //! `docs/formats/update-data.md`.
 
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::codec::{Taker, is_sum};
-use crate::extents::Division;
-use crate::log::{LOG_DISKS_MAX, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
-use crate::placing::LogWriter;
-use crate::{Error, Result, Seq};
+use crate::data::layout::Division;
+use crate::error::{Error, Result};
+use crate::ids::Seq;
+use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
@@ -20,8 +20,8 @@ const COPY_BLOCKS: BlockCount = BlockCount(8);
 pub(crate) const SUPERBLOCKS: BlockCount = BlockCount(2 * COPY_BLOCKS.0);
 /// Bytes of the name of a block format.
 pub(crate) const NAME_BYTES: usize = 16;
-/// Extents of a snapshot that a superblock has room for.
-pub(crate) const SNAPSHOT_EXTENTS_MAX: usize = 900;
+/// Extents of a checkpoint that a superblock has room for.
+pub(crate) const CHECKPOINT_EXTENTS_MAX: usize = 900;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -35,12 +35,12 @@ pub(crate) struct Superblock {
     pub(crate) capacity: BlockCount,
     /// One for each disk of the log, all with the same writer.
     pub(crate) rings: Vec<Ring>,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) checkpoint: Checkpoint,
 }
 
-/// Where a snapshot lies, and from where the log is needed.
+/// Where a checkpoint lies, and from where the log is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub(crate) struct Checkpoint {
     /// Groups before this one are in it.
     pub(crate) next: Seq,
     /// A frame that was durable when it was taken.
@@ -54,7 +54,7 @@ pub(crate) struct Snapshot {
 impl Superblock {
     fn encode(&self) -> IoBuf {
         let mut out = Vec::new();
-        let Superblock { generation, id, format, division, capacity, rings, snapshot } = self;
+        let Superblock { generation, id, format, division, capacity, rings, checkpoint } = self;
         out.extend_from_slice(format);
         let writer = rings.first().map_or(LogWriter::Append, |ring| ring.writer);
         let numbers = [
@@ -69,25 +69,25 @@ impl Superblock {
                 LogWriter::Append => 0,
                 LogWriter::Trail { rotation } => rotation.0,
             },
-            snapshot.next.0,
-            snapshot.frame,
-            snapshot.start.number,
-            u64::from(snapshot.start.previous),
-            snapshot.start.first.0,
-            snapshot.bytes,
-            u64::from(snapshot.checksum),
+            checkpoint.next.0,
+            checkpoint.frame,
+            checkpoint.start.number,
+            u64::from(checkpoint.start.previous),
+            checkpoint.start.first.0,
+            checkpoint.bytes,
+            u64::from(checkpoint.checksum),
             rings.len() as u64,
-            snapshot.extents.len() as u64,
+            checkpoint.extents.len() as u64,
             capacity.0,
         ];
         numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         for (disk, ring) in rings.iter().enumerate() {
-            let at = snapshot.start.segment(disk);
+            let at = checkpoint.start.segment(disk);
             for number in [ring.segment.0, u64::from(ring.segments), u64::from(at)] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
-        snapshot.extents.iter().for_each(|extent| out.extend_from_slice(&extent.to_le_bytes()));
+        checkpoint.extents.iter().for_each(|extent| out.extend_from_slice(&extent.to_le_bytes()));
         let mut whole = Vec::from(*DATA_MAGIC);
         whole.extend_from_slice(&DATA_VERSION.to_le_bytes());
         let mut buffer = IoBuf::zeroed(COPY_BLOCKS);
@@ -139,7 +139,7 @@ impl Superblock {
         if !is_countable || generation.max(capacity.0) >= u64::MAX >> 1 {
             return None;
         }
-        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || count > SNAPSHOT_EXTENTS_MAX as u64 {
+        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || count > CHECKPOINT_EXTENTS_MAX as u64 {
             return None;
         }
         let mut rings = Vec::new();
@@ -155,8 +155,8 @@ impl Superblock {
             start = start.with(disk, at);
         }
         let extents = (0..count).map(|_| taker.le32()).collect::<Option<_>>()?;
-        let snapshot = Snapshot { next, frame, start, bytes, checksum, extents };
-        Some(Superblock { generation, id, format, division, capacity, rings, snapshot })
+        let checkpoint = Checkpoint { next, frame, start, bytes, checksum, extents };
+        Some(Superblock { generation, id, format, division, capacity, rings, checkpoint })
     }
 
     /// The newest superblock of `device`.

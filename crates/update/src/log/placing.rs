@@ -5,19 +5,12 @@
 
 use std::sync::Arc;
 
-use moirai_storage::Device;
-use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
+use moirai_units::{BlockCount, BlockRange, Instant, Nanos};
 
-use crate::frame::Frame;
-use crate::log::Ring;
-use crate::{Error, Result};
+use crate::log::frame::Frame;
+use crate::log::segments::Segments;
+use crate::log::segments::{TRACK_FILL_PERCENT, Tracks};
 
-/// A track is left when so many percent of it are written.
-const TRACK_FILL_PERCENT: u64 = 75;
-/// What counts of a track: a frame has seven bytes of eight for content at least.
-const TRACK_ROOM_PERCENT: u64 = TRACK_FILL_PERCENT * 7 / 8;
-/// Tracks of a log at most.
-const TRACKS_MAX: usize = 1 << 20;
 /// Sizes of frames that differ in how long before the head they are put: a disk that gets all of a frame before it looks
 /// for the place takes longer for a longer one.
 const SIZES: usize = 10;
@@ -27,105 +20,6 @@ const LOOKAHEAD_FIRST: f64 = 1.0 / 16.0;
 const LOOKAHEAD_STEP: f64 = 1.0 / 128.0;
 /// How much shorter with each frame that came in time: before any was late, and then.
 const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 32_768.0];
-
-/// How the log is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogWriter {
-    /// Each frame behind the last one on its device: for files and flash, and for disks that take writes into a cache.
-    #[default]
-    Append,
-    /// Each frame where the head is about to be. Each device of the log is a disk of its own, or the beginning of
-    /// one, whose ensembles are its tracks.
-    Trail {
-        /// The time of a turn, of all disks of the log.
-        rotation: Nanos,
-    },
-}
-
-/// Where the segments of a log lie on a disk.
-#[derive(Debug)]
-pub(crate) struct Segments {
-    pub(crate) ring: Ring,
-    tracks: Option<Tracks>,
-}
-
-/// The tracks of a disk, in their order.
-#[derive(Debug)]
-struct Tracks {
-    rotation: Nanos,
-    /// Where each begins, and where the last ends. The disk's first is not one: it has the label.
-    starts: Vec<Lbn>,
-    /// By which part of a turn each begins behind the place where the first does.
-    phases: Vec<f64>,
-}
-
-impl Segments {
-    /// Those of a log that was formatted; `None` when the device has others now.
-    pub(crate) fn of(device: &dyn Device, ring: Ring) -> Result<Option<Segments>> {
-        if ring.writer == LogWriter::Append {
-            let end = ring.segment_at(ring.segments).first;
-            let is_there = end.0 <= device.inquiry().capacity.0;
-            return Ok(is_there.then_some(Segments { ring, tracks: None }));
-        }
-        let now = Segments::tracks_of(device, ring.writer)?;
-        Ok(Some(now).filter(|now| now.ring == ring))
-    }
-
-    /// The tracks of `device`.
-    pub(crate) fn tracks_of(device: &dyn Device, writer: LogWriter) -> Result<Segments> {
-        let rotation = match writer {
-            LogWriter::Trail { rotation } => rotation,
-            LogWriter::Append => Nanos(0),
-        };
-        if rotation == Nanos(0) {
-            return Err(Error::Options {
-                problem:
-                    "a revolution of the log disk takes no time: give the rotation of the disk"
-                        .into(),
-            });
-        }
-        let capacity = device.inquiry().capacity;
-        let label = device.ensemble(Lbn(0))?.blocks;
-        let (mut at, mut phase) = (label.end().min(Lbn(capacity.0)), 0.0_f64);
-        let (mut starts, mut phases) = (vec![at], vec![phase]);
-        let mut counts = Vec::new();
-        while at.0 < capacity.0 {
-            let track = device.ensemble(at)?;
-            let (count, end) = (track.blocks.count, track.blocks.end().min(Lbn(capacity.0)));
-            if end <= at || starts.len() > TRACKS_MAX {
-                let name = &device.inquiry().name;
-                let problem = format!(
-                    "{name}: the ensembles are not tracks, or are more than {TRACKS_MAX}: put the log on a disk, or at \
-                     the beginning of a disk"
-                );
-                return Err(Error::Options { problem });
-            }
-            at = end;
-            phase = (phase + track.switch.0 as f64 / count.0 as f64).fract();
-            counts.push(count);
-            starts.push(at);
-            phases.push(phase);
-        }
-        // What the device's end cuts off is too short to count.
-        let last = counts.pop().unwrap_or_default();
-        let shortest = counts.into_iter().min().unwrap_or_default();
-        if last < shortest {
-            starts.pop();
-        }
-        let segments = starts.len().saturating_sub(1) as u32;
-        let segment = BlockCount(shortest.0 * TRACK_ROOM_PERCENT / 100);
-        let ring = Ring { segment, segments, writer };
-        Ok(Segments { ring, tracks: Some(Tracks { rotation, starts, phases }) })
-    }
-
-    pub(crate) fn at(&self, index: u32) -> BlockRange {
-        let Some(tracks) = &self.tracks else { return self.ring.segment_at(index) };
-        match tracks.starts.get(index as usize..) {
-            Some([first, end, ..]) => BlockRange::between(*first, *end),
-            _ => BlockRange::new(Lbn(0), BlockCount::ZERO),
-        }
-    }
-}
 
 /// Blocks of a segment that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,7 +279,10 @@ impl Tracks {
 mod tests {
     use proptest::prelude::*;
 
+    use moirai_units::Lbn;
+
     use super::*;
+    use crate::log::segments::{LogWriter, Ring};
 
     const ROTATION: Nanos = Nanos(8_000_000);
     const TRACK: u64 = 400;

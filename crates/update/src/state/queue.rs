@@ -1,8 +1,9 @@
 //! Pending modifications of a partition, in memory, in the order in which they came.
 
-use crate::codec::{Taker, is_same_key, put_bytes};
+use crate::codec::{Taker, is_same_key, prefix_of, put_bytes};
 use crate::filter::KeyHash;
-use crate::{KindNumber, Modification};
+use crate::ids::KindNumber;
+use crate::kind::Modification;
 
 /// Bytes of memory that a queue takes at a time.
 pub(crate) const PIECE_BYTES: usize = 1024;
@@ -119,6 +120,14 @@ fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8]
         let encoded = before.get(..before.len() - taker.0.len())?;
         Some((modification, encoded))
     })
+}
+
+/// Modifications in the order of their keys; those of one key stay in theirs.
+pub(crate) fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
+    let mut keyed: Vec<(u64, Modification<'a>)> =
+        all.map(|modification| (prefix_of(modification.key), modification)).collect();
+    keyed.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.key.cmp(b.key)));
+    keyed.into_iter().map(|(_, modification)| modification).collect()
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::extents::Extent;
-use crate::queue::PIECE_BYTES;
+use crate::data::extents::Extent;
+use crate::state::queue::PIECE_BYTES;
 
 /// What keeping a block takes beside its pieces, and a piece beside its bytes, about.
 const ENTRY_BYTES: usize = 128;
@@ -99,7 +99,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extents::Extents;
+    use crate::data::extents::Extents;
 
     const BLOCK: usize = 2500;
 

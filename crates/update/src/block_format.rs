@@ -1,17 +1,6 @@
 //! What blocks of a space hold: how modifications change them, and how a value is found.
 
-use crate::{KindNumber, Kinds, Value};
-
-/// A modification of the value under a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Modification<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Its kind.
-    pub kind: KindNumber,
-    /// What the kind makes of it.
-    pub bytes: &'a [u8],
-}
+use crate::kind::{Kinds, Modification, Value};
 
 /// A block that is not what its format writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

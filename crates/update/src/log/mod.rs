@@ -1,89 +1,33 @@
 //! The log: groups of entries, one behind the other, on one disk or several, each a ring of segments.
 //!
-//! Whoever appends goes on at once; a task writes what came meanwhile (`crate::writer`).
+//! Whoever appends goes on at once; a task writes what came meanwhile (`crate::log::writer`).
+
+pub(crate) mod batch;
+pub(crate) mod frame;
+pub(crate) mod placing;
+pub(crate) mod replay;
+pub(crate) mod segments;
+pub(crate) mod writer;
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use moirai_storage::Device;
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Instant, Lbn, Nanos};
+use moirai_units::{BLOCK_BYTES, BlockCount, Instant, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::frame::{FRAME_HEADER_BYTES, Frame, LABEL_BLOCKS};
-use crate::placing::{LogWriter, Segments};
-use crate::writer::Batch;
-use crate::{Durability, Options, Seq};
-
-/// Disks of a log at most.
-pub(crate) const LOG_DISKS_MAX: usize = 8;
-/// Blocks of a segment at least.
-pub(crate) const SEGMENT_BLOCKS_MIN: u64 = 8;
-/// Segments of a disk, at least and at most.
-pub(crate) const SEGMENTS: RangeInclusive<u32> = 4..=1 << 20;
-
-/// A disk of the log.
-#[derive(Clone, Debug)]
-pub(crate) struct LogDisk {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) segments: Arc<Segments>,
-    /// What its frames say which disk's they are.
-    pub(crate) id: u64,
-}
-
-/// Where the log lies on a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ring {
-    /// Blocks of a segment; of tracks, those that count.
-    pub(crate) segment: BlockCount,
-    pub(crate) segments: u32,
-    pub(crate) writer: LogWriter,
-}
-
-impl Ring {
-    pub(crate) fn segment_at(&self, index: u32) -> BlockRange {
-        BlockRange::new(Lbn(LABEL_BLOCKS.0 + self.segment.0 * u64::from(index)), self.segment)
-    }
-
-    pub(crate) fn after(&self, index: u32) -> u32 {
-        (index + 1) % self.segments.max(1)
-    }
-}
+use crate::ids::Seq;
+use crate::log::batch::Batch;
+use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
+use crate::log::segments::{LOG_DISKS_MAX, LogDisk, LogWriter, Start};
+use crate::options::{Durability, Options};
 
 /// Bytes of a batch of the engine's own entries, however long the log is: a group's length has 32 bits.
 const OWN_BYTES_MAX: u64 = 1 << 28;
 
 /// What a group may take beside its bytes: its length, a frame's header, and the rest of a device block.
 const GROUP_OVERHEAD_BYTES: u64 = 4 + FRAME_HEADER_BYTES as u64 + BLOCK_BYTES;
-
-/// The beginning of a segment in use: from here the log can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Start {
-    /// The segment that each disk is at, of which one begins here.
-    pub(crate) at: [u32; LOG_DISKS_MAX],
-    /// The number of its first frame.
-    pub(crate) number: u64,
-    /// The checksum of the frame before that.
-    pub(crate) previous: u32,
-    /// The first group that begins in it.
-    pub(crate) first: Seq,
-}
-
-impl Start {
-    pub(crate) fn segment(&self, disk: usize) -> u32 {
-        self.at.get(disk).copied().unwrap_or(0)
-    }
-
-    /// This one, with `disk` at `segment`.
-    pub(crate) fn with(mut self, disk: usize, segment: u32) -> Start {
-        if let Some(at) = self.at.get_mut(disk) {
-            *at = segment;
-        }
-        self
-    }
-}
 
 /// How far the log came.
 #[derive(Clone, Debug, Default)]

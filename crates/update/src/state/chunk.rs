@@ -10,11 +10,12 @@ use std::sync::Arc;
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::codec::{Taker, put_bytes, put_number};
+use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
-use crate::partition::{BlockTable, PARTITION_BLOCKS_MAX};
-use crate::queue::{Queue, encode};
-use crate::sweep::sorted;
-use crate::{KindNumber, Kinds, Modification};
+use crate::ids::KindNumber;
+use crate::kind::{Kinds, Modification};
+use crate::state::block_table::BlockTable;
+use crate::state::queue::{Queue, encode, sorted};
 
 /// What is known of a chunk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -213,7 +214,7 @@ fn for_each_combined(
 mod tests {
     use super::*;
     use crate::PUT;
-    use crate::queue::decode;
+    use crate::state::queue::decode;
 
     const BLOCKS: [&[u8]; 3] = [b"b", b"d", b"f"];
 

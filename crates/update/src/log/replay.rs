@@ -1,4 +1,4 @@
-//! Reading the log again: from the snapshot's start to the last frame that follows.
+//! Reading the log again: from the checkpoint's start to the last frame that follows.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,13 +7,15 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::Taker;
-use crate::frame::Frame;
-use crate::log::{LogDisk, Start};
-use crate::placing::{Free, Gap, Placing};
+use crate::data::superblock::Superblock;
+use crate::error::{Error, Result};
+use crate::ids::Seq;
+use crate::kind::Kinds;
+use crate::log::frame::Frame;
+use crate::log::placing::{Free, Gap, Placing};
+use crate::log::segments::{LogDisk, Start};
+use crate::log::writer::Position;
 use crate::state::{Misfit, State};
-use crate::superblock::Superblock;
-use crate::writer::Position;
-use crate::{Error, Kinds, Result, Seq};
 
 /// How far the log went.
 pub(crate) struct Replayed {
@@ -140,7 +142,7 @@ struct Found<'a> {
     checksum: u32,
 }
 
-/// Brings `state`, which a snapshot gave, to where the log ends.
+/// Brings `state`, which a checkpoint gave, to where the log ends.
 pub(crate) async fn replay(
     data: &dyn Device,
     disks: &[LogDisk],
@@ -148,8 +150,8 @@ pub(crate) async fn replay(
     state: &mut State,
     kinds: &Kinds,
 ) -> Result<Replayed> {
-    let known = superblock.snapshot.next;
-    let mut start = superblock.snapshot.start;
+    let known = superblock.checkpoint.next;
+    let mut start = superblock.checkpoint.start;
     let mut are_labelled = Vec::new();
     for disk in disks {
         are_labelled.push(has_label(data, disk).await?);
@@ -198,7 +200,7 @@ pub(crate) async fn replay(
             return Err(Error::other_log(data, &*reader.disk.device));
         }
     }
-    if number < superblock.snapshot.frame {
+    if number < superblock.checkpoint.frame {
         return Err(readers.lost(last, number + 1));
     }
     readers.check_end(last, number).await?;

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::chunk::Chunk;
 use crate::codec::{Taker, put_bytes, put_number};
-use crate::partition::{BlockTable, PartitionId};
-use crate::{KindNumber, Modification, SpaceId};
+use crate::ids::{KindNumber, PartitionId, SpaceId};
+use crate::kind::Modification;
+use crate::state::block_table::BlockTable;
+use crate::state::chunk::Chunk;
 
 /// What an entry of the engine begins with, where others have their space.
 const OWN: u64 = 0;
@@ -47,7 +48,7 @@ pub(crate) struct Placed {
 
 pub(crate) fn put_modification(out: &mut Vec<u8>, space: SpaceId, modification: Modification<'_>) {
     put_number(out, u64::from(space.0));
-    crate::queue::encode(out, modification);
+    crate::state::queue::encode(out, modification);
 }
 
 impl Entry<'_> {

@@ -1,0 +1,9 @@
+//! The data device: superblocks, extents, checkpoints, and the cache of blocks that were read.
+
+pub(crate) mod cache;
+pub(crate) mod checkpoint;
+pub(crate) mod extents;
+pub(crate) mod format;
+pub(crate) mod layout;
+pub(crate) mod requests;
+pub(crate) mod superblock;
