@@ -9,11 +9,11 @@
 //! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
 //! nothing.
 //!
-//! - [`engine`]: the door. [`read`]: reads. [`shared`]: what the door, the log's writer and the sweeper share.
-//! - [`state`]: spaces, partitions and queues in memory, and the log entries that change them.
-//! - [`log`]: frames, segments, the writer and recovery.
-//! - [`data`]: the data device: superblock, extents, checkpoints, the block cache.
-//! - [`sweep`]: which partitions leave memory, and how.
+//! - `engine`: the door. `read`: reads. `shared`: what the door, the log's writer and the sweeper share.
+//! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
+//! - `log`: frames, segments, the writer and recovery.
+//! - `data`: the data device: superblock, extents, checkpoints, the block cache.
+//! - `sweep`: which partitions leave memory, and how.
 
 mod block_format;
 mod codec;
