@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use moirai_storage::{Error, IoBuf, Result};
-use moirai_units::{BlockCount, Lbn};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::Access;
-use crate::file::{create_file, open_file};
+use crate::file::{create_file, has_holes, open_file, punch};
 
 const CHUNK_BYTES: u64 = 4 << 10;
 
@@ -120,6 +120,45 @@ impl Contents {
                 .write_all_at(buffer, first.byte_offset())
                 .map_err(io_error(path, "writing", first)),
             Contents::Nothing => Ok(()),
+        }
+    }
+
+    /// Makes the blocks zeros, which take no space.
+    pub(crate) fn discard(&mut self, blocks: BlockRange) -> Result<()> {
+        let (first, end) = (blocks.first.byte_offset(), blocks.end().byte_offset());
+        match self {
+            Contents::Memory(chunks) => {
+                let touched = first / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
+                let empty = chunks.extract_if(touched, |chunk, bytes| {
+                    let start = chunk * CHUNK_BYTES;
+                    let (from, to) = (first.saturating_sub(start), (end - start).min(CHUNK_BYTES));
+                    if let Some(gone) = bytes.get_mut(from as usize..to as usize) {
+                        gone.fill(0);
+                    }
+                    bytes.iter().all(|byte| *byte == 0)
+                });
+                empty.for_each(drop);
+                Ok(())
+            }
+            Contents::File { file, path, .. } if !blocks.is_empty() => punch(
+                file,
+                first,
+                blocks.bytes(),
+            )
+            .map_err(io_error(path, "discarding", blocks.first)),
+            Contents::File { .. } | Contents::Nothing => Ok(()),
+        }
+    }
+
+    /// The granularity of a discard, if it frees anything.
+    pub(crate) fn discard_granularity(&self) -> Option<BlockCount> {
+        match self {
+            Contents::Memory(_) => Some(BlockCount(1)),
+            Contents::File { file, is_read_only: false, .. } => {
+                let length = file.metadata().ok()?.len();
+                has_holes(file, ByteCount(length)).then_some(BlockCount(1))
+            }
+            Contents::File { .. } | Contents::Nothing => None,
         }
     }
 

@@ -19,12 +19,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use futures::future::{BoxFuture, join_all};
+use futures::future::{BoxFuture, join_all, ready};
 use moirai_models::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 use moirai_runtime::{now, spawn};
 use moirai_storage::{
-    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf,
-    Op, Request, Result, Timing,
+    Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn, ServiceParts};
 use parking_lot::Mutex;
@@ -553,5 +553,13 @@ impl Device for ArrayController {
             self.settle(0..LineNumber::MAX).await?;
             self.device.flush().await
         })
+    }
+
+    /// Passes it on. Lines of the cache keep what they hold, and may be destaged over it.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        match self.check_latch() {
+            Ok(()) => self.device.discard(blocks),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 }

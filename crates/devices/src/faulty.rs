@@ -1,8 +1,15 @@
 //! A device in memory that fails as it is told to: for tests of what must survive.
 //!
-//! It forgets at a power cut what it had not flushed, or some of it; a write that the cut meets is torn;
-//! single blocks cannot be read, or hold what nobody wrote; and it dies. Requests take times of their own,
-//! so that those of a batch are carried out in another order with each seed.
+//! The fault model:
+//!
+//! - A power cut takes what was not flushed, or some of it: each block holds what was written last, or
+//!   earlier, or zeros of a discard. A write that the cut meets is torn between blocks.
+//! - With physical sectors of several blocks the cut may also damage any sector that something not flushed, or
+//!   the write that it meets, has touched: all blocks of the sector hold noise then, also those that were
+//!   durable. A drive reads such a sector, changes it and writes it as one.
+//! - Single blocks cannot be read, or hold what nobody wrote; and the device dies.
+//!
+//! Requests take times of their own, so that those of a batch are carried out in another order with each seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,8 +19,8 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, join_all};
 use moirai_runtime::{Random, now, random, sleep};
 use moirai_storage::{
-    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf,
-    Op, Request, Result, Timing,
+    Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
 use parking_lot::Mutex;
@@ -21,6 +28,9 @@ use rand::Rng;
 
 /// The longest that a request takes.
 const SERVICE_NS_MAX: u64 = 1_000_000;
+
+/// How often a power cut damages a physical sector that it may damage: one time in so many.
+const DAMAGE_ODDS: u32 = 4;
 
 /// The power of one or more devices.
 #[derive(Debug, Default)]
@@ -108,6 +118,18 @@ impl FaultyDevice {
         ensemble: BlockCount,
         power: Arc<Power>,
     ) -> Arc<FaultyDevice> {
+        FaultyDevice::with_physical_block(name, capacity, ensemble, BlockCount(1), power)
+    }
+
+    /// The same, with physical sectors of `physical_block`, a power of two: 8 blocks on drives with sectors of 4 KiB.
+    #[must_use]
+    pub fn with_physical_block(
+        name: String,
+        capacity: BlockCount,
+        ensemble: BlockCount,
+        physical_block: BlockCount,
+        power: Arc<Power>,
+    ) -> Arc<FaultyDevice> {
         let chance = random(&name);
         Arc::new(FaultyDevice {
             inquiry: Inquiry {
@@ -117,6 +139,8 @@ impl FaultyDevice {
                 depth: 1,
                 volume_block: BlockCount(1),
                 atomic_write: BlockCount(1),
+                physical_block,
+                discard: Some(physical_block),
                 volatile_cache: true,
                 read_only: false,
                 keeps_data: true,
@@ -135,14 +159,30 @@ impl FaultyDevice {
     }
 
     /// What is left after a power cut: of what was not flushed, of some blocks the last write, of others
-    /// an earlier one or none.
+    /// an earlier one or none, and of some physical sectors nothing.
     pub fn restart(&self) {
         let mut state = self.state.lock();
+        let state = &mut *state;
         let cached = std::mem::take(&mut state.cached);
+        let physical = self.inquiry.physical_block.0;
+        let touched: BTreeSet<u64> = match physical {
+            1 => BTreeSet::new(),
+            _ => cached.keys().map(|lbn| lbn.0 / physical).collect(),
+        };
         for (lbn, writes) in cached {
             let left = state.chance.random_range(0..=writes.len());
             if let Some(block) = left.checked_sub(1).and_then(|last| writes.get(last)) {
-                state.durable.insert(lbn, *block);
+                state.make_durable(lbn, *block);
+            }
+        }
+        for sector in touched {
+            if state.chance.random_ratio(1, DAMAGE_ODDS) {
+                let first = sector * physical;
+                for lbn in first..(first + physical).min(self.inquiry.capacity.0) {
+                    let mut noise = [0; BLOCK];
+                    state.chance.fill(&mut noise);
+                    state.durable.insert(Lbn(lbn), noise);
+                }
             }
         }
     }
@@ -228,8 +268,10 @@ impl FaultyDevice {
         let room = self.inquiry.capacity.0 - blocks.count.0;
         let misdirected = state.misdirected.take().map(|lbn| Lbn(lbn.0.min(room)));
         let mut at = misdirected.unwrap_or(blocks.first);
+        // The restart decides what is left of each block, and of its physical sector.
+        let is_cut_here = is_torn && self.inquiry.physical_block == BlockCount(1);
         for block in data.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK)) {
-            if !is_torn || state.chance.random() {
+            if !is_cut_here || state.chance.random() {
                 let mut content = [0; BLOCK];
                 content.copy_from_slice(block);
                 state.cached.entry(at).or_default().push(content);
@@ -242,6 +284,30 @@ impl FaultyDevice {
         }
         Ok(())
     }
+
+    /// Makes `blocks` zeros, as far as they are not.
+    fn free(&self, blocks: BlockRange) -> Result<()> {
+        let is_torn = self.power.fails_in_write();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let range = blocks.first..blocks.end();
+        let durable = state.durable.range(range.clone()).map(|(lbn, _)| *lbn);
+        let cached = state.cached.range(range.clone()).map(|(lbn, _)| *lbn);
+        let held: BTreeSet<Lbn> = durable.chain(cached).collect();
+        for lbn in held {
+            if !is_torn || state.chance.random() {
+                state.cached.entry(lbn).or_default().push([0; BLOCK]);
+            }
+        }
+        let readable: Vec<Lbn> = state.unreadable.range(range).copied().collect();
+        for lbn in readable {
+            state.unreadable.remove(&lbn);
+        }
+        if is_torn {
+            return Err(self.error("discard", blocks, "the power failed"));
+        }
+        Ok(())
+    }
 }
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -250,6 +316,13 @@ impl State {
     fn read(&self, lbn: Lbn) -> Block {
         let cached = self.cached.get(&lbn).and_then(|writes| writes.last());
         cached.or_else(|| self.durable.get(&lbn)).copied().unwrap_or([0; BLOCK])
+    }
+
+    fn make_durable(&mut self, lbn: Lbn, block: Block) {
+        match block.iter().all(|byte| *byte == 0) {
+            true => self.durable.remove(&lbn),
+            false => self.durable.insert(lbn, block),
+        };
     }
 }
 
@@ -307,10 +380,25 @@ impl Device for FaultyDevice {
                 return Err(self.error("flush", self.inquiry.all_blocks(), "the power failed"));
             }
             let mut state = self.state.lock();
-            let cached = std::mem::take(&mut state.cached);
-            let last = cached.into_iter().filter_map(|(lbn, writes)| Some((lbn, *writes.last()?)));
-            state.durable.extend(last);
+            for (lbn, writes) in std::mem::take(&mut state.cached) {
+                if let Some(last) = writes.last() {
+                    state.make_durable(lbn, *last);
+                }
+            }
             Ok(())
+        })
+    }
+
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(async move {
+            let freed = self.inquiry.discardable(blocks)?;
+            if freed.is_empty() {
+                return Ok(());
+            }
+            let service = self.state.lock().chance.random_range(0..SERVICE_NS_MAX);
+            sleep(Nanos(service)).await;
+            self.check_alive("discard", freed)?;
+            self.free(freed)
         })
     }
 }

@@ -4,19 +4,20 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, join_all};
-use moirai_runtime::{blocking, is_virtual, now};
+use moirai_runtime::{blocking, check_runtime, is_virtual, now};
 use moirai_storage::{
-    Completion, Completions, Device, DeviceUri, Ensemble, EquivalenceClass, Error, Flushed,
-    Inquiry, IoBuf, Op, Request, Result, Timing,
+    Completion, Completions, Device, DeviceUri, Discarded, Ensemble, EquivalenceClass, Error,
+    Flushed, Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
 
 use crate::lock::lock;
 use crate::ring::{Carried, Ring};
@@ -37,6 +38,8 @@ pub struct FileOptions {
     pub ensemble: ByteCount,
     /// Whether to ask for direct I/O.
     pub direct: bool,
+    /// The physical sector; where it is not given, the block of the file system, at most a page.
+    pub physical_block: Option<BlockCount>,
 }
 
 /// A file. Cheap to clone the inside of, which travels to the threads that block on it.
@@ -73,8 +76,8 @@ impl FileDevice {
         let path = PathBuf::from(&uri.target);
         let (buffered, read_only) = open_or_create(uri, &path, options.size, access)?;
         lock(&buffered, &path, read_only)?;
-        let length =
-            ByteCount(buffered.metadata().map_err(file_error(&path, "reading the size"))?.len());
+        let metadata = buffered.metadata().map_err(file_error(&path, "reading the size"))?;
+        let length = ByteCount(metadata.len());
         let capacity = BlockCount(length.0 / BLOCK_BYTES / PAGE.0 * PAGE.0);
         if capacity == BlockCount::ZERO {
             return Err(Error::TooSmall {
@@ -87,6 +90,10 @@ impl FileDevice {
         if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
             return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
+        let physical_block =
+            options.physical_block.unwrap_or_else(|| block_of_file_system(metadata.blksize()));
+        let discard =
+            (!read_only && has_holes(&buffered, length)).then_some(PAGE.max(physical_block));
         let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
@@ -102,6 +109,8 @@ impl FileDevice {
                 depth: 1,
                 volume_block: PAGE,
                 atomic_write: BlockCount(1),
+                physical_block,
+                discard,
                 volatile_cache: true,
                 read_only,
                 keeps_data: true,
@@ -275,6 +284,32 @@ fn sync_folder_of(path: &Path) -> Result<()> {
         .map_err(file_error(folder, "flushing the folder"))
 }
 
+/// What a file system writes as one, from the size that it prefers for transfers. Network file systems prefer
+/// sizes far above their blocks, and no drive has sectors of more than a page.
+fn block_of_file_system(preferred_bytes: u64) -> BlockCount {
+    let bytes = preferred_bytes.clamp(BLOCK_BYTES, PAGE.bytes().0);
+    // The largest power of two that is not above it.
+    BlockCount(1 << (bytes / BLOCK_BYTES).ilog2())
+}
+
+/// Whether the file system frees the space of parts of a file: tried behind the end of the file, where
+/// nothing is.
+pub(crate) fn has_holes(file: &File, length: ByteCount) -> bool {
+    let behind = length.0.next_multiple_of(PAGE.bytes().0);
+    punch(file, behind, PAGE.bytes()).is_ok()
+}
+
+/// Frees the space of a part of a file, which reads as zeros then.
+pub(crate) fn punch(file: &File, offset: u64, length: ByteCount) -> io::Result<()> {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, hole, offset, length.0) {
+            Err(Errno::INTR) => {}
+            result => return result.map_err(io::Error::from),
+        }
+    }
+}
+
 fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
     let flags = OFlags::DIRECT.bits() as i32;
     let file =
@@ -375,17 +410,23 @@ impl Device for FileDevice {
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
         Box::pin(async move {
             let issued = now();
+            let is_in_runtime = check_runtime();
             let mut refused = Vec::new();
             let mut requests = Vec::with_capacity(batch.len());
             for (place, request) in batch.into_iter().enumerate() {
-                match self.check_latch().and_then(|()| request.check(&self.inquiry)) {
+                let checked =
+                    is_in_runtime.map_err(Error::NoRuntime).and_then(|()| self.check_latch());
+                match checked.and_then(|()| request.check(&self.inquiry)) {
                     Ok(()) => requests.push(request),
                     Err(error) => refused.push((place, error)),
                 }
             }
-            let mut results = match self.ring() {
-                Some(ring) => self.by_ring(ring, requests, issued).await,
-                None => self.by_threads(requests, issued).await,
+            let mut results = match requests.is_empty() {
+                true => Vec::new(),
+                false => match self.ring() {
+                    Some(ring) => self.by_ring(ring, requests, issued).await,
+                    None => self.by_threads(requests, issued).await,
+                },
             };
             for (place, error) in refused {
                 results.insert(place, Err(error));
@@ -396,12 +437,33 @@ impl Device for FileDevice {
 
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async {
+            check_runtime().map_err(Error::NoRuntime)?;
             self.check_latch()?;
             let files = Arc::clone(&self.files);
             let flushed = blocking(move || files.buffered.sync_data()).await;
             flushed.map_err(|source| {
                 self.latched.store(true, Ordering::Release);
                 file_error(&self.files.path, "flushing")(source)
+            })
+        })
+    }
+
+    /// Punches a hole.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(async move {
+            self.check_latch()?;
+            let freed = self.inquiry.discardable(blocks)?;
+            if freed.is_empty() {
+                return Ok(());
+            }
+            let (files, offset) = (Arc::clone(&self.files), freed.first.byte_offset());
+            let punched = blocking(move || punch(&files.buffered, offset, freed.bytes())).await;
+            let device = || self.inquiry.name.clone();
+            punched.map_err(|source| Error::Io {
+                device: device(),
+                action: "discarding",
+                offset,
+                source,
             })
         })
     }

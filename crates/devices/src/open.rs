@@ -1,11 +1,13 @@
 //! From a URI to a device.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moirai_models::{Disk, Scheduler};
-use moirai_storage::{Device, DeviceUri, Result};
-use moirai_units::ByteCount;
+use moirai_runtime::check_runtime;
+use moirai_storage::{Device, DeviceUri, Error, Result};
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use parking_lot::Mutex;
 
 use crate::{
@@ -15,16 +17,20 @@ use crate::{
 /// The schemes that [`open`] knows, with what they name, for help texts.
 pub const SCHEMES: [(&str, &str); 2] = [
     (
-        "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false]",
-        "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created",
+        "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false][&physical=SIZE]",
+        "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created; \
+         `physical` is the physical sector of the drive below, by default the block of the file system",
     ),
     (
-        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT]",
+        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE]",
         "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
          in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
-         DiskSim's file says fcfs",
+         DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default",
     ),
 ];
+
+/// The sizes that physical sectors can have.
+const PHYSICAL_BYTES: RangeInclusive<u64> = BLOCK_BYTES..=64 << 10;
 
 /// What a program means to do with a device that it opens.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +92,10 @@ pub fn is_simulated(uri: &DeviceUri) -> bool {
     uri.scheme == "sim"
 }
 
-/// Opens the device that `uri` names. Inside a runtime only.
+/// Opens the device that `uri` names.
+///
+/// # Errors
+/// [`Error::NoRuntime`] for a simulated disk outside a runtime.
 pub fn open(uri: DeviceUri, access: Access<'_>) -> Result<Arc<dyn Device>> {
     open_with(uri, access, true)
 }
@@ -104,6 +113,7 @@ pub fn model(mut uri: DeviceUri) -> Result<Disk> {
     let drive = drive(&uri)?;
     let scheduler = scheduler(&mut uri, &drive)?;
     let _: Option<String> = uri.take("data")?;
+    physical_block(&mut uri)?;
     uri.finish()?;
     Ok(Disk::new(drive.profile, scheduler))
 }
@@ -113,6 +123,19 @@ fn scheduler(uri: &mut DeviceUri, drive: &NamedDrive) -> Result<Scheduler> {
     Ok(uri.take::<Scheduler>("scheduler")?.or(drive.scheduler).unwrap_or_default())
 }
 
+/// The physical sector that the URI tells of.
+fn physical_block(uri: &mut DeviceUri) -> Result<Option<BlockCount>> {
+    match uri.take::<ByteCount>("physical")? {
+        None => Ok(None),
+        Some(size) if size.0.is_power_of_two() && PHYSICAL_BYTES.contains(&size.0) => {
+            Ok(Some(BlockCount::holding(size)))
+        }
+        Some(size) => Err(uri.error(format!(
+            "parameter `physical`: {size} is not a power of two from 512 bytes to 64 KiB, like 4096"
+        ))),
+    }
+}
+
 fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
     match uri.scheme.as_str() {
         "file" => {
@@ -120,14 +143,17 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
                 size: uri.take("size")?,
                 ensemble: uri.take("ensemble")?.unwrap_or(ByteCount::mib(1)),
                 direct: uri.take("direct")?.unwrap_or(true),
+                physical_block: physical_block(&mut uri)?,
             };
             uri.finish()?;
             FileDevice::open(&uri, options, access).map(|device| device as Arc<dyn Device>)
         }
         "sim" => {
+            check_runtime().map_err(Error::NoRuntime)?;
             let drive = drive(&uri)?;
             let data: Option<String> = uri.take("data")?;
             let scheduler = scheduler(&mut uri, &drive)?;
+            let physical_block = physical_block(&mut uri)?.unwrap_or(BlockCount(1));
             let profile = drive.profile;
             uri.finish()?;
             let contents = match data.as_deref().filter(|_| with_data) {
@@ -136,8 +162,9 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
                 Some("none") => Contents::Nothing,
                 Some(path) => Contents::file(Path::new(path), profile.geometry.capacity(), access)?,
             };
+            let name = uri.to_string();
             let options =
-                SimulatedOptions { name: uri.to_string(), scheduler, contents, host_bus: None };
+                SimulatedOptions { name, scheduler, contents, physical_block, host_bus: None };
             Ok(SimulatedDisk::start(profile, options))
         }
         other => {

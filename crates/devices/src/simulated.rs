@@ -10,10 +10,10 @@ use moirai_models::{
     Direction, Disk, DiskCompletion, DiskRequest, Geometry, ImmediateReport, Profile, RequestId,
     Scheduler, Track,
 };
-use moirai_runtime::{now, sleep_until, spawn};
+use moirai_runtime::{Task, now, sleep_until, spawn};
 use moirai_storage::{
-    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Op,
-    Request, Result, Timing,
+    Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, Op, Request, Result, Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
@@ -30,6 +30,8 @@ pub struct SimulatedOptions {
     pub scheduler: Scheduler,
     /// What it holds.
     pub contents: Contents,
+    /// The physical sector that it reports. The model takes no time to read what a part of one is written into.
+    pub physical_block: BlockCount,
     /// The bus it shares with others, if any.
     pub host_bus: Option<Arc<HostBus>>,
 }
@@ -41,6 +43,7 @@ pub struct SimulatedDisk {
     contents: Mutex<Contents>,
     host_bus: Option<Arc<HostBus>>,
     mechanism: Arc<Mechanism>,
+    stepper: Task<()>,
     /// Set by a failed flush and never cleared.
     latched: AtomicBool,
 }
@@ -59,7 +62,10 @@ struct MechanismState {
 }
 
 impl SimulatedDisk {
-    /// Starts a disk at rest. Inside a runtime only.
+    /// Starts a disk at rest.
+    ///
+    /// # Panics
+    /// Outside a runtime.
     #[must_use]
     pub fn start(profile: Profile, options: SimulatedOptions) -> Arc<SimulatedDisk> {
         let geometry = profile.geometry.clone();
@@ -75,7 +81,7 @@ impl SimulatedDisk {
             }),
             bell: Arc::clone(&bell),
         });
-        spawn(step(Arc::downgrade(&mechanism), bell));
+        let stepper = spawn(step(Arc::downgrade(&mechanism), bell));
         Arc::new(SimulatedDisk {
             inquiry: Inquiry {
                 name: options.name,
@@ -84,6 +90,8 @@ impl SimulatedDisk {
                 depth: 1,
                 volume_block: BlockCount(1),
                 atomic_write: BlockCount(1),
+                physical_block: options.physical_block,
+                discard: options.contents.discard_granularity(),
                 volatile_cache: writes_back,
                 read_only: options.contents.is_read_only(),
                 keeps_data: options.contents.keeps_data(),
@@ -92,15 +100,24 @@ impl SimulatedDisk {
             contents: Mutex::new(options.contents),
             host_bus: options.host_bus,
             mechanism,
+            stepper,
             latched: AtomicBool::new(false),
         })
     }
 
-    fn check_latch(&self) -> Result<()> {
+    /// An error when nothing may be asked of it now.
+    fn check(&self) -> Result<()> {
+        if self.stepper.is_ended() {
+            return Err(self.is_still());
+        }
         if self.latched.load(Ordering::Acquire) {
             return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
+    }
+
+    fn is_still(&self) -> Error {
+        Error::RuntimeEnded { device: self.inquiry.name.clone() }
     }
 
     fn track(&self, lbn: Lbn) -> Result<Track> {
@@ -158,7 +175,7 @@ impl SimulatedDisk {
         receiver: oneshot::Receiver<DiskCompletion>,
     ) -> Result<Completion> {
         let Ok(done) = receiver.await else {
-            panic!("the task that steps {} is gone", self.inquiry.name);
+            return Err(self.is_still());
         };
         let (mut finished, mut parts) = (done.finished, done.parts);
         if let Some(bus) = &self.host_bus {
@@ -248,7 +265,7 @@ impl Device for SimulatedDisk {
             let queued: Vec<_> = batch
                 .into_iter()
                 .map(|request| {
-                    self.check_latch()?;
+                    self.check()?;
                     request.check(&self.inquiry)?;
                     let receiver = self.enqueue(&request);
                     Ok((request, receiver))
@@ -265,12 +282,12 @@ impl Device for SimulatedDisk {
 
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async {
-            self.check_latch()?;
+            self.check()?;
             if self.inquiry.volatile_cache {
                 let written = self.hand_over(|disk, id| disk.flush(now(), id));
                 self.mechanism.bell.notify_one();
                 if written.await.is_err() {
-                    panic!("the task that steps {} is gone", self.inquiry.name);
+                    return Err(self.is_still());
                 }
             }
             let flushed = self.contents.lock().flush();
@@ -278,6 +295,16 @@ impl Device for SimulatedDisk {
                 self.latched.store(true, Ordering::Release);
             }
             flushed
+        })
+    }
+
+    /// Frees what holds the contents. The drives that are modelled know no discard, so the model is not told
+    /// and no time passes.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(async move {
+            self.check()?;
+            let freed = self.inquiry.discardable(blocks)?;
+            self.contents.lock().discard(freed)
         })
     }
 }
@@ -307,6 +334,7 @@ mod tests {
                     name: "disk".to_owned(),
                     scheduler: Scheduler::Fcfs,
                     contents,
+                    physical_block: BlockCount(1),
                     host_bus: None,
                 },
             );

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use moirai_devices::{Access, NewFiles, open};
+use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
 use std::sync::Arc;
 
 use moirai_storage::{Device, DeviceUri, conformance};
+use moirai_units::BlockCount;
 
 fn check_file(parameters: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -58,4 +59,23 @@ fn simulated_contents_in_a_file_conform_and_stay() {
         let error = create(other.parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("name a file of this disk"), "{error}");
     });
+}
+
+fn faulty(physical_block: u64, power: &Arc<Power>) -> Arc<FaultyDevice> {
+    FaultyDevice::with_physical_block(
+        format!("faulty {physical_block}"),
+        BlockCount(4096),
+        BlockCount(64),
+        BlockCount(physical_block),
+        Arc::clone(power),
+    )
+}
+
+#[test]
+fn faulty_devices_conform() {
+    for physical_block in [1, 8] {
+        block_on_virtual(1, async {
+            conformance::check(faulty(physical_block, &Power::on())).await;
+        });
+    }
 }

@@ -7,7 +7,7 @@ use moirai_runtime::{block_on_real, block_on_virtual};
 use std::sync::Arc;
 
 use moirai_storage::{Device, DeviceUri, Error, IoBuf};
-use moirai_units::{BlockCount, Lbn};
+use moirai_units::{BlockCount, BlockRange, Lbn};
 
 fn error_of(uri: &str) -> String {
     block_on_virtual(0, async { create(uri.parse().unwrap()).unwrap_err().to_string() })
@@ -66,5 +66,18 @@ fn a_read_only_file_is_read_and_not_written() {
         assert_eq!(device.read(device.inquiry().all_blocks()).await.unwrap()[8191], 7);
         let result = device.write(Lbn(0), IoBuf::zeroed(BlockCount(8))).await;
         assert!(matches!(result, Err(Error::ReadOnly { .. })), "{result:?}");
+    });
+}
+
+/// The task that steps a simulated disk ends with its runtime: nobody waits for it.
+#[test]
+fn a_simulated_disk_of_an_ended_runtime_says_so() {
+    let open = async { open("sim:quantum-atlas-10k".parse().unwrap(), Access::Write).unwrap() };
+    let disk = block_on_virtual(1, open);
+    block_on_virtual(1, async {
+        let error = disk.flush().await.unwrap_err();
+        assert!(matches!(error, Error::RuntimeEnded { .. }), "{error}");
+        let first = BlockRange::new(Lbn(0), BlockCount(1));
+        assert!(matches!(disk.read(first).await, Err(Error::RuntimeEnded { .. })));
     });
 }

@@ -26,7 +26,13 @@ pub(crate) fn drive(
     contents: Contents,
     host_bus: Option<Arc<HostBus>>,
 ) -> Arc<dyn Device> {
-    let options = SimulatedOptions { name, scheduler: Scheduler::Sptf, contents, host_bus };
+    let options = SimulatedOptions {
+        name,
+        scheduler: Scheduler::Sptf,
+        contents,
+        physical_block: BlockCount(1),
+        host_bus,
+    };
     SimulatedDisk::start(profile.clone(), options)
 }
 

@@ -336,6 +336,8 @@ mod tests {
                     depth: 1,
                     volume_block: BlockCount(1),
                     atomic_write: BlockCount(1),
+                    physical_block: BlockCount(1),
+                    discard: None,
                     volatile_cache: false,
                     read_only: false,
                     keeps_data: true,

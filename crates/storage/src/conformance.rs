@@ -27,6 +27,7 @@ pub async fn check(device: Arc<dyn Device>) {
     check_errors(&*device).await;
     if device.inquiry().keeps_data && !device.inquiry().read_only {
         check_data(&*device).await;
+        check_discard(&*device).await;
     }
     check_timing(&*device).await;
     device.flush().await.expect("flush");
@@ -45,6 +46,8 @@ fn check_attributes(device: &dyn Device) {
     let all = inquiry.all_blocks();
     assert!(!all.is_empty() && inquiry.parallelism >= 1 && inquiry.depth >= 1);
     assert!(inquiry.volume_block.0 >= 1 && inquiry.atomic_write.0 >= 1);
+    assert!(inquiry.physical_block.0.is_power_of_two());
+    assert!(inquiry.discard.is_none_or(|granule| granule.0 >= 1));
     let class_size = inquiry.parallelism as usize * inquiry.depth as usize;
 
     for lbn in probes(device, "conformance attributes") {
@@ -100,6 +103,12 @@ async fn check_errors(device: &dyn Device) {
     ] {
         let result = device.access(Request::access(Op::Read, blocks)).await;
         assert!(matches!(result, Err(Error::PastEnd { .. })), "{blocks}: {result:?}");
+        let result = device.discard(blocks).await;
+        assert!(matches!(result, Err(Error::PastEnd { .. })), "discard {blocks}: {result:?}");
+    }
+    if device.inquiry().read_only {
+        let result = device.discard(BlockRange::new(Lbn(0), BlockCount(1))).await;
+        assert!(matches!(result, Err(Error::ReadOnly { .. })), "{result:?}");
     }
     let empty = BlockRange::new(Lbn(0), BlockCount::ZERO);
     assert!(device.access(Request::access(Op::Read, empty)).await.is_err());
@@ -175,6 +184,43 @@ async fn check_data(device: &dyn Device) {
     let buffers = device.batch_read(&backwards).await.expect("batch read");
     for (run, buffer) in backwards.iter().zip(buffers) {
         assert_eq!(*buffer, *filled(*run, 77), "{run} of a batch differs");
+    }
+}
+
+/// What is discarded can be read, whatever it holds, and written; what is beside it stays.
+async fn check_discard(device: &dyn Device) {
+    const SALT: u64 = 78;
+    let capacity = device.inquiry().capacity.0;
+    let mut random = random("conformance discard");
+    for round in 0..20 {
+        let around = random.random_range(1..=(capacity / 4).min(2000));
+        let first = random.random_range(0..=capacity - around);
+        let around = BlockRange::new(Lbn(first), BlockCount(around));
+        device.write(around.first, filled(around, SALT)).await.expect("write");
+        if round % 2 == 0 {
+            device.flush().await.expect("flush");
+        }
+        let skipped = random.random_range(0..around.count.0);
+        let count = random.random_range(0..=around.count.0 - skipped);
+        let gone = BlockRange::new(around.first + BlockCount(skipped), BlockCount(count));
+        device.discard(gone).await.expect("discard");
+
+        let before = BlockRange::between(around.first, gone.first);
+        let behind = BlockRange::between(gone.end(), around.end());
+        let whole = device.read(around).await.expect("read around what is discarded");
+        let block_bytes = BLOCK_BYTES as usize;
+        let (kept, rest) = whole.split_at(before.count.0 as usize * block_bytes);
+        let (_, other) = rest.split_at(count as usize * block_bytes);
+        assert_eq!(*kept, *filled(before, SALT), "{before} before {gone} changed");
+        assert_eq!(*other, *filled(behind, SALT), "{behind} behind {gone} changed");
+
+        // Written again it holds that, also when the discard becomes durable later.
+        if count > 0 {
+            device.write(gone.first, filled(gone, SALT + 1)).await.expect("write again");
+            device.flush().await.expect("flush");
+            let back = device.read(gone).await.expect("read again");
+            assert_eq!(*back, *filled(gone, SALT + 1), "{gone} written again differ");
+        }
     }
 }
 

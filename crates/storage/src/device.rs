@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::{Completion, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request, Result};
@@ -12,6 +12,9 @@ pub type Completions = Vec<Result<Completion>>;
 
 /// The future of [`Device::flush`].
 pub type Flushed<'a> = BoxFuture<'a, Result<()>>;
+
+/// The future of [`Device::discard`].
+pub type Discarded<'a> = BoxFuture<'a, Result<()>>;
 
 /// A linear space of blocks with performance attributes: a disk, a file, a volume.
 ///
@@ -39,6 +42,21 @@ pub trait Device: Send + Sync + Debug {
     /// Returns when everything written before is durable. After a failed flush all operations are
     /// errors until the device is reopened.
     fn flush(&self) -> Flushed<'_>;
+
+    /// Tells the device that the content of `blocks` is not needed any more, so that it may free what holds
+    /// them: of `blocks` the whole granules of [`Inquiry::discard`], and in this implementation nothing.
+    ///
+    /// Until a block is written again, its content is unspecified: zeros, or what it held, and after a crash
+    /// possibly something older; two reads may differ. A read of it is no error, though. Other blocks keep
+    /// their content. Like a write, a discard is ordered before what is submitted after its end, must not
+    /// overlap a request in flight, and is durable only with the next [`flush`](Device::flush). A power failure
+    /// before leaves any part of it done.
+    ///
+    /// # Errors
+    /// Blocks past the end of the device, a read-only device, and failures of what holds the blocks.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(ready(self.inquiry().discardable(blocks).map(drop)))
+    }
 }
 
 impl dyn Device + '_ {
@@ -100,14 +118,7 @@ impl dyn Device + '_ {
 
     /// An error unless the device has `lbn`.
     pub fn check_lbn(&self, lbn: Lbn) -> Result<()> {
-        if self.inquiry().all_blocks().contains(lbn) {
-            return Ok(());
-        }
-        Err(Error::PastEnd {
-            device: self.inquiry().name.clone(),
-            blocks: BlockRange::new(lbn, BlockCount(1)),
-            capacity: self.inquiry().capacity,
-        })
+        self.inquiry().check_blocks(BlockRange::new(lbn, BlockCount(1)))
     }
 
     fn no_result(&self, blocks: BlockRange) -> Error {

@@ -127,6 +127,17 @@ pub enum Error {
         problem: String,
     },
 
+    /// An operation outside any runtime.
+    #[error(transparent)]
+    NoRuntime(moirai_runtime::NoRuntime),
+
+    /// A device whose task ended with the runtime that the device was opened in.
+    #[error("{device} was opened in a runtime that has ended: open the device again")]
+    RuntimeEnded {
+        /// The device.
+        device: String,
+    },
+
     /// A device smaller than its use needs.
     #[error("{device} has {have}, but needs {need}: give a larger size")]
     TooSmall {

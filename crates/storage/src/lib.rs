@@ -17,7 +17,7 @@ mod uri;
 
 pub use attributes::{Ensemble, EquivalenceClass, Inquiry};
 pub use buffer::IoBuf;
-pub use device::{Completions, Device, Flushed};
+pub use device::{Completions, Device, Discarded, Flushed};
 pub use error::{Error, Result};
 pub use metered::{Meter, Metered};
 pub use occupant::{Occupant, clear_ends, occupant, occupants, usurper};

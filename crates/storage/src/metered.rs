@@ -7,7 +7,8 @@ use moirai_units::{BlockCount, BlockRange, Lbn, ServiceParts};
 use parking_lot::Mutex;
 
 use crate::{
-    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Op, Request, Result,
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, Op, Request,
+    Result,
 };
 
 /// What passed through a [`Metered`] device.
@@ -89,5 +90,9 @@ impl Device for Metered {
 
     fn flush(&self) -> Flushed<'_> {
         self.inner.flush()
+    }
+
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        self.inner.discard(blocks)
     }
 }

@@ -41,15 +41,7 @@ impl Request {
 
     /// Checks the request against the device it is meant for. Every device calls this first.
     pub fn check(&self, inquiry: &Inquiry) -> Result<()> {
-        let past_end = self.blocks.first.0.checked_add(self.blocks.count.0).is_none()
-            || self.blocks.end() > inquiry.all_blocks().end();
-        if past_end {
-            return Err(Error::PastEnd {
-                device: inquiry.name.clone(),
-                blocks: self.blocks,
-                capacity: inquiry.capacity,
-            });
-        }
+        inquiry.check_blocks(self.blocks)?;
         let buffers: BlockCount = self.data.iter().map(IoBuf::blocks).sum();
         let without_data = self.data.is_empty() && (self.op == Op::Read || !inquiry.keeps_data);
         if self.blocks.is_empty() || (buffers != self.blocks.count && !without_data) {

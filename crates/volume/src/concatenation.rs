@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request, Result,
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request,
+    Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
@@ -51,6 +52,8 @@ impl Concatenation {
             depth: inquiries().map(|inquiry| inquiry.depth).min().unwrap_or(1),
             volume_block: inquiries().map(|i| i.volume_block).max().unwrap_or(BlockCount(1)),
             atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
+            physical_block: inquiries().map(|i| i.physical_block).max().unwrap_or(BlockCount(1)),
+            discard: inquiries().filter_map(|inquiry| inquiry.discard).max(),
             volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
@@ -169,6 +172,23 @@ impl Device for Concatenation {
         Box::pin(async move {
             let flushed = join_all(self.parts.iter().map(|part| part.flush())).await;
             flushed.into_iter().collect()
+        })
+    }
+
+    /// Passes each part what it has of the range; gives the first error.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(async move {
+            let freed = self.inquiry.discardable(blocks)?;
+            let parts = self.parts.iter().enumerate().zip(&self.ends);
+            let done = parts.map(|((index, part), end)| {
+                let first = self.first(index);
+                let within = |lbn: Lbn| lbn.clamp(first, *end).since(first).0;
+                part.discard(BlockRange::between(
+                    Lbn(within(freed.first)),
+                    Lbn(within(freed.end())),
+                ))
+            });
+            join_all(done).await.into_iter().collect()
         })
     }
 }

@@ -9,6 +9,7 @@ mod attributes;
 mod concatenation;
 mod default_layout;
 mod description;
+mod discard;
 mod exchange;
 mod format;
 mod found;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use moirai_storage::{
-    Completion, Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request,
-    Result,
+    Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, Request, Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
@@ -88,5 +88,12 @@ impl Device for Section {
 
     fn flush(&self) -> Flushed<'_> {
         self.device.flush()
+    }
+
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        match self.inquiry.check_blocks(blocks) {
+            Ok(()) => self.device.discard(BlockRange::new(blocks.first + self.first, blocks.count)),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 }

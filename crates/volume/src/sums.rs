@@ -39,7 +39,10 @@ pub(crate) fn blocks_covered(sums: BlockCount) -> BlockCount {
 }
 
 /// A part of a device whose blocks have sums.
+///
+/// It takes no discard: the sums of blocks would have to be durably void before the blocks change.
 pub(crate) struct Summed {
+    inquiry: Inquiry,
     /// The part that holds the blocks.
     data: Arc<dyn Device>,
     table: Arc<Table>,
@@ -82,7 +85,8 @@ impl Summed {
             cache: Mutex::default(),
             shards: (0..SHARDS).map(|_| tokio::sync::Mutex::default()).collect(),
         };
-        Summed { data, table: Arc::new(table) }
+        let inquiry = Inquiry { discard: None, ..data.inquiry().clone() };
+        Summed { inquiry, data, table: Arc::new(table) }
     }
 
     /// Has reads of a block fail until it is written again: nobody knows what it should hold.
@@ -335,7 +339,7 @@ impl std::fmt::Debug for Summed {
 
 impl Device for Summed {
     fn inquiry(&self) -> &Inquiry {
-        self.data.inquiry()
+        &self.inquiry
     }
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::BoxFuture;
 use moirai_runtime::spawn;
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request, Result,
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request,
+    Result,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
+use crate::discard::discard_granularity;
 use crate::growth::Growing;
 use crate::keeper::Keeper;
 use crate::label::{KnownZone, ZONES_MAX};
@@ -165,6 +167,11 @@ impl Volume {
         let layout = shape.layout.clone();
         let devices = members.devices();
         let inquiries = || devices.iter().map(|device| device.inquiry());
+        // While the volume grows, blocks lie in two places.
+        let discard = match shape.old {
+            None => discard_granularity(&layout, &members),
+            Some(_) => None,
+        };
         let inquiry = Inquiry {
             name: members.name().to_owned(),
             capacity,
@@ -172,6 +179,8 @@ impl Volume {
             depth: layout.depth(),
             volume_block,
             atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
+            physical_block: inquiries().map(|i| i.physical_block).max().unwrap_or(BlockCount(1)),
+            discard,
             volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),
@@ -418,6 +427,21 @@ impl Device for Volume {
             }
             settled?;
             Ok(())
+        })
+    }
+
+    /// Passes to the devices what they hold of the blocks. Volumes with parity, with checksums of blocks, or
+    /// that grow do not, and report no granularity.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        Box::pin(async move {
+            if self.latched.load(Ordering::Acquire) {
+                return Err(Error::Latched { device: self.inquiry.name.clone() });
+            }
+            let freed = self.inquiry.discardable(blocks)?;
+            match freed.is_empty() {
+                true => Ok(()),
+                false => self.stripes.discard(freed).await,
+            }
         })
     }
 }

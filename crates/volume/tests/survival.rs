@@ -48,6 +48,9 @@ enum Kind {
 /// A write of one block: what it wrote tells which it was.
 type Tag = u64;
 
+/// What a discarded block holds: anything.
+const ANY: Tag = u64::MAX;
+
 /// What a block may hold.
 #[derive(Clone, Debug, Default)]
 struct Known {
@@ -67,6 +70,17 @@ impl Known {
             .rev()
             .find(|(_, acknowledged)| *acknowledged)
             .map_or(self.durable, |(tag, _)| *tag)
+    }
+
+    /// What it holds after a crash, when this was read; `None` when that is wrong. What was discarded stays
+    /// anything until a later write is there: another copy may hold something else.
+    fn found(&self, tag: Option<Tag>) -> Option<Tag> {
+        let since = self.since.iter().map(|(tag, _)| *tag);
+        let mut all: Vec<Tag> = std::iter::once(self.durable).chain(since).collect();
+        if let Some(discarded) = all.iter().rposition(|tag| *tag == ANY) {
+            all.drain(..discarded);
+        }
+        tag.filter(|tag| all.contains(tag)).or_else(|| all.contains(&ANY).then_some(ANY))
     }
 }
 
@@ -308,13 +322,28 @@ impl Run {
                 let mut read = read.chunks(512);
                 self.each(blocks, |lbn, known| {
                     let tag = read.next().and_then(|block| tag_of(lbn, block));
-                    if tag != Some(known.current()) {
+                    if known.current() != ANY && tag != Some(known.current()) {
                         self.problem(format!("{lbn} holds {tag:?}, and not {known:?}"));
                     }
                 });
             }
             Err(_) if self.power.is_off() => {}
             Err(error) => self.problem(format!("a read of {blocks} failed: {error}")),
+        }
+        self.each(blocks, |_, known| known.busy = false);
+    }
+
+    async fn discard(&self, volume: &Volume) {
+        let Some(blocks) = self.take(50) else { return };
+        let is_passed_on = volume.inquiry().discard.is_some();
+        if is_passed_on {
+            self.each(blocks, |_, known| known.since.push((ANY, true)));
+        }
+        match volume.discard(blocks).await {
+            Err(error) if !self.power.is_off() => {
+                self.problem(format!("a discard of {blocks} failed: {error}"));
+            }
+            _ => {}
         }
         self.each(blocks, |_, known| known.busy = false);
     }
@@ -348,10 +377,7 @@ impl Run {
                     let mut read = read.chunks(512);
                     self.each(blocks, |lbn, known| {
                         let tag = read.next().and_then(|block| tag_of(lbn, block));
-                        let mut since = known.since.iter().map(|(since, _)| *since);
-                        match tag
-                            .filter(|tag| *tag == known.durable || since.any(|one| one == *tag))
-                        {
+                        match known.found(tag) {
                             Some(durable) => *known = Known { durable, ..Known::default() },
                             None => self.problem(format!("{lbn} holds {tag:?}, and not {known:?}")),
                         }
@@ -360,6 +386,13 @@ impl Run {
             }
             at = blocks.end();
         }
+    }
+
+    /// Whether one of the blocks was discarded: its copies may differ.
+    fn has_discarded(&self, blocks: BlockRange) -> bool {
+        let mut discarded = false;
+        self.each(blocks, |_, known| discarded |= known.current() == ANY);
+        discarded
     }
 
     /// Disks that are not there, or not yet filled.
@@ -471,8 +504,9 @@ impl Run {
     async fn live(&self, volume: &Volume, dies: Option<usize>) {
         let worker = |_| async {
             for _ in 0..self.draw(3..12) {
-                match self.draw(0..10) {
+                match self.draw(0..11) {
                     0 => self.flush(volume).await,
+                    10 => self.discard(volume).await,
                     1..4 => self.read(volume).await,
                     _ => self.write(volume).await,
                 }
@@ -582,7 +616,7 @@ impl Run {
         self.check_all(&volume).await;
         if bearable > 0 && self.kind == Kind::Kept {
             match volume.scrub(None, false, |_| ()).await {
-                Ok(scrubbed) if scrubbed.differing.is_empty() => {}
+                Ok(scrubbed) if scrubbed.differing.iter().all(|b| self.has_discarded(*b)) => {}
                 other => self.problem(format!("the scrub found {other:?}")),
             }
         }
