@@ -21,6 +21,23 @@
 //! })
 //! # .unwrap()
 //! ```
+//!
+//! In real time everything works in any tokio runtime of the program's, of one thread or several, with timers and I/O
+//! (`enable_all`). A program without a runtime blocks on each call with [`runtime::wait`]:
+//!
+//! ```
+//! use moirai::runtime::wait;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("file");
+//! # std::fs::write(&path, [7; 8192])?;
+//! let device = wait(moirai::open_device(&format!("file:{}", path.display())))?;
+//! let all = wait(device.read(device.inquiry().all_blocks()))?;
+//! assert!(all.iter().all(|byte| *byte == 7));
+//! # Ok(())
+//! # }
+//! ```
 
 mod trees;
 

@@ -1,7 +1,7 @@
 //! Stores of trees by URI.
 
 use moirai::btree::{Error, Store};
-use moirai::runtime::block_on_real;
+use moirai::runtime::{block_on_real, wait};
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace, create_trees, open_trees};
@@ -78,4 +78,26 @@ fn trail_is_refused_without_disks_of_its_own() {
         assert!(refused.contains("needs log devices"), "{refused}");
         create(&uri, &[], LogWriter::Append).await.unwrap();
     });
+}
+
+/// Tasks of a runtime of several threads may await all of it; a program without a runtime waits.
+#[test]
+fn stores_by_uri_are_for_all_programs() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("file:{}", folder.path().join("store").display());
+    let sized = format!("{uri}?size=8MiB");
+    let store = wait(is_send(create(&sized, &[], LogWriter::Append))).unwrap();
+    let tree = wait(store.tree("one")).unwrap();
+    wait(store.put(&tree, b"key", b"value")).unwrap();
+    wait(store.close()).unwrap();
+    let store = wait(is_send(open(&uri, &[]))).unwrap();
+    assert_eq!(wait(store.get(&tree, b"key")).unwrap(), Some(b"value".to_vec()));
+    wait(store.close()).unwrap();
+    drop(is_send(moirai::open_device(&uri)));
+    drop(is_send(moirai::open_store(&uri)));
+    drop(is_send(moirai::open_store_to_write(&uri)));
+    drop(is_send(moirai::create_store(&uri, &NewFiles::new(), false)));
 }

@@ -1,16 +1,20 @@
 //! The runtime that the current thread belongs to, and the functions that act on it.
+//!
+//! Only virtual time, and the seed of `block_on_real`, need a context of their own. Everything else is tokio's: on a
+//! thread without a context time is real, and tasks go to the tokio runtime that the caller is in.
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context as TaskContext, Poll};
 
 use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
 use rand::RngCore;
 
+use crate::NoRuntime;
 use crate::random::{self, Random};
 use crate::timers::{TimerId, Timers};
 
@@ -21,14 +25,19 @@ pub(crate) struct Context {
     /// Whether numbers that are unique are so beyond this run.
     pub(crate) lasts: bool,
     pub(crate) clock: Clock,
-    pub(crate) handle: tokio::runtime::Handle,
 }
 
 #[derive(Clone)]
 pub(crate) enum Clock {
     Virtual(Arc<Mutex<Timers>>),
-    Real { began: std::time::Instant },
+    Real,
 }
+
+/// The context of a thread that entered none, as in a runtime that the program made itself.
+const OUTSIDE: Context = Context { seed: 0, lasts: true, clock: Clock::Real };
+
+/// The zero of real time: one for the whole process, since devices and stores outlive runtimes.
+static BEGAN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 thread_local! {
     static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
@@ -52,33 +61,60 @@ impl Drop for Entered {
 }
 
 fn with_current<T>(f: impl FnOnce(&Context) -> T) -> T {
-    CURRENT.with(|current| match &*current.borrow() {
-        Some(context) => f(context),
-        None => panic!("not inside block_on_virtual or block_on_real"),
-    })
+    CURRENT.with(|current| f(current.borrow().as_ref().unwrap_or(&OUTSIDE)))
 }
 
-/// Whether time is virtual here.
+/// Checks that the caller is in a runtime.
+///
+/// # Errors
+/// [`NoRuntime`] outside any.
+pub fn check_runtime() -> Result<(), NoRuntime> {
+    tokio::runtime::Handle::try_current().map(drop).map_err(|_| NoRuntime)
+}
+
+/// Checks that the caller is in a runtime with timers, before a task has to find out.
+///
+/// # Errors
+/// [`NoRuntime`] outside any.
 ///
 /// # Panics
-/// Outside a runtime, like every function of this crate that acts on the current one.
+/// In a tokio runtime without timers, with tokio's message that says how to enable them.
+pub fn check_timers() -> Result<(), NoRuntime> {
+    check_runtime()?;
+    if !is_virtual() {
+        // tokio tells whether it has timers in no other way.
+        drop(tokio::time::sleep(std::time::Duration::ZERO));
+    }
+    Ok(())
+}
+
+#[track_caller]
+fn handle() -> tokio::runtime::Handle {
+    match tokio::runtime::Handle::try_current() {
+        Ok(handle) => handle,
+        Err(_) => panic!("{NoRuntime}"),
+    }
+}
+
+/// Whether time is virtual here: inside [`block_on_virtual`](crate::block_on_virtual) alone.
 #[must_use]
 pub fn is_virtual() -> bool {
     with_current(|context| matches!(context.clock, Clock::Virtual(_)))
 }
 
-/// The time on the current runtime's clock.
+/// The time on the current runtime's clock; outside of virtual time that of the process, which no runtime sets back.
 #[must_use]
 pub fn now() -> Instant {
     with_current(|context| match &context.clock {
         Clock::Virtual(timers) => timers.lock().now(),
-        Clock::Real { began } => {
-            Instant { ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) }
+        Clock::Real => {
+            Instant { ns: u64::try_from(BEGAN.elapsed().as_nanos()).unwrap_or(u64::MAX) }
         }
     })
 }
 
-/// The random stream that belongs to `name` under the runtime's seed: the same draws in every run.
+/// The random stream that belongs to `name` under the runtime's seed: the same draws in every run. A runtime that the
+/// program made itself has seed 0.
 #[must_use]
 pub fn random(name: &str) -> Random {
     with_current(|context| random::stream(context.seed, name))
@@ -99,42 +135,53 @@ pub fn unique() -> u64 {
 }
 
 /// Waits until the clock shows `at`.
+///
+/// # Panics
+/// Outside a runtime, and in a tokio runtime without timers.
 pub async fn sleep_until(at: Instant) {
     let clock = with_current(|context| context.clock.clone());
     match clock {
         Clock::Virtual(timers) => {
             VirtualSleep { timers, at, id: None }.await;
         }
-        Clock::Real { began } => {
-            let deadline = began + std::time::Duration::from_nanos(at.ns);
+        Clock::Real => {
+            let deadline = *BEGAN + std::time::Duration::from_nanos(at.ns);
+            drop(handle());
             tokio::time::sleep_until(deadline.into()).await;
         }
     }
 }
 
-/// Waits for `span`.
+/// Waits for `span`; panics as [`sleep_until`].
 pub async fn sleep(span: Nanos) {
     sleep_until(now() + span).await;
 }
 
 /// Runs `future` beside the current task. Dropping the [`Task`] does not stop it.
+///
+/// # Panics
+/// Outside a runtime.
+#[track_caller]
 pub fn spawn<F>(future: F) -> Task<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Task(Some(with_current(|context| context.handle.spawn(future))))
+    Task(Some(handle().spawn(future)))
 }
 
 /// Runs `work`, which may block on the operating system, where it does not hold up other tasks.
 ///
 /// Under virtual time it runs at once on the only thread: the machine's time does not count there,
 /// and a second thread would make the order of events depend on it.
+///
+/// # Panics
+/// Outside a runtime.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if is_virtual() {
         return work();
     }
-    Task(Some(tokio::task::spawn_blocking(work))).await
+    Task(Some(handle().spawn_blocking(work))).await
 }
 
 /// A spawned task; awaiting it gives its result, or goes on with its panic. One that was aborted never gives any.

@@ -15,29 +15,14 @@ use crate::context::{self, Clock, Context};
     reason = "a process that cannot start its threads cannot go on, and has lost nothing yet"
 )]
 pub fn block_on_real<F: Future>(seed: u64, future: F) -> F::Output {
-    let began = std::time::Instant::now();
-    // Worker threads start before the runtime's own handle is known, so they take it as they start.
+    let context = Context { seed, lasts: true, clock: Clock::Real };
+    let _entered = context::enter(context.clone());
     let tokio = tokio::runtime::Builder::new_multi_thread()
-        .enable_io()
-        .enable_time()
-        .on_thread_start(move || {
-            let context = Context {
-                seed,
-                lasts: true,
-                clock: Clock::Real { began },
-                handle: tokio::runtime::Handle::current(),
-            };
-            // The thread belongs to the runtime until it ends.
-            std::mem::forget(context::enter(context));
-        })
+        .enable_all()
+        // The thread belongs to the runtime until it ends.
+        .on_thread_start(move || std::mem::forget(context::enter(context.clone())))
         .build()
         .expect("threads for the runtime");
-    let _entered = context::enter(Context {
-        seed,
-        lasts: true,
-        clock: Clock::Real { began },
-        handle: tokio.handle().clone(),
-    });
     tokio.block_on(future)
 }
 

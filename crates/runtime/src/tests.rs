@@ -6,10 +6,11 @@ use futures::FutureExt;
 use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
 use rand::Rng;
+use tokio::runtime::Builder;
 
 use crate::{
-    block_on_real, block_on_virtual, block_on_virtual_with_files, blocking, now, random, sleep,
-    sleep_until, spawn, unique,
+    Stopwatch, block_on_real, block_on_virtual, block_on_virtual_with_files, blocking,
+    check_timers, is_virtual, now, random, sleep, sleep_until, spawn, unique, wait,
 };
 
 #[test]
@@ -147,4 +148,62 @@ fn unique_numbers_are_the_seeds_unless_they_outlive_the_run() {
     let drawn = || random("name").random::<u64>();
     let seeded = block_on_virtual(7, async { drawn() });
     assert_eq!(block_on_virtual_with_files(7, async { drawn() }), seeded);
+}
+
+#[test]
+fn a_runtime_of_the_program_has_real_time_and_virtual_time_stays_inside() {
+    for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+        builder.enable_all().build().unwrap().block_on(async {
+            assert_eq!((is_virtual(), check_timers()), (false, Ok(())));
+            let (before, watch) = (now(), Stopwatch::start());
+            let task = spawn(async {
+                sleep(Nanos(5_000_000)).await;
+                blocking(now).await
+            });
+            assert!(task.await >= before + Nanos(5_000_000));
+            assert!(watch.elapsed() >= Nanos(5_000_000));
+        });
+    }
+    let before = now();
+    block_on_virtual(1, async {
+        assert_eq!((is_virtual(), now(), check_timers()), (true, Instant::ZERO, Ok(())));
+    });
+    assert!(!is_virtual() && now() >= before);
+}
+
+#[test]
+fn waiting_keeps_tasks_alive_between_calls() {
+    let (send, receive) = std::sync::mpsc::channel();
+    wait(async {
+        drop(spawn(async move {
+            for step in 0..3 {
+                sleep(Nanos(1_000_000)).await;
+                send.send(step).unwrap();
+            }
+        }));
+    });
+    assert_eq!(receive.iter().collect::<Vec<i32>>(), [0, 1, 2]);
+    // Any number of threads.
+    let sum: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=8)
+            .map(|number| {
+                scope.spawn(move || wait(async move { spawn(async move { number }).await }))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(sum, 36);
+}
+
+#[test]
+#[should_panic(expected = "block on it with `moirai_runtime::wait(...)`")]
+fn a_task_outside_any_runtime_says_what_to_do() {
+    drop(spawn(async {}));
+}
+
+#[test]
+#[should_panic(expected = "enable_time")]
+fn a_runtime_without_timers_is_refused() {
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    let _ = runtime.block_on(async { check_timers() });
 }

@@ -64,12 +64,7 @@ fn run<F: Future>(seed: u64, lasts: bool, future: F) -> F::Output {
         .build()
         .expect("a current-thread runtime without drivers");
 
-    let _entered = context::enter(Context {
-        seed,
-        lasts,
-        clock: Clock::Virtual(timers),
-        handle: tokio.handle().clone(),
-    });
+    let _entered = context::enter(Context { seed, lasts, clock: Clock::Virtual(timers) });
     tokio.block_on(async {
         let mut future = pin!(future);
         poll_fn(|cx| {
