@@ -19,6 +19,16 @@ pub enum Error {
         tree: String,
     },
 
+    /// A tree was given to a store that it does not belong to.
+    #[error(
+        "tree `{tree}` belongs to another store, or to this one before it was opened again: get the tree from the \
+         store that is to use it"
+    )]
+    OtherStore {
+        /// The tree.
+        tree: String,
+    },
+
     /// The leaf size is out of range.
     #[error("a leaf cannot have {bytes} bytes: take a multiple of 512 up to 65536")]
     LeafBytes {

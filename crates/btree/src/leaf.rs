@@ -13,8 +13,8 @@ pub(crate) const RECORD_OVERHEAD_BYTES: usize = 6;
 /// Bytes of a leaf at most: offsets have 16 bits.
 pub(crate) const LEAF_BYTES_MAX: usize = 1 << 16;
 
-/// How full leaves are about at most once one was divided, in percent (section 5 of the paper: from where on it splits).
-const FILL_PERCENT: usize = 70;
+/// A leaf that has less than this part of its bytes free is full: the leaf behind it is left as it is.
+const FULL_SHARE: usize = 64;
 
 /// Keys and values as leaves of a B+-tree hold them.
 #[derive(Clone, Copy, Debug)]
@@ -96,10 +96,6 @@ impl<'a> Merged<'a> {
         }
     }
 
-    fn bytes(&self, record: &Record<'a>) -> usize {
-        RECORD_OVERHEAD_BYTES + record.key.len() + self.value(record).len()
-    }
-
     fn of(
         leaf: Option<Leaf<'a>>,
         modifications: &[Modification<'a>],
@@ -154,24 +150,67 @@ impl<'a> Merged<'a> {
         Ok(merged)
     }
 
-    /// Writes `records` into a leaf that has room for them.
-    fn write(&self, records: &[Record<'a>], leaf: &mut [u8]) {
-        let mut end = leaf.len();
+    /// Adds the records to the last of `pieces`, and to new ones, each with the lowest key of its records. All of them are
+    /// filled: leaves are never changed in place, so room in them would stay empty.
+    fn append_to(&self, pieces: &mut Pieces, low: &[u8]) {
+        let mut filler = pieces.last_mut().and_then(Filler::of);
+        for record in &self.records {
+            let value = self.value(record);
+            if filler.as_mut().is_some_and(|filler| filler.push(record.key, value)) {
+                continue;
+            }
+            // The first takes all keys that come before it, too.
+            let low = if pieces.is_empty() { low.min(record.key) } else { record.key };
+            filler = Filler::of(pieces.push(low));
+            if let Some(filler) = &mut filler {
+                filler.push(record.key, value);
+            }
+        }
+    }
+}
+
+/// A leaf that records are added to.
+struct Filler<'a> {
+    leaf: &'a mut [u8],
+    count: usize,
+    /// Where the last record begins: the next lies before it.
+    end: usize,
+}
+
+impl<'a> Filler<'a> {
+    fn of(leaf: &'a mut [u8]) -> Option<Filler<'a>> {
+        let Leaf { count, .. } = Leaf::of(leaf)?;
+        let end = match count.checked_sub(1) {
+            Some(last) => Leaf::of(leaf)?.number(LEAF_HEADER_BYTES + 2 * last)?,
+            None => leaf.len(),
+        };
+        Some(Filler { leaf, count, end })
+    }
+
+    /// Bytes for records and their offsets.
+    fn free_bytes(&self) -> usize {
+        self.end.saturating_sub(LEAF_HEADER_BYTES + 2 * self.count)
+    }
+
+    /// Adds a record behind the others; tells whether it found room.
+    fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if RECORD_OVERHEAD_BYTES + key.len() + value.len() > self.free_bytes() {
+            return false;
+        }
         let mut put = |at: usize, bytes: &[u8]| {
-            if let Some(place) = leaf.get_mut(at..at + bytes.len()) {
+            if let Some(place) = self.leaf.get_mut(at..at + bytes.len()) {
                 place.copy_from_slice(bytes);
             }
         };
-        put(0, &(records.len() as u32).to_le_bytes());
-        for (index, record) in records.iter().enumerate() {
-            let value = self.value(record);
-            end -= 4 + record.key.len() + value.len();
-            put(LEAF_HEADER_BYTES + 2 * index, &(end as u16).to_le_bytes());
-            put(end, &(record.key.len() as u16).to_le_bytes());
-            put(end + 2, &(value.len() as u16).to_le_bytes());
-            put(end + 4, record.key);
-            put(end + 4 + record.key.len(), value);
-        }
+        self.end -= 4 + key.len() + value.len();
+        put(LEAF_HEADER_BYTES + 2 * self.count, &(self.end as u16).to_le_bytes());
+        put(self.end, &(key.len() as u16).to_le_bytes());
+        put(self.end + 2, &(value.len() as u16).to_le_bytes());
+        put(self.end + 4, key);
+        put(self.end + 4 + key.len(), value);
+        self.count += 1;
+        put(0, &(self.count as u32).to_le_bytes());
+        true
     }
 }
 
@@ -189,44 +228,18 @@ impl BlockFormat for Leaves {
             Some(block) => Some(Leaf::of(block).ok_or(NotOfFormat)?),
             None => None,
         };
-        if let (Some(block), []) = (block, modifications) {
+        let is_full = |last: &mut [u8]| {
+            Filler::of(last).is_none_or(|last| last.free_bytes() < block_bytes / FULL_SHARE)
+        };
+        if let (Some(block), []) = (block, modifications)
+            && pieces.last_mut().is_none_or(is_full)
+        {
             pieces.push(low).copy_from_slice(block);
             return Ok(());
         }
         let merged = Merged::of(leaf, modifications, kinds, block_bytes)?;
         pieces.refuse(merged.refused);
-        let all: usize = merged.records.iter().map(|record| merged.bytes(record)).sum();
-        let room = block_bytes - LEAF_HEADER_BYTES;
-        // Keys that come in their order never come back: what they leave may be full.
-        let last = leaf.and_then(|leaf| leaf.record(leaf.len().checked_sub(1)?));
-        let is_appended =
-            modifications.first().is_some_and(|first| last.is_none_or(|(key, _)| key < first.key));
-        let goal = match (all <= room, is_appended) {
-            (true, _) | (_, true) => room,
-            (false, false) => {
-                let count = all.div_ceil(room * FILL_PERCENT / 100);
-                all.div_ceil(count)
-            }
-        };
-        let mut rest = &merged.records[..];
-        while !rest.is_empty() {
-            let (mut bytes, mut count) = (0, 0);
-            for record in rest {
-                let more = merged.bytes(record);
-                if bytes + more > room || bytes >= goal {
-                    break;
-                }
-                bytes += more;
-                count += 1;
-            }
-            let (now, later) = rest.split_at(count.max(1));
-            // The first takes all keys that come before it, too.
-            let is_first = rest.len() == merged.records.len();
-            let first = now.first().map_or(low, |first| first.key);
-            let low = if is_first { low.min(first) } else { first };
-            merged.write(now, pieces.push(low));
-            rest = later;
-        }
+        merged.append_to(pieces, low);
         Ok(())
     }
 

@@ -26,22 +26,90 @@
 //! store.commit(&batch).await?;
 //! assert_eq!(store.get(&words, b"be").await?, Some(2_u64.to_le_bytes().to_vec()));
 //!
+//! let values = store.multi_get(&words, &["not", "that", "to"]).await?;
+//! assert_eq!(values.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+//!
+//! // A scan is a position that moves both ways.
 //! let mut scan = store.scan(&words, KeyRange::all(), Direction::Backward);
 //! assert_eq!(scan.next().await?.map(|(word, _)| word), Some(&b"to"[..]));
+//! scan.seek(b"no");
+//! assert_eq!(scan.next().await?.map(|(word, _)| word), Some(&b"be"[..]));
+//! assert_eq!(scan.prev().await?.map(|(word, _)| word), Some(&b"be"[..]));
+//! assert_eq!(scan.prev().await?.map(|(word, _)| word), Some(&b"not"[..]));
+//!
+//! // Ranges are Rust's, or prefixes; a scan is also a stream.
+//! use futures::TryStreamExt;
+//! let scan = store.scan(&words, "be".."or", Direction::Forward);
+//! let records: Vec<_> = scan.into_stream().try_collect().await?;
+//! assert_eq!(records.len(), 2);
+//! assert_eq!(store.count(&words, "not"..).await?, 3);
+//! assert_eq!(store.count(&words, KeyRange::with_prefix(b"n")).await?, 1);
+//!
+//! // Compare and swap, which no other commit comes between: a lock, for one.
+//! let locks = store.tree("locks").await?;
+//! assert!(store.compare_and_swap(&locks, b"tree", None, Some(b"me")).await?.is_ok());
+//! let refused = store.compare_and_swap(&locks, b"tree", None, Some(b"you")).await?;
+//! assert_eq!(refused.unwrap_err().0.as_deref(), Some(&b"me"[..]));
+//! let (key, _) = store.pop_first(&words).await?.unwrap();
+//! assert_eq!(key, b"be");
 //! store.close().await?;
 //! # Ok::<(), moirai_btree::Error>(())
 //! # }).unwrap();
 //! ```
+//!
+//! # Runtimes
+//!
+//! A store works in any tokio runtime, of one thread or several, with timers and I/O (`enable_all`). Its tasks, which
+//! write the log and sweep, run in the runtime that it was opened in, so that must be driven while the store is in use.
+//! A program without a runtime blocks on each call with `moirai_runtime::wait`, whose runtime in the background keeps
+//! those tasks going between calls:
+//!
+//! ```
+//! # use moirai_btree::{Direction, KeyRange, Store, with_leaves};
+//! # use moirai_devices::{Access, NewFiles};
+//! # use moirai_update::{Kinds, Options};
+//! # use moirai_units::ByteCount;
+//! use moirai_runtime::wait;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (folder, files) = (tempfile::tempdir()?, NewFiles::new());
+//! # let open = |name, size| {
+//! #     let uri = format!("file:{}?size={size}", folder.path().join(name).display());
+//! #     moirai_devices::open(uri.parse()?, Access::Create(&files))
+//! # };
+//! let (data, logs) = (open("data", "64MiB")?, [open("log", "1MiB")?]);
+//! wait(Store::format(&*data, &logs, with_leaves(ByteCount(8 << 10))))?;
+//! let store = wait(Store::open(data, &logs, Kinds::new(), Options::default()))?;
+//! let words = wait(store.tree("words"))?;
+//! wait(store.put(&words, b"to be", b"or not to be"))?;
+//!
+//! let mut scan = store.scan(&words, KeyRange::all(), Direction::Forward);
+//! while let Some((key, value)) = wait(scan.next())? {
+//!     assert_eq!((key, value), (&b"to be"[..], &b"or not to be"[..]));
+//! }
+//! wait(store.close())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Outside of both an operation fails with [`moirai_storage::Error::NoRuntime`]. Dropping a store needs no runtime.
 
+mod atomic;
+mod batch;
+mod count;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod leaf;
 mod merges;
+mod range;
 mod scan;
 mod store;
 
+pub use atomic::CurrentValue;
+pub use batch::Batch;
 pub use error::{Error, Result};
 pub use merges::{AddDecimal, AddU64};
-pub use scan::{Direction, KeyRange, Scan};
-pub use store::{Batch, Store, Tree, with_leaves};
+pub use range::KeyRange;
+pub use scan::{Direction, Record, Scan};
+pub use store::{Store, Tree, with_leaves};

@@ -1,13 +1,18 @@
-//! Scans over a range of keys, in either direction.
+//! Scans over a range of keys: a position between two records that moves both ways, leaf by leaf.
 
-use std::collections::VecDeque;
 use std::ops::Bound;
 
-use moirai_update::At;
+use futures::Stream;
+use futures::stream::try_unfold;
+use moirai_update::{At, View};
 
 use crate::leaf::Leaf;
+use crate::range::KeyRange;
 use crate::store::{Store, Tree};
 use crate::{Error, Result};
+
+/// A key and its value.
+pub type Record = (Vec<u8>, Vec<u8>);
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,181 +24,233 @@ pub enum Direction {
     Backward,
 }
 
-/// A range of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRange {
-    /// Where it begins.
-    pub from: Bound<Vec<u8>>,
-    /// Where it ends.
-    pub to: Bound<Vec<u8>>,
-}
-
-impl KeyRange {
-    /// All keys.
-    #[must_use]
-    pub fn all() -> KeyRange {
-        KeyRange { from: Bound::Unbounded, to: Bound::Unbounded }
-    }
-
-    /// The keys from `from` on, up to and without `to`.
-    #[must_use]
-    pub fn between(from: &[u8], to: &[u8]) -> KeyRange {
-        KeyRange { from: Bound::Included(from.into()), to: Bound::Excluded(to.into()) }
-    }
-
-    /// The keys that begin with `prefix`.
-    #[must_use]
-    pub fn with_prefix(prefix: &[u8]) -> KeyRange {
-        let mut end = prefix.to_vec();
-        while end.last() == Some(&u8::MAX) {
-            end.pop();
+impl Direction {
+    fn reversed(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
         }
-        let to = match end.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(end)
-            }
-            None => Bound::Unbounded,
-        };
-        KeyRange { from: Bound::Included(prefix.into()), to }
-    }
-
-    fn holds(&self, key: &[u8]) -> bool {
-        let is_behind = match &self.from {
-            Bound::Included(from) => key >= &from[..],
-            Bound::Excluded(from) => key > &from[..],
-            Bound::Unbounded => true,
-        };
-        is_behind
-            && match &self.to {
-                Bound::Included(to) => key <= &to[..],
-                Bound::Excluded(to) => key < &to[..],
-                Bound::Unbounded => true,
-            }
     }
 }
 
-/// A leaf's place, as a scan asks for it.
+/// A position between two records.
 #[derive(Clone, Debug)]
-enum Next {
-    /// The keys from this one on.
-    Key(Vec<u8>),
-    /// The keys up to this one.
-    Upto(Vec<u8>),
-    /// The keys before this one.
+enum Gap {
+    /// Just before the record of this key, or where it would be.
     Before(Vec<u8>),
-    Last,
+    /// Just after it.
+    After(Vec<u8>),
+    /// After all records.
     End,
 }
 
-/// Records of a tree in the order of their keys. It reads a leaf at a time, as that is when it comes to it:
-/// what changes meanwhile is seen or not, and no record comes twice or out of order.
+/// Records of a tree in the order of their keys, between the ends of a range.
+///
+/// A scan is at a position between two records. [`Scan::next`] passes the record on one side and [`Scan::prev`] the one
+/// on the other, so `prev` after `next` returns the same record again. A scan that came to an end stays there and can
+/// turn back.
+///
+/// A scan reads one leaf at a time and shows it as it was when it was read. It is no snapshot: the scan may show or miss
+/// records that change meanwhile. While it goes one way, no record comes twice or out of order.
 #[derive(Debug)]
 pub struct Scan<'a> {
     store: &'a Store,
     tree: Tree,
     range: KeyRange,
     direction: Direction,
-    next: Next,
-    /// Records of the last leaf that was read: bytes, and where key and value end.
+    /// The position, while no leaf is loaded.
+    gap: Gap,
+    has_leaf: bool,
+    leaf: Loaded,
+}
+
+/// The records of a leaf that are in the range.
+#[derive(Debug, Default)]
+struct Loaded {
+    /// Keys and values.
     bytes: Vec<u8>,
-    records: VecDeque<(usize, usize, usize)>,
+    /// Where each key begins, where it ends and its value begins, and where that ends.
+    records: Vec<(usize, usize, usize)>,
+    /// How many records are before the position.
+    at: usize,
+    /// The keys between which all records are loaded; `None` where the range ends, or the tree.
+    low: Option<Box<[u8]>>,
+    next: Option<Box<[u8]>>,
+}
+
+impl Loaded {
+    fn record(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let (first, middle, end) = *self.records.get(index)?;
+        Some((self.bytes.get(first..middle)?, self.bytes.get(middle..end)?))
+    }
+
+    /// Passes a record, if there is one.
+    fn pass(&mut self, way: Direction) -> Option<usize> {
+        let index = match way {
+            Direction::Forward => self.at,
+            Direction::Backward => self.at.checked_sub(1)?,
+        };
+        self.records.get(index)?;
+        self.at = match way {
+            Direction::Forward => index + 1,
+            Direction::Backward => index,
+        };
+        Some(index)
+    }
+
+    /// How many records are before the gap.
+    fn rank(&self, gap: &Gap) -> usize {
+        let key = |record: &(usize, usize, usize)| self.bytes.get(record.0..record.1);
+        match gap {
+            Gap::Before(at) => self.records.partition_point(|one| key(one) < Some(&at[..])),
+            Gap::After(at) => self.records.partition_point(|one| key(one) <= Some(&at[..])),
+            Gap::End => self.records.len(),
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(store: &'a Store, tree: Tree, range: KeyRange, direction: Direction) -> Self {
-        let next = match (direction, &range.from, &range.to) {
-            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _) => {
-                Next::Key(key.clone())
-            }
-            (Direction::Forward, Bound::Unbounded, _) => Next::Key(Vec::new()),
-            (Direction::Backward, _, Bound::Included(key)) => Next::Upto(key.clone()),
-            (Direction::Backward, _, Bound::Excluded(key)) => Next::Before(key.clone()),
-            (Direction::Backward, _, Bound::Unbounded) => Next::Last,
+        let gap = match direction {
+            Direction::Forward => start_of(&range),
+            Direction::Backward => end_of(&range),
         };
-        let (bytes, records) = (Vec::new(), VecDeque::new());
-        Scan { store, tree, range, direction, next, bytes, records }
+        let leaf = Loaded::default();
+        Scan { store, tree, range, direction, gap, has_leaf: false, leaf }
     }
 
-    /// The next record: its key and its value. `None` at the end. Errors as of [`Store::get`], and [`Error::NoLeaf`].
+    /// Passes the next record in the scan's direction and returns its key and value; `None` at the end.
+    ///
+    /// # Errors
+    /// As of [`Store::get`], and [`Error::NoLeaf`]. The scan stays where it is.
     pub async fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        while self.records.is_empty() {
-            if !self.read_leaf().await? {
+        self.step(self.direction).await
+    }
+
+    /// Passes the record before, against the scan's direction, and returns its key and value; `None` at the end where the
+    /// scan began. Errors as of [`Scan::next`].
+    pub async fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.step(self.direction.reversed()).await
+    }
+
+    /// Moves to `key`, which need not exist: [`Scan::next`] returns the record of `key` or the first one after it in the
+    /// scan's direction. A key outside of the range moves the scan to that end of the range. Reads nothing yet.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.has_leaf = false;
+        self.leaf.records.clear();
+        self.leaf.at = 0;
+        self.gap = match self.direction {
+            _ if !self.range.begins_by(key) => start_of(&self.range),
+            _ if !self.range.reaches(key) => end_of(&self.range),
+            Direction::Forward => Gap::Before(key.into()),
+            Direction::Backward => Gap::After(key.into()),
+        };
+    }
+
+    /// The records from the position on, as a stream, each copied. The stream ends after an error.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Record>> + 'a {
+        try_unfold(self, async |mut scan| {
+            let record = scan.next().await?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            Ok(record.map(|record| (record, scan)))
+        })
+    }
+
+    /// How many records come from the position on, upwards.
+    pub(crate) async fn count(mut self) -> Result<u64> {
+        let mut count = 0;
+        while self.load(Direction::Forward).await? {
+            count += self.leaf.records.len() as u64;
+        }
+        Ok(count)
+    }
+
+    async fn step(&mut self, way: Direction) -> Result<Option<(&[u8], &[u8])>> {
+        let index = loop {
+            if let Some(index) = self.leaf.pass(way) {
+                break index;
+            }
+            if !self.load(way).await? {
                 return Ok(None);
             }
-        }
-        let found = self.records.pop_front().and_then(|(first, middle, end)| {
-            Some((self.bytes.get(first..middle)?, self.bytes.get(middle..end)?))
-        });
-        Ok(found)
+        };
+        Ok(self.leaf.record(index))
     }
 
-    /// Reads the next leaf; tells whether there was one.
-    async fn read_leaf(&mut self) -> Result<bool> {
-        let at = match &self.next {
-            Next::Key(key) => At::Key(key),
-            Next::Upto(key) => At::Key(key),
-            Next::Before(key) => At::Before(key),
-            Next::Last => At::Last,
-            Next::End => return Ok(false),
+    /// Loads the leaf at the position, or after the one that is loaded; tells whether there was one.
+    async fn load(&mut self, way: Direction) -> Result<bool> {
+        let at = match (self.has_leaf, way, &self.gap) {
+            (true, Direction::Forward, _) => self.leaf.next.as_deref().map(At::Key),
+            (true, Direction::Backward, _) => self.leaf.low.as_deref().map(At::Before),
+            (false, Direction::Forward, Gap::End) => None,
+            (false, Direction::Backward, Gap::End) => Some(At::Last),
+            (false, Direction::Backward, Gap::Before(key)) => Some(At::Before(key)),
+            (false, _, Gap::Before(key) | Gap::After(key)) => Some(At::Key(key)),
         };
-        let Some(view) = self.store.engine.view(self.tree.space, at).await? else {
-            self.next = Next::End;
-            return Ok(false);
+        let Some(at) = at else { return Ok(false) };
+        let space = self.store.space_of(&self.tree)?;
+        let Some(view) = self.store.engine.view(space, at).await? else { return Ok(false) };
+        // Leaves may have been divided otherwise since: what was passed does not come again.
+        let (mut low, mut next) = (view.low.clone(), view.next.clone());
+        match way {
+            Direction::Forward if self.has_leaf => low.clone_from(&self.leaf.next),
+            Direction::Backward if self.has_leaf => next.clone_from(&self.leaf.low),
+            _ => {}
+        }
+        self.fill(&view, low.as_deref(), next.as_deref())?;
+        self.leaf.at = match (self.has_leaf, way) {
+            (true, Direction::Forward) => 0,
+            (true, Direction::Backward) => self.leaf.records.len(),
+            (false, _) => self.leaf.rank(&self.gap),
         };
-        self.bytes.clear();
-        let mut is_past = false;
+        self.leaf.low = low.filter(|low| match &self.range.from {
+            Bound::Included(from) | Bound::Excluded(from) => **low > from[..],
+            Bound::Unbounded => true,
+        });
+        self.leaf.next = next.filter(|next| self.range.reaches(next));
+        self.has_leaf = true;
+        Ok(true)
+    }
+
+    /// Copies the records from `low` up to `next`.
+    fn fill(&mut self, view: &View, low: Option<&[u8]>, next: Option<&[u8]>) -> Result<()> {
+        let Loaded { bytes, records, at, .. } = &mut self.leaf;
+        bytes.clear();
+        records.clear();
+        *at = 0;
+        let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
         for (_, block) in view.pieces.iter() {
-            let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
             let leaf = Leaf::of(block).ok_or_else(damaged)?;
             for index in 0..leaf.len() {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;
-                // Leaves that are gone meanwhile: this one may have what came before.
-                let is_ahead = match &self.next {
-                    Next::Key(from) => key >= &from[..],
-                    Next::Before(end) => key < &end[..],
-                    Next::Upto(_) | Next::Last | Next::End => true,
-                };
-                if !is_ahead || !self.range.holds(key) {
-                    continue;
-                }
-                let first = self.bytes.len();
-                self.bytes.extend_from_slice(key);
-                let middle = self.bytes.len();
-                self.bytes.extend_from_slice(value);
-                let record = (first, middle, self.bytes.len());
-                match self.direction {
-                    Direction::Forward => self.records.push_back(record),
-                    Direction::Backward => self.records.push_front(record),
+                let is_here =
+                    low.is_none_or(|low| key >= low) && next.is_none_or(|next| key < next);
+                if is_here && self.range.holds(key) {
+                    let first = bytes.len();
+                    bytes.extend_from_slice(key);
+                    let middle = bytes.len();
+                    bytes.extend_from_slice(value);
+                    records.push((first, middle, bytes.len()));
                 }
             }
         }
-        self.next = match self.direction {
-            Direction::Forward => match view.next {
-                Some(next) => {
-                    is_past |= !match &self.range.to {
-                        Bound::Included(to) => *next <= to[..],
-                        Bound::Excluded(to) => *next < to[..],
-                        Bound::Unbounded => true,
-                    };
-                    Next::Key(next.into())
-                }
-                None => Next::End,
-            },
-            Direction::Backward => match view.low {
-                Some(low) => {
-                    is_past |= !match &self.range.from {
-                        Bound::Included(from) | Bound::Excluded(from) => *low > from[..],
-                        Bound::Unbounded => true,
-                    };
-                    Next::Before(low.into())
-                }
-                None => Next::End,
-            },
-        };
-        if is_past {
-            self.next = Next::End;
-        }
-        Ok(true)
+        Ok(())
+    }
+}
+
+/// The position before the records of a range.
+fn start_of(range: &KeyRange) -> Gap {
+    match &range.from {
+        Bound::Included(key) => Gap::Before(key.clone()),
+        Bound::Excluded(key) => Gap::After(key.clone()),
+        Bound::Unbounded => Gap::Before(Vec::new()),
+    }
+}
+
+/// The position after them.
+fn end_of(range: &KeyRange) -> Gap {
+    match &range.to {
+        Bound::Included(key) => Gap::After(key.clone()),
+        Bound::Excluded(key) => Gap::Before(key.clone()),
+        Bound::Unbounded => Gap::End,
     }
 }

@@ -1,16 +1,19 @@
 //! Stores of named trees.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, ByteCount};
 use moirai_update::{
-    DELETE, Engine, Figures, Format, Group, KindNumber, Kinds, Modification, Options, PUT,
-    Question, SpaceId,
+    DELETE, Engine, Figures, Format, KindNumber, Kinds, Modification, Options, PUT, Question,
+    SpaceId,
 };
 
+use crate::batch::Batch;
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
-use crate::scan::{Direction, KeyRange, Scan};
+use crate::range::KeyRange;
+use crate::scan::{Direction, Scan};
 use crate::{Error, Result};
 
 /// The tree of trees: from names to spaces.
@@ -18,15 +21,28 @@ const CATALOG: SpaceId = SpaceId(1);
 /// The longest name of a tree.
 const NAME_BYTES_MAX: usize = 100;
 
-/// A tree of a store.
+/// Which of the stores that this process opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoreId(u64);
+
+impl StoreId {
+    fn new() -> StoreId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        StoreId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A tree of a store. The methods of other stores refuse it with [`Error::OtherStore`], and so does the same store once
+/// it was opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
+    pub(crate) store: StoreId,
     pub(crate) space: SpaceId,
     pub(crate) name: Arc<str>,
 }
 
 impl Tree {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -52,58 +68,13 @@ impl Question for IsThere {
     }
 }
 
-/// Changes that are durable together or not at all, over any trees of a store.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
-    group: Group,
-}
-
-impl Batch {
-    /// An empty one.
-    #[must_use]
-    pub fn new() -> Batch {
-        Batch::default()
-    }
-
-    /// Puts `value` under `key`, in the place of what was there.
-    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) {
-        self.group.modify(tree.space, Modification { key, kind: PUT, bytes: value });
-    }
-
-    /// Leaves nothing under `key`.
-    pub fn delete(&mut self, tree: &Tree, key: &[u8]) {
-        self.group.modify(tree.space, Modification { key, kind: DELETE, bytes: &[] });
-    }
-
-    /// Changes what is under `key` as the kind says, without reading it.
-    pub fn merge(&mut self, tree: &Tree, kind: KindNumber, key: &[u8], operand: &[u8]) {
-        self.group.modify(tree.space, Modification { key, kind, bytes: operand });
-    }
-
-    /// How many changes there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.group.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.group.is_empty()
-    }
-
-    /// Takes all out.
-    pub fn clear(&mut self) {
-        self.group.clear();
-    }
-}
-
 /// A store of B+-trees over a data device and one or more log devices.
 ///
 /// Dropped, it ends at once: what was acknowledged is there when it is opened again, from the log.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) engine: Engine,
+    id: StoreId,
     /// Held by who makes a tree.
     making: tokio::sync::Mutex<()>,
 }
@@ -128,8 +99,18 @@ impl Store {
         options: Options,
     ) -> Result<Store> {
         let engine = Engine::open(data, logs, kinds, Arc::new(Leaves), options).await?;
-        engine.create_space(CATALOG).await?;
-        Ok(Store { engine, making: tokio::sync::Mutex::default() })
+        if !options.read_only {
+            engine.create_space(CATALOG).await?;
+        }
+        Ok(Store { engine, id: StoreId::new(), making: tokio::sync::Mutex::default() })
+    }
+
+    /// Where the engine keeps a tree of this store.
+    pub(crate) fn space_of(&self, tree: &Tree) -> Result<SpaceId> {
+        match tree.store == self.id {
+            true => Ok(tree.space),
+            false => Err(Error::OtherStore { tree: tree.name().to_owned() }),
+        }
     }
 
     /// The tree called `name`; it is made when there is none. [`Error::Name`] for an empty one, and for more than 100 bytes.
@@ -150,19 +131,31 @@ impl Store {
         self.engine.create_space(space).await?;
         let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &space.0.to_le_bytes() };
         self.engine.modify(CATALOG, entry).await?;
-        Ok(Tree { space, name: name.into() })
+        Ok(Tree { store: self.id, space, name: name.into() })
     }
 
     /// The tree called `name`, when there is one.
     pub async fn find_tree(&self, name: &str) -> Result<Option<Tree>> {
+        if !self.has_catalog() {
+            return Ok(None);
+        }
         let found = self.engine.get(CATALOG, name.as_bytes()).await?;
         let space = found.and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
-        Ok(space.map(|space| Tree { space: SpaceId(space), name: name.into() }))
+        let tree = |space| Tree { store: self.id, space: SpaceId(space), name: name.into() };
+        Ok(space.map(tree))
+    }
+
+    /// Whether there is a catalog: a store that was never opened for writing has none.
+    fn has_catalog(&self) -> bool {
+        self.engine.spaces().first() == Some(&CATALOG)
     }
 
     /// The names of all trees, in their order.
     pub async fn trees(&self) -> Result<Vec<String>> {
-        let catalog = Tree { space: CATALOG, name: "catalog".into() };
+        if !self.has_catalog() {
+            return Ok(Vec::new());
+        }
+        let catalog = Tree { store: self.id, space: CATALOG, name: "catalog".into() };
         let mut scan = self.scan(&catalog, KeyRange::all(), Direction::Forward);
         let mut names = Vec::new();
         while let Some((name, _)) = scan.next().await? {
@@ -171,27 +164,31 @@ impl Store {
         Ok(names)
     }
 
-    /// Makes a batch durable, as far as the options say; errors as of [`Engine::commit`]. Keys, values and operands have
-    /// a quarter of a leaf, but for 7 bytes, at most.
+    /// Commits a batch: all of its changes or none. Returns once the batch is as durable as [`Options::durability`] asks.
+    /// Batches commit in the order of first poll. A key, a value or an operand may be up to a quarter of a leaf less 7
+    /// bytes long (2,041 bytes in leaves of 8 KiB).
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`]; errors as of [`Engine::commit`].
     pub async fn commit(&self, batch: &Batch) -> Result<()> {
-        Ok(self.engine.commit(&batch.group).await?)
+        Ok(self.engine.commit(batch.group_for(self.id)?).await?)
     }
 
-    /// Puts `value` under `key`.
+    /// Puts `value` under `key`, in place of any value there.
     pub async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         let mut batch = Batch::new();
         batch.put(tree, key, value);
         self.commit(&batch).await
     }
 
-    /// Leaves nothing under `key`.
+    /// Deletes `key`.
     pub async fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
         let mut batch = Batch::new();
         batch.delete(tree, key);
         self.commit(&batch).await
     }
 
-    /// Changes what is under `key` as the kind says, without reading it.
+    /// Changes the value under `key` as the kind says, without reading it.
     pub async fn merge(
         &self,
         tree: &Tree,
@@ -204,20 +201,37 @@ impl Store {
         self.commit(&batch).await
     }
 
-    /// The value under `key`; errors as of [`Engine::get`].
+    /// The value under `key`; [`Error::OtherStore`], and errors as of [`Engine::get`].
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.engine.get(tree.space, key).await?)
+        Ok(self.engine.get(self.space_of(tree)?, key).await?)
     }
 
-    /// Whether something is under `key`; nothing is read where the last change of it is in memory and tells.
+    /// The values under several keys, in the order of `keys`. No commit comes between them: a batch shows in all of the
+    /// values or in none. Reads up to 32 leaves at the same time, and each leaf once. Errors as of [`Store::get`].
+    pub async fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        Ok(self.engine.get_many(self.space_of(tree)?, &keys).await?)
+    }
+
+    /// Whether there is a value under `key`. Reads nothing where the newest change of `key` is in memory and tells. Errors
+    /// as of [`Store::get`].
     pub async fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        Ok(self.engine.query(tree.space, key, &IsThere).await?)
+        Ok(self.engine.query(self.space_of(tree)?, key, &IsThere).await?)
     }
 
-    /// The records of `range`, one after the other.
+    /// Scans the records of a range, from the lowest key up or from the highest down.
     #[must_use]
-    pub fn scan<'a>(&'a self, tree: &Tree, range: KeyRange, direction: Direction) -> Scan<'a> {
-        Scan::new(self, tree.clone(), range, direction)
+    pub fn scan<'a>(
+        &'a self,
+        tree: &Tree,
+        range: impl Into<KeyRange>,
+        direction: Direction,
+    ) -> Scan<'a> {
+        Scan::new(self, tree.clone(), range.into(), direction)
     }
 
     /// Returns when all that was committed is durable.

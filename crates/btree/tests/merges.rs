@@ -53,6 +53,7 @@ fn merges_into_text_keep_it_and_are_counted() {
         let store = open(&data, &log).await;
         check(&store, 1).await;
         // A crash: the count comes back from the log.
+        let tree = store.tree("fruit").await.unwrap();
         store.merge(&tree, ADD, b"name", b"6").await.unwrap();
         store.checkpoint().await.unwrap();
         drop(store);

@@ -454,8 +454,9 @@ struct Stats {
     pending_changes: u64,
     pending_bytes: u64,
     directory_bytes: u64,
-    extents: u64,
-    extents_free: u64,
+    data_bytes: u64,
+    data_free_bytes: u64,
+    set_aside: u64,
     log_segments: u64,
     log_segments_used: u64,
     replayed_bytes: u64,
@@ -472,8 +473,9 @@ async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
         pending_changes: figures.queued,
         pending_bytes: figures.queued_bytes,
         directory_bytes: figures.directory_bytes,
-        extents: figures.extents,
-        extents_free: figures.extents_free,
+        data_bytes: figures.data_bytes,
+        data_free_bytes: figures.data_free_bytes,
+        set_aside: figures.set_aside,
         log_segments: figures.log_segments,
         log_segments_used: figures.log_segments_used,
         replayed_bytes: figures.replayed_bytes,
@@ -498,8 +500,12 @@ async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
             ),
         ),
         (
-            "extents",
-            format!("{} of {} are free", grouped(stats.extents_free), grouped(stats.extents)),
+            "space",
+            format!(
+                "{} of {} are free",
+                ByteCount(stats.data_free_bytes),
+                ByteCount(stats.data_bytes)
+            ),
         ),
         ("log", format!("{} of {} segments in use", stats.log_segments_used, stats.log_segments)),
         (
@@ -510,6 +516,7 @@ async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
             "refused merges",
             format!("{} met a value that is not a number", grouped(stats.refused_merges)),
         ),
+        ("set aside", format!("{} partitions, which could not be read", grouped(stats.set_aside))),
     ];
     let row = |(name, value): (&str, String)| vec![name.to_owned(), value];
     print::table(&[("store", false), ("", false)], facts.into_iter().map(row).collect())

@@ -11,7 +11,7 @@ pub struct NotOfFormat;
 pub trait BlockFormat: Send + Sync {
     /// Gives `pieces` the blocks that take the place of `block`, which is `None` when there is none yet, and
     /// whose lowest key is `low`; for reading, the first block of a partition gets what comes before its lowest key, too.
-    /// There may be pieces of blocks before it already. The `modifications` are in the order of their keys, and those of one key in
+    /// There may be pieces of blocks before it already, and what is in `block` may be added to the last of these. The `modifications` are in the order of their keys, and those of one key in
     /// the order in which they are to be applied. No pieces are an empty block.
     fn apply(
         &self,
@@ -74,6 +74,12 @@ impl Pieces {
         let first = self.bytes.len();
         self.bytes.resize(first + self.block_bytes, 0);
         self.bytes.get_mut(first..).unwrap_or_default()
+    }
+
+    /// The last one, to which more may be added.
+    pub fn last_mut(&mut self) -> Option<&mut [u8]> {
+        let first = self.bytes.len().checked_sub(self.block_bytes)?;
+        self.bytes.get_mut(first..)
     }
 
     /// Takes the first `count` out.
@@ -145,7 +151,9 @@ impl BlockFormat for WholeBlocks {
                 pieces.refuse(u64::from(!fits));
                 self.settle(&mut value, pieces.block_bytes());
             }
-            pieces.push(key).copy_from_slice(&value.bytes);
+            if value.bytes.iter().any(|byte| *byte != 0) {
+                pieces.push(key).copy_from_slice(&value.bytes);
+            }
         }
         if let Some(block) = block {
             pieces.push(low).copy_from_slice(block);

@@ -1,13 +1,13 @@
 //! The engine: taking modifications in, and the tasks that bring them to their places.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use moirai_runtime::{Task, now, spawn};
+use moirai_runtime::{Task, check_timers, now, spawn};
 use moirai_storage::Device;
 use moirai_units::ByteCount;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 
 use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
@@ -19,15 +19,15 @@ use crate::data::superblock::{NAME_BYTES, Superblock};
 use crate::error::{Error, Result};
 use crate::figures::{Counts, Figures};
 use crate::group::Group;
-use crate::ids::{PartitionId, SpaceId};
+use crate::ids::SpaceId;
 use crate::kind::{Kinds, Modification, Question};
 use crate::log::replay::replay;
 use crate::log::segments::{LogDisk, Ring, Segments};
 use crate::log::{Log, Opened};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::read::{At, View};
-use crate::shared::LONG_WAIT;
-use crate::shared::Shared;
+use crate::sample::Sample;
+use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
 
 /// The least memory for pending modifications.
@@ -43,9 +43,19 @@ const PARTITION_SHARE: usize = 8;
 /// The update engine over a data device and one or more log devices.
 ///
 /// Dropped, it ends at once, as in a crash: what was acknowledged is there when it is opened again. Open the
-/// devices anew then, too: writes to these may still be under way, as they are not after [`Engine::close`].
+/// devices anew then, too: writes to these may still be under way, as they are not after [`Engine::close`]. In real
+/// time its tasks let go of the devices a moment later, or when their runtime ends. It may be dropped outside of a
+/// runtime, and after its own has ended.
+///
+/// Its two tasks run in the tokio runtime that it was opened in, one with `enable_all`: where that runtime ends, or its
+/// only thread does something else, nothing is written any more. [`moirai_runtime::wait`] serves programs without one.
 pub struct Engine {
     shared: Arc<Shared>,
+    /// None of an engine for reading only.
+    tasks: Option<Tasks>,
+}
+
+struct Tasks {
     writer: Task<()>,
     sweeper: Task<()>,
 }
@@ -58,7 +68,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
-    /// together; [`Error::LogLost`], [`Error::Damaged`], [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
+    /// together; [`Error::Device`] outside a runtime; [`Error::LogLost`], [`Error::LogUnreadable`], [`Error::Damaged`],
+    /// [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
     /// [`Error::Options`] for too little memory, another format of blocks, or another number of log devices. Nothing of
     /// what was acknowledged is lost then.
     pub async fn open(
@@ -68,13 +79,14 @@ impl Engine {
         blocks: Arc<dyn BlockFormat>,
         options: Options,
     ) -> Result<Engine> {
+        check_timers().map_err(moirai_storage::Error::NoRuntime)?;
         if options.memory < MEMORY_MIN {
             let problem =
                 format!("memory of {} is too small: give at least {MEMORY_MIN}", options.memory);
             return Err(Error::Options { problem });
         }
         let superblock = Superblock::read(&*data).await?;
-        let division = superblock.division;
+        let layout = superblock.layout;
         if superblock.format != name_of(&*blocks) {
             let name = |name: [u8; NAME_BYTES]| {
                 String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
@@ -90,52 +102,68 @@ impl Engine {
         }
         let disks = log_disks(&*data, logs, &superblock)?;
         // What the last run left in caches must not be taken for durable.
-        data.flush().await?;
-        for log in logs {
-            log.flush().await?;
+        if !options.read_only {
+            data.flush().await?;
+            for log in logs {
+                log.flush().await?;
+            }
         }
-        let extents = Extents::new(division.extents);
+        let extents = Extents::new(layout.data, layout.grain);
         let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
-        state.has_canary = options.canary;
+        #[cfg(feature = "canary")]
+        {
+            state.has_canary = options.canary;
+        }
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
-        let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds).await?;
+        let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds, &options).await?;
         if let Some(number) = state.unknown_kind(&kinds) {
             return Err(Error::UnknownKind { number });
         }
-        let next = state.next;
+        extents.discard_all();
+        let next = state.applied;
         let room = Arc::new(Notify::new());
         let opened = Opened {
             disks,
             opening: replayed.opening + 1,
             used: replayed.used,
             next,
+            // The flushes above came before the replay.
+            frame: replayed.at.number,
             room: Arc::clone(&room),
         };
         let log = Log::new(opened, &options);
         let mut at = replayed.at;
-        let opening = at.write_opening(&log, next).await;
+        let opening = match options.read_only {
+            true => Ok(()),
+            false => at.write_opening(&log, next).await,
+        };
         let shared = Arc::new(Shared {
-            longest: blocks.longest(division.block_bytes()),
+            longest: blocks.longest(layout.block_bytes()),
             data,
             log,
-            division,
+            layout,
             extents,
             kinds,
             format: blocks,
             memory_bytes: options.memory.0 as usize,
             cache_bytes_max: options.cache.0 as usize,
             cache: Cache::new(),
-            state: Mutex::new(state),
-            cursor: Mutex::new((SpaceId(0), Box::default())),
+            state: Lagging::new(state),
+            directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
             closing: AtomicBool::new(false),
-            checkpoint_extents: AtomicUsize::new(held.len()),
+            checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
             room,
             turn: tokio::sync::Mutex::default(),
             counts: Counts::default(),
             superblock: tokio::sync::Mutex::new((superblock, held)),
+            is_read_only: options.read_only,
             stopped: Mutex::new(None),
+            is_space_wanted: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            idle: options.idle,
+            last_commit: Mutex::new(now()),
             replayed_bytes: replayed.bytes_read,
             waited_ns: AtomicU64::new(LONG_WAIT.0 / 2),
         });
@@ -143,21 +171,25 @@ impl Engine {
         if let Err(error) = opening {
             shared.stop(&format!("writing the log failed: {error}"));
         }
-        let writing = Arc::clone(&shared);
+        if options.read_only {
+            return Ok(Engine { shared, tasks: None });
+        }
+        // Made here and not in the tasks: a runtime that ends may drop a task that never ran.
+        let writing = SayEnded(Arc::clone(&shared), "the task that writes the log ended");
         let writer = spawn(async move {
-            let _ended = SayEnded(&writing, "the task that writes the log ended");
-            if writing.check_running().is_ok() {
-                writing.write_log(at).await;
+            let SayEnded(shared, _) = &writing;
+            if shared.check_running().is_ok() {
+                shared.write_log(at).await;
             }
         });
-        let sweeping = Arc::clone(&shared);
+        let sweeping = SayEnded(Arc::clone(&shared), "the task that sweeps ended");
         let sweeper = spawn(async move {
-            let _ended = SayEnded(&sweeping, "the task that sweeps ended");
-            if sweeping.check_running().is_ok() {
-                sweeping.sweep_forever().await;
+            let SayEnded(shared, _) = &sweeping;
+            if shared.check_running().is_ok() {
+                shared.sweep_forever().await;
             }
         });
-        let engine = Engine { shared, writer, sweeper };
+        let engine = Engine { shared, tasks: Some(Tasks { writer, sweeper }) };
         // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
         // is told why.
         if engine.shared.check_running().is_ok()
@@ -175,13 +207,14 @@ impl Engine {
     /// The spaces that there are.
     #[must_use]
     pub fn spaces(&self) -> Vec<SpaceId> {
-        self.shared.state.lock().spaces.keys().copied().collect()
+        self.shared.state().spaces.keys().copied().collect()
     }
 
-    /// Makes a space; does nothing when it is there. Waits while the log has no room.
+    /// Makes a space; does nothing when it is there. Returns when it is as durable as the options say. Waits while the
+    /// log has no room.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] for number 0; [`Error::Stopped`].
+    /// [`Error::NoSpace`] for number 0; [`Error::ReadOnly`]; [`Error::Stopped`].
     pub async fn create_space(&self, space: SpaceId) -> Result<()> {
         let shared = &self.shared;
         if space.0 == 0 {
@@ -190,59 +223,119 @@ impl Engine {
         let seq = loop {
             let freed = shared.room.notified();
             {
-                let mut state = shared.state.lock();
+                let mut state = shared.state();
                 if state.spaces.contains_key(&space) {
                     return Ok(());
+                }
+                if let Some(seq) = state.unapplied.spaces.get(&space) {
+                    break *seq;
                 }
                 shared.check_running()?;
                 // Partitions that the log does not know would have numbers before this one's.
                 if !state.is_ahead && shared.log.has_room(0) {
-                    let partition = PartitionId(state.partitions.len() as u32);
+                    let partition = state.partitions.reserve();
                     let mut group = Vec::new();
                     Entry::CreateSpace { space, partition }.encode(&mut group);
-                    break shared.append(&mut state, &group)?;
+                    let seq = shared.append(&mut state, &group);
+                    state.unapplied.spaces.insert(space, seq);
+                    break seq;
                 }
             }
             shared.sweep_wake.notify_one();
             freed.await;
         };
-        shared.acknowledged(seq).await
+        shared.acknowledged(seq, shared.log.durability).await
     }
 
-    /// Takes a group in; returns when it is as durable as the options say. Groups come in the order in which
+    /// Takes a group in; returns when it is as durable as the options say, and readers see it. Until then, and after an
+    /// error, they do not. Groups come in the order in which
     /// this is first polled, also when they wait for memory or for room in the log. One whose future is dropped is in
     /// once it was taken in.
     ///
     /// # Errors
-    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::NoSpace`], and nothing was taken
-    /// in; [`Error::Stopped`], and the group may be there or not when the engine is opened again.
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::NoSpace`], [`Error::Full`],
+    /// [`Error::ReadOnly`], and nothing was taken in; [`Error::Stopped`], and the group may be there or not when the engine
+    /// is opened again.
     pub async fn commit(&self, group: &Group) -> Result<()> {
-        let shared = &self.shared;
+        self.commit_with(group, self.shared.log.durability).await
+    }
+
+    /// As [`Engine::commit`], but returns when the group is as durable as is said here, or as the options say where that is
+    /// more: see [`Durability`].
+    pub async fn commit_with(&self, group: &Group, durability: Durability) -> Result<()> {
         if group.is_empty() {
             return Ok(());
         }
-        shared.check(group)?;
+        self.shared.check(group)?;
+        let turn = self.shared.turn.lock().await;
+        self.commit_in(turn, group, durability).await
+    }
+
+    /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
+    /// between: what `decide` reads stays as it is until the group is in, and contains every group that was taken in
+    /// before. Returns when the group is as durable as the options say.
+    ///
+    /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged. So
+    /// these calls do not share the flushes of the log with each other, as commits do. A commit within `decide`
+    /// would wait forever.
+    ///
+    /// # Errors
+    /// Those of `decide`, and nothing was taken in; errors as of [`Engine::commit`].
+    ///
+    /// # Cancel safety
+    /// As [`Engine::commit`].
+    pub async fn commit_if<E: From<Error>>(
+        &self,
+        decide: impl AsyncFnOnce() -> std::result::Result<Option<Group>, E>,
+    ) -> std::result::Result<bool, E> {
+        let turn = self.shared.turn.lock().await;
+        self.shared.all_visible().await?;
+        let Some(group) = decide().await? else { return Ok(false) };
+        if !group.is_empty() {
+            self.shared.check(&group)?;
+            self.commit_in(turn, &group, self.shared.log.durability).await?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a checked group in, whose turn it is.
+    async fn commit_in(
+        &self,
+        turn: MutexGuard<'_, ()>,
+        group: &Group,
+        durability: Durability,
+    ) -> Result<()> {
+        let shared = &self.shared;
         let mut waiting_since = None;
-        let turn = shared.turn.lock().await;
         let seq = loop {
             let freed = shared.room.notified();
             shared.check_running()?;
             {
-                let mut state = shared.state.lock();
-                if let Some((space, _)) =
-                    group.uses.iter().find(|(space, _)| !state.spaces.contains_key(space))
-                {
+                let mut state = shared.state();
+                let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
+                if let Some((space, _)) = unknown {
                     return Err(Error::NoSpace { space: *space });
                 }
                 let most = shared.queues_bytes_max(&state);
                 let has_memory =
-                    state.queued_bytes < most && !state.is_full(most / PARTITION_SHARE);
-                if has_memory && shared.log.has_room(group.bytes.len()) {
-                    let seq = shared.append(&mut state, &group.bytes)?;
+                    state.pending_bytes() < most && !state.is_full(most / PARTITION_SHARE);
+                let has_space = shared.has_space(&state, group.added_bytes);
+                let has_room = has_memory && shared.log.has_room(group.bytes.len());
+                // Where sweeps are stuck, nothing makes room either.
+                let is_stuck = shared.is_stuck.load(Ordering::Relaxed);
+                if (!has_space && shared.is_full(&state)) || (!has_room && is_stuck) {
+                    state.was_full = true;
+                    return Err(Error::full(&*shared.data));
+                }
+                if !has_space {
+                    shared.want_space();
+                }
+                if has_room && has_space {
+                    *shared.last_commit.lock() = now();
+                    let seq = shared.append(&mut state, &group.bytes);
                     shared.cache.shrink(shared.cache_bytes_max(&state));
-                    let is_short = state.queued_bytes > most / 2 || !state.hot.is_empty();
                     drop(state);
-                    if is_short || shared.log.to_leave().is_some() {
+                    if shared.log.to_leave().is_some() {
                         shared.sweep_wake.notify_one();
                     }
                     break seq;
@@ -261,7 +354,7 @@ impl Engine {
             shared.say_waited(now().since(since));
         }
         shared.counts.modifications.add(group.len() as u64);
-        shared.acknowledged(seq).await
+        shared.acknowledged(seq, durability).await
     }
 
     /// Takes one modification in, as a group of its own; errors as of [`Engine::commit`].
@@ -277,6 +370,24 @@ impl Engine {
     /// [`Error::NoSpace`]; [`Error::Damaged`] and [`Error::Device`] for what has to be read.
     pub async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.shared.get(space, key).await
+    }
+
+    /// The values under several keys, in the order of `keys` and all of one moment. Blocks are read at the same time,
+    /// up to 32 of them, and a block once for all of its keys. Errors as of [`Engine::get`].
+    pub async fn get_many(&self, space: SpaceId, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.shared.get_many(space, keys).await
+    }
+
+    /// Picks up to `most` blocks, two at least, of those that hold the keys from `from` to `to`, which is at or after
+    /// `from`, or to the last. Reads no block; [`Error::NoSpace`].
+    pub fn sample(
+        &self,
+        space: SpaceId,
+        from: &[u8],
+        to: Option<&[u8]>,
+        most: usize,
+    ) -> Result<Sample> {
+        self.shared.sample(space, from, to, most)
     }
 
     /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
@@ -297,48 +408,63 @@ impl Engine {
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.
     pub async fn barrier(&self) -> Result<()> {
-        let next = self.shared.state.lock().next;
-        self.shared.flushed_before(next).await
+        self.shared.flushed_before(self.shared.log.appended()).await
     }
 
     /// Brings all that was taken in to the data device, and returns when the log is needed for none of it;
-    /// [`Error::Stopped`] when it cannot be.
+    /// [`Error::ReadOnly`]; [`Error::Stopped`] when it cannot be, and [`Error::Full`] where there is no space for it: it
+    /// stays in the log.
     pub async fn checkpoint(&self) -> Result<()> {
         let shared = &self.shared;
-        let wanted = shared.requests.want(shared.state.lock().next);
+        let older = shared.log.appended();
+        // Sweeps take what is in the state.
+        shared.visible_before(older).await?;
+        let wanted = shared.requests.want(older);
         loop {
             let swept = shared.room.notified();
             if shared.requests.is_done(wanted) {
                 return Ok(());
             }
             shared.check_running()?;
+            if shared.is_stuck.load(Ordering::Relaxed) {
+                return Err(Error::full(&*shared.data));
+            }
             shared.sweep_wake.notify_one();
             swept.await;
         }
     }
 
-    /// Requests, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
+    /// Takes a checkpoint, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
     /// error it has ended as in a crash.
     pub async fn close(mut self) -> Result<()> {
-        self.checkpoint().await?;
+        if self.tasks.is_none() {
+            return Ok(());
+        }
+        match self.checkpoint().await {
+            // What finds no space on the data device is safe in the log.
+            Ok(()) | Err(Error::Full { .. }) => {}
+            Err(error) => return Err(error),
+        }
         self.shared.closing.store(true, Ordering::Release);
         self.shared.sweep_wake.notify_one();
-        (&mut self.sweeper).await;
-        // It holds the devices.
-        self.writer.stop().await;
+        if let Some(Tasks { writer, sweeper }) = &mut self.tasks {
+            sweeper.await;
+            // It holds the devices.
+            writer.stop().await;
+        }
         self.shared.check_running()
     }
 
     /// What it did.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let Shared { counts, state, cache, log, extents, .. } = &*self.shared;
-        let state = state.lock();
-        let blocks = state.partitions.iter().map(|one| one.blocks.len() as u64).sum();
+        let Shared { counts, cache, log, extents, .. } = &*self.shared;
+        let state = self.shared.state();
+        let blocks = state.partitions.iter().map(|(_, one)| one.blocks.len() as u64).sum();
         Figures {
             modifications: counts.modifications.get(),
             queued: state.queued as u64,
-            queued_bytes: state.queued_bytes as u64,
+            queued_bytes: state.pending_bytes() as u64,
             log_bytes: log.bytes_written(),
             log_passed_bytes: log.bytes_passed(),
             staged_bytes: counts.staged_bytes.get(),
@@ -354,12 +480,13 @@ impl Engine {
             partitions: state.partitions.len() as u64,
             blocks,
             directory_bytes: state.directory_bytes as u64,
-            extents: u64::from(extents.count),
-            extents_free: extents.free() as u64,
+            data_bytes: extents.capacity().bytes().0,
+            data_free_bytes: extents.free().bytes().0,
             log_segments: log.segments() as u64,
             log_segments_used: log.segments_used() as u64,
             replayed_bytes: self.shared.replayed_bytes,
             refused: state.refused,
+            set_aside: state.set_aside as u64,
         }
     }
 }
@@ -367,8 +494,10 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Release);
-        self.writer.abort();
-        self.sweeper.abort();
+        if let Some(Tasks { writer, sweeper }) = &self.tasks {
+            writer.abort();
+            sweeper.abort();
+        }
     }
 }
 
@@ -384,7 +513,7 @@ fn log_disks(
     logs: &[Arc<dyn Device>],
     superblock: &Superblock,
 ) -> Result<Vec<LogDisk>> {
-    let Superblock { id, division, rings, .. } = superblock;
+    let Superblock { id, layout, rings, .. } = superblock;
     if rings.len() != logs.len() {
         let problem = format!(
             "{}: the log has {} devices, but {} are named: name all log devices, in the order of creation",
@@ -394,7 +523,7 @@ fn log_disks(
         );
         return Err(Error::Options { problem });
     }
-    let is_there = division.first_of(division.extents).0 <= data.inquiry().capacity.0;
+    let is_there = layout.data.end().0 <= data.inquiry().capacity.0;
     let disk = |((disk, log), ring): ((u64, &Arc<dyn Device>), &Ring)| {
         let segments = Segments::of(&**log, *ring)?.filter(|_| is_there);
         let segments = segments.ok_or_else(|| Error::other_log(data, &**log))?;
@@ -404,10 +533,10 @@ fn log_disks(
     (0..).zip(logs).zip(rings).map(disk).collect()
 }
 
-/// Has nobody wait for a task that ended, as when a kind of a program panics.
-struct SayEnded<'a>(&'a Shared, &'static str);
+/// Has nobody wait for a task that ended, as when a kind of a program panics, or when the runtime ends.
+struct SayEnded(Arc<Shared>, &'static str);
 
-impl Drop for SayEnded<'_> {
+impl Drop for SayEnded {
     fn drop(&mut self) {
         if !self.0.is_closing() {
             self.0.stop(self.1);

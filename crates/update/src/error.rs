@@ -25,6 +25,13 @@ pub enum Error {
         why: String,
     },
 
+    /// The engine was opened with [`Options::read_only`](crate::Options::read_only).
+    #[error("{device} is opened for reading only: open the store for writing to modify it")]
+    ReadOnly {
+        /// The data device.
+        device: String,
+    },
+
     /// A device that was not formatted.
     #[error(
         "{device} holds no key-value store (on a blank device `put`, `merge` or `load` creates one)"
@@ -83,6 +90,22 @@ pub enum Error {
         frame: u64,
         /// The segment of the previous frame.
         blocks: BlockRange,
+    },
+
+    /// A log device cannot be read where the log may continue after the last frame that was read.
+    #[error(
+        "{device} cannot be read at byte {offset}, where the log may continue with frame {frame}: repair the device, or \
+         copy it to another one; or open the store with the option `force_log_end`, which drops groups {group} and later"
+    )]
+    LogUnreadable {
+        /// The log device.
+        device: String,
+        /// The first byte that cannot be read.
+        offset: u64,
+        /// The number of the frame that may lie there.
+        frame: u64,
+        /// The number of the first group that may lie there.
+        group: u64,
     },
 
     /// A modification is of a kind that was not registered.
@@ -144,16 +167,16 @@ pub enum Error {
         problem: String,
     },
 
-    /// The data device is full. A sweep fails with this error, which then is the cause in [`Error::Stopped`].
+    /// The data device is full, and nothing of the group was taken in. Reads and deletes go on.
     #[error(
-        "{device} is full: its {extents} extents are in use or reserved for checkpoints: create a store on a \
-         larger device, and load the data there"
+        "{device} is full: {capacity} for data are in use or reserved for sweeps: delete records, or enlarge the \
+         device and reopen the store"
     )]
     Full {
         /// The data device.
         device: String,
-        /// The number of extents on the device.
-        extents: u32,
+        /// Its size, without the log.
+        capacity: ByteCount,
     },
 }
 
@@ -161,5 +184,14 @@ impl Error {
     pub(crate) fn other_log(data: &dyn Device, log: &dyn Device) -> Error {
         let name = |device: &dyn Device| device.inquiry().name.clone();
         Error::OtherLog { log: name(log), data: name(data) }
+    }
+
+    pub(crate) fn damaged(device: &dyn Device, what: &'static str, blocks: BlockRange) -> Error {
+        Error::Damaged { device: device.inquiry().name.clone(), what, blocks }
+    }
+
+    pub(crate) fn full(device: &dyn Device) -> Error {
+        let inquiry = device.inquiry();
+        Error::Full { device: inquiry.name.clone(), capacity: inquiry.capacity.bytes() }
     }
 }

@@ -43,7 +43,7 @@ pub struct Figures {
     pub log_bytes: u64,
     /// Bytes of the log's segments that were taken into use: what is left free of tracks counts, too.
     pub log_passed_bytes: u64,
-    /// Bytes written to staging areas.
+    /// Bytes of chunks written.
     pub staged_bytes: u64,
     /// Bytes of blocks written by sweeps.
     pub placed_bytes: u64,
@@ -55,7 +55,7 @@ pub struct Figures {
     pub placed: u64,
     /// Requests to the data device for reading values and blocks.
     pub reads: u64,
-    /// How many of these were of staging areas.
+    /// How many of these were of staged chunks.
     pub staged_reads: u64,
     /// How many blocks readers found in memory.
     pub cached_reads: u64,
@@ -69,16 +69,18 @@ pub struct Figures {
     pub blocks: u64,
     /// Bytes of memory for finding blocks.
     pub directory_bytes: u64,
-    /// Extents of the data device, and how many are free.
-    pub extents: u64,
-    /// See `extents`.
-    pub extents_free: u64,
+    /// Bytes of the data device that partitions, staged chunks and checkpoints share.
+    pub data_bytes: u64,
+    /// How many of these are free.
+    pub data_free_bytes: u64,
     /// Segments of the log, and how many are in use.
     pub log_segments: u64,
     /// See `log_segments`.
     pub log_segments_used: u64,
     /// Bytes of the log that were read when it was opened, without the frames that mark its end.
     pub replayed_bytes: u64,
+    /// Partitions whose blocks or chunks could not be read since the engine was opened. What is pending for them is kept.
+    pub set_aside: u64,
     /// Modifications that did not fit the value that a sweep applied them to ([`Kind::fits`](crate::Kind::fits)),
     /// since the engine was formatted. The values stayed as they were. Modifications of one key that were combined
     /// before they were applied count once.

@@ -1,6 +1,6 @@
 //! Groups of modifications, as programs make them.
 
-use crate::ids::{KindNumber, SpaceId};
+use crate::ids::{DELETE, KindNumber, SpaceId};
 use crate::kind::Modification;
 use crate::state::entry::put_modification;
 
@@ -11,6 +11,8 @@ pub struct Group {
     count: usize,
     /// Spaces and kinds in it.
     pub(crate) uses: Vec<(SpaceId, KindNumber)>,
+    /// Bytes of all but deletes: what values may become longer by.
+    pub(crate) added_bytes: usize,
     /// The longest key and modification.
     pub(crate) longest: (usize, usize),
 }
@@ -24,7 +26,11 @@ impl Group {
 
     /// Adds a modification; it comes after those before it.
     pub fn modify(&mut self, space: SpaceId, modification: Modification<'_>) {
+        let before = self.bytes.len();
         put_modification(&mut self.bytes, space, modification);
+        if modification.kind != DELETE {
+            self.added_bytes += self.bytes.len() - before;
+        }
         self.count += 1;
         let (key, bytes) = self.longest;
         self.longest = (key.max(modification.key.len()), bytes.max(modification.bytes.len()));
@@ -50,6 +56,6 @@ impl Group {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.uses.clear();
-        (self.count, self.longest) = (0, (0, 0));
+        (self.count, self.added_bytes, self.longest) = (0, 0, (0, 0));
     }
 }

@@ -9,7 +9,7 @@
 //! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
 //! nothing.
 //!
-//! - `engine`: the door. `read`: reads. `shared`: what the door, the log's writer and the sweeper share.
+//! - `engine`: the door. `read`, `read_many`, `sample`: reads. `shared`: what the door, the log's writer and the sweeper share.
 //! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
 //! - `log`: frames, segments, the writer and recovery.
 //! - `data`: the data device: superblock, extents, checkpoints, the block cache.
@@ -30,7 +30,10 @@ mod kind;
 mod log;
 mod options;
 mod read;
+mod read_many;
+mod sample;
 mod shared;
+mod space;
 mod state;
 mod sweep;
 
@@ -46,3 +49,4 @@ pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use log::segments::LogWriter;
 pub use options::{Durability, Options};
 pub use read::{At, View};
+pub use sample::{Sample, SampledBlock};

@@ -2,7 +2,12 @@
 
 use moirai_units::{ByteCount, Nanos};
 
-/// When a group is acknowledged.
+/// When a group is acknowledged, and from when on readers see it.
+///
+/// Readers see the groups up to some one, in the order of the log: those that are as durable as the engine's
+/// [`Options::durability`] says. So what a reader was shown outlasts what that outlasts. A commit returns once readers see
+/// its group; with [`Engine::commit_with`](crate::Engine::commit_with) it may wait for more, and not for less: in an engine
+/// with [`Durability::Flushed`] all commits are that, in one with [`Durability::Written`] each may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// When it is durable.
@@ -23,14 +28,27 @@ pub struct Options {
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
-    /// When groups are acknowledged.
+    /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,
     /// With several log disks: how long a group waits for the disk that writes (the BOSC paper's T_wait) before
     /// another takes it. What waits longer is written together with more. Outside of virtual time the clock counts
     /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
+    /// How long nobody modifies anything before sweeps begin that only make reads cheaper and give space back: those that
+    /// apply what is staged and pending, and merge small partitions. `None`: never. One second by default.
+    pub idle: Option<Nanos>,
+    /// Opens the engine for reading only: nothing is written to the devices, whatever a crash left there, and they need not
+    /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be
+    /// open on the same devices, as long as no other engine writes there.
+    pub read_only: bool,
+    /// Opens an engine whose log ends where a device cannot be read. The blocks there are overwritten, unless it is for
+    /// reading only, and the groups
+    /// that they hold are lost, acknowledged or not. Without, opening fails with
+    /// [`Error::LogUnreadable`](crate::Error::LogUnreadable).
+    pub force_log_end: bool,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
     /// than it is. It loses data.
+    #[cfg(feature = "canary")]
     #[doc(hidden)]
     pub canary: bool,
 }
@@ -42,6 +60,10 @@ impl Default for Options {
             cache: ByteCount(u64::MAX),
             durability: Durability::default(),
             log_wait: Nanos(250_000),
+            idle: Some(Nanos(1_000_000_000)),
+            read_only: false,
+            force_log_end: false,
+            #[cfg(feature = "canary")]
             canary: false,
         }
     }

@@ -10,6 +10,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 use crate::block_format::Pieces;
 use crate::codec::is_sum;
 use crate::data::extents::Extent;
+use crate::data::place::Place;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PartitionId, SpaceId};
@@ -17,8 +18,8 @@ use crate::kind::{Kinds, Modification, Question, Value};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
-use crate::state::chunk::{Chunk, Stretch, staged_blocks};
-use crate::state::partition::{Partition, REQUEST_BYTES, REQUEST_MORE_BYTES};
+use crate::state::chunk::Stretch;
+use crate::state::partition::{Partition, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::queue::{Queue, decode, encode};
 
 /// Which block of a space is meant.
@@ -44,14 +45,14 @@ pub struct View {
 }
 
 /// What is to be read of a partition.
-struct Wanted {
-    extent: Option<Arc<Extent>>,
+pub(crate) struct Wanted {
+    pub(crate) place: Arc<Place>,
     blocks: Arc<BlockTable>,
-    block: usize,
-    /// Of the staging area, oldest first.
-    staged: Vec<Stretch>,
+    pub(crate) block: usize,
+    /// Chunks, oldest first, and what of each.
+    pub(crate) staged: Vec<(Arc<Staged>, Stretch)>,
     /// What is pending in memory, oldest first, as queues have it.
-    pending: Vec<u8>,
+    pub(crate) pending: Vec<u8>,
     /// Whether it is to be kept, once it was read.
     is_to_keep: bool,
 }
@@ -60,15 +61,13 @@ impl Wanted {
     /// A block with what is staged for it; what may be of `key` alone, when one is given.
     fn of(partition: &Partition, block: usize, key: Option<KeyHash>) -> Wanted {
         let mut staged = Vec::new();
-        let mut from = 0;
-        for chunk in &partition.staged {
-            if let Some(Stretch { bytes, checksum }) = chunk.part(block, key) {
-                staged.push(Stretch { bytes: bytes.start + from..bytes.end + from, checksum });
+        for one in &partition.staged {
+            if let Some(part) = one.chunk.part(block, key) {
+                staged.push((Arc::clone(one), part));
             }
-            from += chunk.length().bytes().0 as usize;
         }
         Wanted {
-            extent: partition.extent.clone(),
+            place: Arc::clone(&partition.place),
             blocks: Arc::clone(&partition.blocks),
             block,
             staged,
@@ -76,16 +75,11 @@ impl Wanted {
             is_to_keep: false,
         }
     }
-
-    /// From the first that is staged to the last.
-    fn area(&self) -> Option<Range<usize>> {
-        Some(self.staged.first()?.bytes.start..self.staged.last()?.bytes.end)
-    }
 }
 
 /// What was read of a partition.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     /// The block, when there is one.
     block: Option<Bytes>,
     /// What is staged for it, oldest first.
@@ -93,7 +87,7 @@ struct Found {
 }
 
 /// What is pending in memory of a partition, in two queues, the older first.
-fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
+pub(crate) fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
     let sealed = partition.sealed.as_ref().map(|sealed| &*sealed.queue);
     sealed.into_iter().chain(std::iter::once(&partition.active))
 }
@@ -102,40 +96,62 @@ impl Shared {
     /// The value under a key; from memory alone when what is pending says all.
     pub(crate) async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (wanted, is_told) = {
-            let mut state = self.state.lock();
-            let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
-            let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
-            let mut wanted =
-                Wanted::of(partition, partition.blocks.holding(key), Some(KeyHash::of(key)));
-            wanted.is_to_keep = true;
-            let mut is_told = false;
-            for modification in in_memory(partition).flat_map(|queue| queue.of_key(key)) {
-                if Kinds::replaces(modification.kind) {
-                    is_told = true;
-                    wanted.pending.clear();
-                }
-                encode(&mut wanted.pending, modification);
-            }
+            let mut state = self.state();
+            let (id, wanted, is_told) = self.wanted_for(&state, space, key)?;
             if !is_told {
                 self.pay(&mut state, id, &wanted);
             }
             (wanted, is_told)
         };
-        let mut value = Value::default();
-        let block_bytes = self.division.block_bytes();
-        let mut staged = Vec::new();
-        if !is_told && let Some(extent) = &wanted.extent {
-            let found = self.read_block(extent, &wanted).await?;
-            if let Some(block) = &found.block {
-                let low = wanted.blocks.low(wanted.block);
-                let found = self.format.find(low, block, key);
-                value.set(found.map_err(|_| self.damaged_block(Some(extent), wanted.block))?);
+        let found = match is_told {
+            true => Found::default(),
+            false => self.read_block(&wanted).await?,
+        };
+        self.value_in(&wanted, &found, key, &wanted.pending)
+    }
+
+    /// What to read for the value under a key, of which partition, and whether what is pending says all.
+    pub(crate) fn wanted_for(
+        &self,
+        state: &State,
+        space: SpaceId,
+        key: &[u8],
+    ) -> Result<(PartitionId, Wanted, bool)> {
+        let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
+        let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
+        let block = partition.blocks.holding(key);
+        let mut wanted = Wanted::of(partition, block, Some(KeyHash::of(key)));
+        wanted.is_to_keep = true;
+        let mut is_told = false;
+        for modification in in_memory(partition).flat_map(|queue| queue.of_key(key)) {
+            if Kinds::replaces(modification.kind) {
+                is_told = true;
+                wanted.pending.clear();
             }
-            staged = found.staged;
+            encode(&mut wanted.pending, modification);
+        }
+        Ok((id, wanted, is_told))
+    }
+
+    /// The value under a key, from what was read and from the key's modifications in memory.
+    pub(crate) fn value_in(
+        &self,
+        wanted: &Wanted,
+        found: &Found,
+        key: &[u8],
+        pending: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let mut value = Value::default();
+        let block_bytes = self.layout.block_bytes();
+        if let Some(block) = &found.block {
+            let low = wanted.blocks.low(wanted.block);
+            let in_block = self.format.find(low, block, key);
+            let damaged = |_| self.damaged_block(&wanted.place, wanted.block);
+            value.set(in_block.map_err(damaged)?);
         }
         self.format.settle(&mut value, block_bytes);
-        let staged = staged.iter().flat_map(|part| decode(part)).filter(|one| one.key == key);
-        for modification in staged.chain(decode(&wanted.pending)) {
+        let staged = found.staged.iter().flat_map(|part| decode(part));
+        for modification in staged.filter(|one| one.key == key).chain(decode(pending)) {
             self.kinds.apply(modification.kind, &mut value, modification.bytes);
             self.format.settle(&mut value, block_bytes);
         }
@@ -151,7 +167,7 @@ impl Shared {
     ) -> Result<Q::Answer> {
         let mut pending = Vec::new();
         {
-            let state = self.state.lock();
+            let state = self.state();
             let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
             let partition = partition.ok_or(Error::NoSpace { space })?;
             let newest = in_memory(partition).flat_map(|queue| queue.of_key(key)).last();
@@ -167,10 +183,7 @@ impl Shared {
     /// A block with all that is pending for it; `None` when nothing lies where it is asked for.
     pub(crate) async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
         let Some((mut wanted, low, next)) = self.wanted_at(space, at)? else { return Ok(None) };
-        let mut found = Found::default();
-        if let Some(extent) = &wanted.extent {
-            found = self.read_block(extent, &wanted).await?;
-        }
+        let found = self.read_block(&wanted).await?;
         let from = low.as_deref().unwrap_or_default();
         let is_of_block = |one: &Modification<'_>| {
             one.key >= from && next.as_deref().is_none_or(|next| one.key < next)
@@ -179,14 +192,14 @@ impl Shared {
         let staged = found.staged.iter().flat_map(|part| decode(part)).filter(is_of_block);
         let mut all: Vec<Modification<'_>> = staged.chain(decode(&pending)).collect();
         all.sort_by(|one, other| one.key.cmp(other.key));
-        let mut pieces = Pieces::new(self.division.block_bytes());
+        let mut pieces = Pieces::new(self.layout.block_bytes());
         let block_low = match wanted.blocks.len() {
             0 => from,
             _ => wanted.blocks.low(wanted.block),
         };
         self.format
             .apply(block_low, found.block.as_deref(), &all, &self.kinds, &mut pieces)
-            .map_err(|_| self.damaged_block(wanted.extent.as_deref(), wanted.block))?;
+            .map_err(|_| self.damaged_block(&wanted.place, wanted.block))?;
         Ok(Some(View { pieces, low, next }))
     }
 
@@ -197,7 +210,7 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
     ) -> Result<Option<(Wanted, Option<Box<[u8]>>, Option<Box<[u8]>>)>> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
         let mut place = match at {
@@ -252,152 +265,138 @@ impl Shared {
     }
 
     /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
-    fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
-        let Some(area) = wanted.area() else { return };
-        let is_kept = |extent: &Arc<Extent>| self.cache.has(extent, wanted.block);
-        let request = match wanted.extent.as_ref().is_some_and(is_kept) {
-            true => REQUEST_BYTES,
-            false => REQUEST_MORE_BYTES,
-        };
-        if state.pay(id, request + area.len() as u64, self.division.block_bytes()) {
+    pub(crate) fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
+        if wanted.staged.is_empty() {
+            return;
+        }
+        let block = wanted.place.find(wanted.block);
+        let is_alone = block.is_none_or(|(extent, index)| self.cache.has(extent, index));
+        let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
+        let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
+        let bytes: u64 = wanted.staged.iter().map(|(_, part)| part.bytes.len() as u64).sum();
+        if state.pay(id, first + others + bytes, self.layout.block_bytes()) {
             self.sweep_wake.notify_one();
         }
     }
 
-    /// Reads a block, if there is one that is not kept, and with it what is staged: two requests at most, at the same time.
-    async fn read_block(&self, extent: &Extent, wanted: &Wanted) -> Result<Found> {
+    /// Reads a block, if there is one that is not kept, and what is staged for it: a request for each, all at the same
+    /// time.
+    pub(crate) async fn read_block(&self, wanted: &Wanted) -> Result<Found> {
         let Wanted { blocks, block, staged, .. } = wanted;
-        let has_block = *block < blocks.len();
         let mut found = Found::default();
-        if has_block {
-            found.block = self.cache.get(extent, *block);
+        let mut place = wanted.place.find(*block);
+        if let Some((extent, index)) = place {
+            found.block = self.cache.get(extent, index);
             self.counts.cached_reads.add(u64::from(found.block.is_some()));
         }
-        let is_read = has_block && found.block.is_none();
-        let of_block = is_read.then(|| self.division.block_at(extent.index, *block));
-        let of_staged = match wanted.area() {
-            Some(bytes) => Some(self.staged_at(extent, &bytes)?),
-            None => None,
-        };
-        let ranges = [of_block, of_staged.as_ref().map(|(range, _)| *range)];
-        let batch: Vec<Request> = ranges.into_iter().flatten().map(Request::read).collect();
-        self.counts.reads.add(batch.len() as u64);
-        self.counts.staged_reads.add(u64::from(of_staged.is_some()));
-        let mut read = Vec::with_capacity(2);
-        if !batch.is_empty() {
-            for done in self.data.submit(batch).await {
-                read.extend(done?.data);
-            }
+        place = place.filter(|_| found.block.is_none());
+        let mut batch = Vec::with_capacity(1 + staged.len());
+        let range = |(extent, index): (&Extent, usize)| self.layout.block_at(extent.first(), index);
+        batch.extend(place.map(|place| Request::read(range(place))));
+        for (one, part) in staged {
+            batch.push(Request::read(self.staged_at(one, &part.bytes).0));
         }
-        let mut read = read.into_iter();
-        if is_read {
-            let buffer = read.next();
+        if batch.is_empty() {
+            return Ok(found);
+        }
+        self.counts.reads.add(batch.len() as u64);
+        self.counts.staged_reads.add(staged.len() as u64);
+        let mut read = self.data.submit(batch).await.into_iter();
+        if let Some((extent, index)) = place {
+            let buffer = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
             let is_right = |buffer: &IoBuf| is_sum(blocks.checksum(*block), crc32c::crc32c(buffer));
             let whole = buffer.filter(is_right);
-            let whole = whole.ok_or_else(|| self.damaged_block(Some(extent), *block))?;
+            let whole = whole.ok_or_else(|| self.damaged_block(&wanted.place, *block))?;
             if wanted.is_to_keep {
-                let bytes_max = self.cache_bytes_max(&self.state.lock());
-                self.cache.keep(extent, *block, &whole, bytes_max);
+                let bytes_max = self.cache_bytes_max(&self.state());
+                self.cache.keep(extent, index, &whole, bytes_max);
             }
             found.block = Some(whole.freeze());
         }
-        if let Some(((range, before), area)) = of_staged.zip(read.next()) {
-            let area = area.freeze();
-            for Stretch { bytes, checksum } in staged {
-                let part = area.get(bytes.start - before..bytes.end - before);
-                let part = part.filter(|part| is_sum(*checksum, crc32c::crc32c(part)));
-                let part = part.ok_or_else(|| self.damaged_staging(range))?;
-                found.staged.push(area.slice_ref(part));
-            }
+        for (one, Stretch { bytes, checksum }) in staged {
+            let buffer = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
+            let (range, before) = self.staged_at(one, bytes);
+            let buffer = buffer.ok_or_else(|| self.damaged_chunk(range))?.freeze();
+            let part = buffer.get(bytes.start.wrapping_sub(before)..bytes.end.wrapping_sub(before));
+            let part = part.filter(|part| is_sum(*checksum, crc32c::crc32c(part)));
+            let part = part.ok_or_else(|| self.damaged_chunk(range))?;
+            found.staged.push(buffer.slice_ref(part));
         }
         Ok(found)
     }
 
-    /// The device's blocks that hold these bytes of a staging area, as the device likes them best, and how many bytes
-    /// of the area come before.
-    fn staged_at(&self, extent: &Extent, bytes: &Range<usize>) -> Result<(BlockRange, usize)> {
-        let device = self.data.inquiry();
-        let area = self.division.staging_at(extent.index, BlockCount::ZERO, self.division.staging);
-        if bytes.end > self.division.staging_bytes() {
-            return Err(self.damaged_staging(area));
-        }
-        let round = device.volume_block.0.max(1);
+    /// The device's blocks that hold these bytes of a chunk, as the device likes them best, and how many bytes of the
+    /// chunk come before.
+    fn staged_at(&self, staged: &Staged, bytes: &Range<usize>) -> (BlockRange, usize) {
+        let round = self.data.inquiry().volume_block.0.max(1);
+        let area = staged.extent.blocks;
         let first = area.first.0 + bytes.start as u64 / BLOCK_BYTES;
         let end = area.first.0 + (bytes.end as u64).div_ceil(BLOCK_BYTES);
         let first = Lbn(first / round * round).max(area.first);
-        let end = Lbn(end.next_multiple_of(round)).min(device.all_blocks().end());
+        let end = Lbn(end.next_multiple_of(round)).min(area.end());
         let before = BlockRange::between(area.first, first).count.bytes().0 as usize;
-        Ok((BlockRange::between(first, end), before))
+        (BlockRange::between(first, end.max(first)), before)
     }
 
     /// Reads all blocks of a partition, and all that is staged.
     pub(crate) async fn read_whole(
         &self,
-        extent: &Extent,
+        place: &Place,
         blocks: &BlockTable,
-        staged: &[Arc<Chunk>],
+        staged: &[Arc<Staged>],
     ) -> Result<(IoBuf, Vec<Bytes>)> {
-        let area = self.division.blocks(extent.index, blocks.len());
-        let count = staged_blocks(staged);
-        let staging = self.division.staging_at(extent.index, BlockCount::ZERO, count);
-        let batch: Vec<Request> = [area, staging]
-            .into_iter()
-            .filter(|range| !range.is_empty())
-            .map(Request::read)
-            .collect();
-        let mut read = Vec::with_capacity(2);
-        for done in self.data.submit(batch).await {
-            read.extend(done?.data);
+        let mut batch: Vec<Request> = place.ranges(&self.layout).map(Request::read).collect();
+        let runs = batch.len();
+        let chunk_blocks = |one: &Staged| BlockRange::new(one.extent.first(), one.chunk.length());
+        batch.extend(staged.iter().map(|one| Request::read(chunk_blocks(one))));
+        let mut content = IoBuf::zeroed(BlockCount::ZERO);
+        let mut chunks = Vec::with_capacity(staged.len());
+        if batch.is_empty() {
+            return Ok((content, chunks));
         }
-        self.counts.swept_bytes.add(read.iter().map(|buffer| buffer.len() as u64).sum());
-        let mut read = read.into_iter();
-        let empty = || IoBuf::zeroed(BlockCount::ZERO);
-        let content = if area.is_empty() { empty() } else { read.next().unwrap_or_else(empty) };
-        for (index, block) in content.chunks_exact(self.division.block_bytes()).enumerate() {
-            if !is_sum(blocks.checksum(index), crc32c::crc32c(block)) {
-                return Err(self.damaged_block(Some(extent), index));
+        let mut read = self.data.submit(batch).await.into_iter();
+        let mut next = || -> Result<Option<IoBuf>> {
+            Ok(read.next().transpose()?.and_then(|done| done.data.into_iter().next()))
+        };
+        if runs > 0 {
+            content = next()?.unwrap_or(content);
+            if runs > 1 {
+                let mut bytes = content.to_vec();
+                for _ in 1..runs {
+                    bytes.extend(next()?.iter().flat_map(|more| more.iter()));
+                }
+                content = IoBuf::holding(&bytes);
+            }
+            self.counts.swept_bytes.add(content.len() as u64);
+            for (index, block) in content.chunks_exact(self.layout.block_bytes()).enumerate() {
+                if !is_sum(blocks.checksum(index), crc32c::crc32c(block)) {
+                    return Err(self.damaged_block(place, index));
+                }
             }
         }
-        let chunks = match count {
-            BlockCount::ZERO => Vec::new(),
-            _ => self.chunks_of(read.next().unwrap_or_else(empty), extent, staged)?,
-        };
-        Ok((content, chunks))
-    }
-
-    /// Divides a staging area into its chunks, and compares their checksums.
-    fn chunks_of(&self, area: IoBuf, extent: &Extent, staged: &[Arc<Chunk>]) -> Result<Vec<Bytes>> {
-        let area = area.freeze();
-        let mut chunks = Vec::with_capacity(staged.len());
-        let mut from = BlockCount::ZERO;
-        for chunk in staged {
-            let damaged = || {
-                self.damaged_staging(self.division.staging_at(extent.index, from, chunk.length()))
-            };
-            let first = from.bytes().0 as usize;
-            let bytes = area.get(first..first + chunk.bytes()).ok_or_else(damaged)?;
-            for Stretch { bytes: part, checksum } in chunk.parts() {
+        for one in staged {
+            let damaged = || self.damaged_chunk(chunk_blocks(one));
+            let buffer = next()?.ok_or_else(damaged)?.freeze();
+            self.counts.swept_bytes.add(buffer.len() as u64);
+            let bytes = buffer.get(..one.chunk.bytes()).ok_or_else(damaged)?;
+            for Stretch { bytes: part, checksum } in one.chunk.parts() {
                 let part = bytes.get(part).unwrap_or_default();
                 if !is_sum(checksum, crc32c::crc32c(part)) {
                     return Err(damaged());
                 }
             }
-            chunks.push(area.slice_ref(bytes));
-            from += chunk.length();
+            chunks.push(buffer.slice_ref(bytes));
         }
-        Ok(chunks)
+        Ok((content, chunks))
     }
 
-    fn damaged_staging(&self, blocks: BlockRange) -> Error {
-        Error::Damaged { device: self.data.inquiry().name.clone(), what: "a staged chunk", blocks }
+    fn damaged_chunk(&self, blocks: BlockRange) -> Error {
+        Error::damaged(&*self.data, "a staged chunk", blocks)
     }
 
-    pub(crate) fn damaged_block(&self, extent: Option<&Extent>, block: usize) -> Error {
-        let nowhere = BlockRange::new(self.division.first, BlockCount::ZERO);
-        Error::Damaged {
-            device: self.data.inquiry().name.clone(),
-            what: "a block",
-            blocks: extent.map_or(nowhere, |extent| self.division.block_at(extent.index, block)),
-        }
+    pub(crate) fn damaged_block(&self, place: &Place, block: usize) -> Error {
+        let nowhere = BlockRange::new(self.layout.data.first, BlockCount::ZERO);
+        let blocks = place.block_at(&self.layout, block).unwrap_or(nowhere);
+        Error::damaged(&*self.data, "a block", blocks)
     }
 }

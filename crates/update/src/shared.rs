@@ -1,28 +1,30 @@
 //! What the engine's door, the writer of its log and its sweeper share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use moirai_runtime::now;
 use moirai_storage::Device;
-use moirai_units::{ByteCount, Nanos};
-use parking_lot::Mutex;
+use moirai_units::{ByteCount, Instant, Nanos};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
 use crate::data::extents::{Extent, Extents};
-use crate::data::layout::{Division, EXTENTS_RESERVE};
+use crate::data::layout::Layout;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
 use crate::figures::Counts;
 use crate::group::Group;
-use crate::ids::{Seq, SpaceId};
+use crate::ids::Seq;
 use crate::kind::Kinds;
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
-use crate::state::State;
+use crate::options::Durability;
+use crate::state::entry::is_own;
+use crate::state::{Misfit, State};
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
@@ -31,20 +33,21 @@ pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
 pub(crate) struct Shared {
     pub(crate) data: Arc<dyn Device>,
     pub(crate) log: Log,
-    pub(crate) division: Division,
+    pub(crate) layout: Layout,
     pub(crate) extents: Arc<Extents>,
     pub(crate) kinds: Kinds,
     pub(crate) format: Arc<dyn BlockFormat>,
     pub(crate) memory_bytes: usize,
     pub(crate) cache_bytes_max: usize,
     pub(crate) cache: Cache,
-    pub(crate) state: Mutex<State>,
-    /// The last partition that was swept.
-    pub(crate) cursor: Mutex<(SpaceId, Box<[u8]>)>,
+    /// Reached by [`Shared::state`] alone.
+    pub(crate) state: Lagging,
     pub(crate) requests: Requests,
     pub(crate) closing: AtomicBool,
-    /// Extents that the last checkpoint took.
-    pub(crate) checkpoint_extents: AtomicUsize,
+    /// Device blocks that the last checkpoint took.
+    pub(crate) checkpoint_blocks: AtomicU64,
+    /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
+    pub(crate) directory_blocks: AtomicU64,
     pub(crate) sweep_wake: Notify,
     pub(crate) room: Arc<Notify>,
     /// Held by the group that is taken in next: they come in the order in which they asked.
@@ -52,11 +55,30 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// The superblock, and the extents of its checkpoint.
     pub(crate) superblock: tokio::sync::Mutex<(Superblock, Vec<Extent>)>,
+    /// See `Options::read_only`.
+    pub(crate) is_read_only: bool,
     pub(crate) stopped: Mutex<Option<Arc<str>>>,
+    /// Whether a group waits for space on the data device.
+    pub(crate) is_space_wanted: AtomicBool,
+    /// Whether partitions wait for space on the data device, and nothing can be done for them.
+    pub(crate) is_stuck: AtomicBool,
+    /// See [`Options::idle`](crate::Options::idle).
+    pub(crate) idle: Option<Nanos>,
+    /// When a group was taken in last.
+    pub(crate) last_commit: Mutex<Instant>,
     pub(crate) longest: (usize, usize),
     pub(crate) replayed_bytes: u64,
     /// The longest wait that was said.
     pub(crate) waited_ns: AtomicU64,
+}
+
+/// A state that may lack groups which are visible.
+pub(crate) struct Lagging(Mutex<State>);
+
+impl Lagging {
+    pub(crate) fn new(state: State) -> Lagging {
+        Lagging(Mutex::new(state))
+    }
 }
 
 impl Shared {
@@ -64,42 +86,82 @@ impl Shared {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Extents that partitions leave free, for the next checkpoint.
-    pub(crate) fn reserve(&self) -> usize {
-        EXTENTS_RESERVE.max(self.checkpoint_extents.load(Ordering::Relaxed) * 3 / 2 + 1)
-    }
-
     pub(crate) async fn write_log(&self, at: Position) {
         let error = Writer::new(&self.log, at).run().await;
         self.stop(&format!("writing the log failed: {error}"));
     }
 
-    /// Numbers a group, does what it says and gives it to the log.
-    pub(crate) fn append(&self, state: &mut State, group: &[u8]) -> Result<Seq> {
-        let (seq, at) = (state.next, now());
-        // What does not fit must not be in the log. From here on both know it, or none.
-        self.apply(state, seq, group)?;
-        self.log.append(seq, group, at);
-        Ok(seq)
+    /// The state that readers see: the effect of all visible groups, and of no other. Whoever locks it first after
+    /// groups became visible applies them.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.0.lock();
+        let visible = self.log.visible();
+        if (state.applied < visible || !state.unapplied.unlogged.is_empty())
+            && let Err(misfit) = self.catch_up(&mut state, visible)
+        {
+            // Nothing that comes after it can be applied either.
+            state.applied = visible;
+            state.unapplied.unlogged.clear();
+            self.stop(&format!("a logged group cannot be applied: {misfit:?}"));
+        }
+        state
     }
 
-    /// Does what entries of the engine's own say, for which the log has no room. They count with the next
-    /// checkpoint, which is taken at once.
-    pub(crate) fn apply_unlogged(&self, state: &mut State, group: &[u8]) -> Result<()> {
-        let next = state.next;
-        self.apply(state, next, group)?;
-        // A number is that of a group in the log.
-        state.next = next;
-        state.is_ahead = true;
+    /// Applies the groups before `visible`.
+    fn catch_up(&self, state: &mut State, visible: Seq) -> std::result::Result<(), Misfit> {
+        self.apply_unlogged(state)?;
+        while state.applied < visible {
+            let Some(groups) = self.log.unapplied(state.applied) else { break };
+            while state.applied < visible
+                && let Some(group) = groups.get(state.applied)
+            {
+                state.unapplied.bytes -= group_memory_bytes(group);
+                state.apply(state.applied, group, &self.kinds, Seq(0))?;
+                self.apply_unlogged(state)?;
+            }
+        }
+        if state.queued_bytes > self.queues_bytes_max(state) / 2 || !state.hot.is_empty() {
+            self.sweep_wake.notify_one();
+        }
         Ok(())
     }
 
-    pub(crate) fn apply(&self, state: &mut State, seq: Seq, group: &[u8]) -> Result<()> {
-        state.apply(seq, group, &self.kinds, Seq(0)).map_err(|misfit| {
-            let why = format!("a logged group cannot be applied: {misfit:?}");
-            self.stop(&why);
-            self.stopped_by(&why)
-        })
+    /// Applies the unlogged groups that come before the next logged one.
+    fn apply_unlogged(&self, state: &mut State) -> std::result::Result<(), Misfit> {
+        let next = state.applied;
+        while let Some((_, group)) = state.unapplied.unlogged.pop_front_if(|(at, _)| *at <= next) {
+            state.apply(next, &group, &self.kinds, Seq(0))?;
+            // A number is that of a group in the log.
+            state.applied = next;
+        }
+        Ok(())
+    }
+
+    /// Numbers a group and gives it to the log. The state has it once it is visible. It must be one that can be
+    /// applied then: from here on the log has it.
+    pub(crate) fn append(&self, state: &mut State, group: &[u8]) -> Seq {
+        state.unapplied.bytes += group_memory_bytes(group);
+        self.log.append(group, now())
+    }
+
+    /// Takes in entries of the engine's own for which the log has no room, after all groups appended so far; gives the
+    /// number before which these are. They count with the next checkpoint, which is taken at once.
+    pub(crate) fn append_unlogged(&self, state: &mut State, group: Vec<u8>) -> Seq {
+        let at = self.log.appended();
+        state.unapplied.unlogged.push_back((at, group));
+        state.is_ahead = true;
+        at
+    }
+
+    /// Returns when readers see all groups before `seq`, and the unlogged ones among them.
+    pub(crate) async fn visible_before(&self, seq: Seq) -> Result<()> {
+        self.log.visible_before(seq).await.map_err(|why| self.stopped_by(&why))
+    }
+
+    /// Returns when readers see all groups that were appended before this was polled. While [`Shared::turn`] is held,
+    /// [`Shared::state`] has every group of a program then, and what is read is what the next group finds.
+    pub(crate) async fn all_visible(&self) -> Result<()> {
+        self.visible_before(self.log.appended()).await
     }
 
     pub(crate) fn check(&self, group: &Group) -> Result<()> {
@@ -130,7 +192,7 @@ impl Shared {
 
     /// Bytes of memory that blocks may take which were read: what others leave.
     pub(crate) fn cache_bytes_max(&self, state: &State) -> usize {
-        let left = self.memory_bytes.saturating_sub(state.directory_bytes + state.queued_bytes);
+        let left = self.memory_bytes.saturating_sub(state.directory_bytes + state.pending_bytes());
         left.min(self.cache_bytes_max)
     }
 
@@ -143,8 +205,19 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn acknowledged(&self, seq: Seq) -> Result<()> {
-        self.log.acknowledged(seq).await.map_err(|why| self.stopped_by(&why))
+    /// Returns when readers see the group `seq`, and it is as durable as was asked for.
+    pub(crate) async fn acknowledged(&self, seq: Seq, durability: Durability) -> Result<()> {
+        let end = Seq(seq.0 + 1);
+        match durability {
+            // That takes a flush which would not come by itself.
+            Durability::Flushed if self.log.durability == Durability::Written => {
+                self.flushed_before(end).await?;
+            }
+            _ => self.visible_before(end).await?,
+        }
+        // The next reader finds it applied, and the sweeper is told when memory is short.
+        drop(self.state());
+        Ok(())
     }
 
     pub(crate) async fn flushed_before(&self, seq: Seq) -> Result<()> {
@@ -166,10 +239,19 @@ impl Shared {
         Error::Stopped { device: self.data.inquiry().name.clone(), why: why.to_owned() }
     }
 
+    /// Whether it takes modifications.
     pub(crate) fn check_running(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(Error::ReadOnly { device: self.data.inquiry().name.clone() });
+        }
         match &*self.stopped.lock() {
             Some(why) => Err(self.stopped_by(why)),
             None => Ok(()),
         }
     }
+}
+
+/// Bytes of memory that a program's group takes until it is applied. The engine's own are few: it waits for each.
+fn group_memory_bytes(group: &[u8]) -> usize {
+    if is_own(group) { 0 } else { group.len() + 4 + size_of::<usize>() }
 }

@@ -37,7 +37,9 @@ async fn modify_all(engine: &Engine, keys: impl Iterator<Item = u64>, kind: Kind
     for key in keys {
         let mut group = Group::new();
         let number: u64 = if key == MARKED { MARK } else { 0 };
-        let (key, bytes) = (key.to_be_bytes(), number.to_le_bytes());
+        let key = key.to_be_bytes();
+        // A block of zeros would take no room.
+        let bytes = [number.to_le_bytes(), [7; 8]].concat();
         group.modify(SPACE, Modification { key: &key, kind, bytes: &bytes });
         engine.commit(&group).await.unwrap();
     }
@@ -185,7 +187,7 @@ impl Question for WasAddedTo {
     }
 
     fn of_value(&self, value: Option<&[u8]>) -> bool {
-        value.is_some_and(|value| value.iter().any(|byte| *byte != 0))
+        value.and_then(|value| value.first()).is_some_and(|byte| *byte != 0)
     }
 }
 

@@ -98,6 +98,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use moirai_units::{BlockCount, BlockRange, Lbn};
+
     use super::*;
     use crate::data::extents::Extents;
 
@@ -105,8 +107,9 @@ mod tests {
 
     #[test]
     fn those_that_nobody_asked_for_longest_go_first() {
-        let extents = Extents::new(1);
-        let extent = extents.take(0).unwrap();
+        let count = BlockCount(64);
+        let extents = Extents::new(BlockRange::new(Lbn(0), count), BlockCount(1));
+        let extent = extents.take(count, BlockCount::ZERO).unwrap();
         let cache = Cache::new();
         let room = 3 * bytes_of(BLOCK);
         for block in 0..3 {
@@ -126,10 +129,10 @@ mod tests {
         cache.shrink(bytes_of(BLOCK));
         assert!(cache.get(&extent, 3).is_some() && cache.get(&extent, 0).is_none());
         // The same place, and another extent.
-        let index = extent.index;
+        let first = extent.first();
         drop(extent);
-        let extent = extents.take(0).unwrap();
-        assert_eq!((extent.index, cache.get(&extent, 3)), (index, None));
+        let extent = extents.take(count, BlockCount::ZERO).unwrap();
+        assert_eq!((extent.first(), cache.get(&extent, 3)), (first, None));
         assert_eq!(Arc::strong_count(&extents), 2);
     }
 }

@@ -1,22 +1,31 @@
-//! Requests: the partitions, and where what they have lies, on the data device. The log before one is free.
+//! Checkpoints: all partitions, and where their blocks and staged chunks lie, on the data device. The log before one is
+//! free.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moirai_storage::{Device, IoBuf};
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
-use crate::codec::{Taker, put_bytes, put_number};
+use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::data::extents::{Extent, Extents};
-use crate::data::layout::Division;
-use crate::data::superblock::{CHECKPOINT_EXTENTS_MAX, Checkpoint, Superblock};
+use crate::data::layout::Layout;
+use crate::data::place::{Place, Run, put_runs, take_runs};
+use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, Seq};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
 use crate::state::chunk::Chunk;
-use crate::state::partition::Partition;
+use crate::state::partition::{Partition, Staged};
+
+/// Device blocks of a checkpoint that are written at once.
+const PART_BLOCKS: BlockCount = BlockCount(1 << 11);
+/// What damaged blocks of a checkpoint are called in messages.
+const WHAT: &str = "the checkpoint of its partitions";
+/// Where a free number has its space's.
+const NO_PARTITION: u64 = 0;
 
 impl Shared {
     /// Makes the state durable by itself, so that the log before what is pending is free.
@@ -24,16 +33,18 @@ impl Shared {
         let mut held = self.superblock.lock().await;
         // The extents that it tells of are not free before it counts.
         let (bytes, next, start, _told) = {
-            let state = self.state.lock();
+            let state = self.state();
+            // A state that lacks a group must not take the place of the log.
+            self.check_running()?;
             let start = self.log.start_of(state.oldest());
-            let told: Vec<_> =
-                state.partitions.iter().filter_map(|one| one.extent.clone()).collect();
-            (encode_state(&state), state.next, start, told)
+            let extent = |one: &Partition| (Arc::clone(&one.place), one.staged.clone());
+            let told: Vec<_> = state.partitions.iter().map(|(_, one)| extent(one)).collect();
+            (encode_state(&state), state.applied, start, told)
         };
         let Some(start) = start else { return Ok(()) };
         // No group may be in the checkpoint in part, and be lost with the log.
         self.flushed_before(next).await?;
-        let extents = write_checkpoint(&*self.data, &self.division, &self.extents, &bytes).await?;
+        let extents = write_checkpoint(&*self.data, &self.extents, &bytes).await?;
         self.data.flush().await?;
         let mut superblock = held.0.clone();
         superblock.generation += 1;
@@ -41,15 +52,16 @@ impl Shared {
             next,
             frame: self.log.durable_frame(),
             start,
-            bytes: bytes.len() as u64,
-            checksum: crc32c::crc32c(&bytes),
-            extents: extents.iter().map(|extent| extent.index).collect(),
+            root: extents
+                .last()
+                .map_or(BlockRange::new(Lbn(0), BlockCount::ZERO), |root| root.blocks),
         };
         superblock.write(&*self.data).await?;
         self.counts.checkpoint_bytes.add(bytes.len() as u64);
-        self.checkpoint_extents.store(extents.len(), Ordering::Relaxed);
+        let blocks: BlockCount = extents.iter().map(|extent| extent.blocks.count).sum();
+        self.checkpoint_blocks.store(blocks.0, Ordering::Relaxed);
         *held = (superblock, extents);
-        self.state.lock().is_ahead = false;
+        self.state().is_ahead = false;
         self.log.free_before(start);
         self.room.notify_waiters();
         Ok(())
@@ -59,71 +71,101 @@ impl Shared {
 /// The state, as bytes.
 pub(crate) fn encode_state(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
-    put_number(&mut out, state.partitions.len() as u64);
+    put_number(&mut out, u64::from(state.partitions.slots()));
     put_number(&mut out, state.refused);
-    for partition in &state.partitions {
+    put_number(&mut out, u64::from(state.was_full));
+    let mut next = 0;
+    for (id, partition) in state.partitions.iter() {
+        (next..id.0).for_each(|_| put_number(&mut out, NO_PARTITION));
+        next = id.0 + 1;
         put_number(&mut out, u64::from(partition.space.0));
         put_bytes(&mut out, &partition.low);
         put_number(&mut out, partition.frontier.0);
-        let extent = partition.extent.as_ref().map_or(0, |extent| u64::from(extent.index) + 1);
-        put_number(&mut out, extent);
         partition.blocks.encode(&mut out);
+        put_runs(&mut out, partition.place.runs());
         put_number(&mut out, partition.staged.len() as u64);
-        partition.staged.iter().for_each(|chunk| chunk.encode(&mut out));
+        for staged in &partition.staged {
+            staged.chunk.encode(&mut out);
+            put_number(&mut out, staged.extent.first().0);
+        }
     }
+    (next..state.partitions.slots()).for_each(|_| put_number(&mut out, NO_PARTITION));
     out
 }
 
 /// The state that `bytes` are of; `None` when they are of none.
-pub(crate) fn decode_state(bytes: &[u8], extents: &Arc<Extents>, next: Seq) -> Option<State> {
-    let mut state = State::new(Arc::clone(extents));
-    state.next = next;
+pub(crate) fn decode_state(
+    bytes: &[u8],
+    layout: Layout,
+    extents: &Arc<Extents>,
+    next: Seq,
+) -> Option<State> {
+    let mut state = State::new(layout, Arc::clone(extents));
+    state.applied = next;
     if bytes.is_empty() {
         return Some(state);
     }
     let mut taker = Taker(bytes);
-    let partitions = taker.number32()?;
+    let slots = taker.number32()?;
     state.refused = taker.number()?;
-    for id in 0..partitions {
-        let space = taker.space()?;
+    state.was_full = match taker.number()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    for id in 0..slots {
+        let Some(space) = taker.space_or_none()? else { continue };
         let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
-        if let Some(extent) = taker.number32()?.checked_sub(1) {
-            partition.extent = Some(Arc::new(extents.take_this(extent)?));
-        }
         partition.blocks = Arc::new(BlockTable::take(&mut taker)?);
-        for _ in 0..taker.number()? {
-            partition.staged.push(Arc::new(Chunk::take(&mut taker)?));
+        let mut place = Place::default();
+        for Run { first, count } in take_runs(&mut taker, partition.blocks.len())? {
+            place.push(extents.take_this(first, layout.extent_of(count as usize))?, count);
         }
-        state.directory_bytes += partition.directory_bytes();
+        partition.place = Arc::new(place);
+        for _ in 0..taker.number()? {
+            let chunk = Chunk::take(&mut taker)?;
+            let extent = extents.take_this(Lbn(taker.number()?), chunk.length())?;
+            partition.staged.push(Arc::new(Staged { chunk, extent }));
+        }
         state.spaces.entry(space).or_default();
         state.add(PartitionId(id), partition)?;
     }
     taker.is_empty().then_some(state)
 }
 
-/// Writes `bytes` into extents that are free.
+/// Writes `bytes` into free extents, and last the list of these, its root.
 pub(crate) async fn write_checkpoint(
     device: &dyn Device,
-    division: &Division,
     extents: &Arc<Extents>,
     bytes: &[u8],
 ) -> Result<Vec<Extent>> {
+    let full = || Error::full(device);
     let mut taken = Vec::new();
-    let most = division.extent_bytes().saturating_mul(CHECKPOINT_EXTENTS_MAX);
-    if bytes.len() > most {
-        let problem = format!(
-            "{}: the directory takes {} bytes, but a checkpoint has room for {most}: create a store with larger blocks",
-            device.inquiry().name,
-            bytes.len()
-        );
-        return Err(Error::Options { problem });
-    }
-    for part in bytes.chunks(division.extent_bytes().max(1)) {
-        let extent = extents.take(0);
-        let full = || Error::Full { device: device.inquiry().name.clone(), extents: extents.count };
-        let extent = extent.ok_or_else(full)?;
+    let mut list = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = BlockCount::holding(ByteCount(rest.len() as u64)).min(PART_BLOCKS);
+        let extent = extents.take_part(count, BlockCount(1), BlockCount::ZERO).ok_or_else(full)?;
+        let room = (extent.blocks.count.bytes().0 as usize).min(rest.len());
+        let (part, later) = rest.split_at(room);
         // One at a time: a checkpoint is to take its own memory once.
-        device.write(division.first_of(extent.index), IoBuf::holding(part)).await?;
+        device.write(extent.first(), IoBuf::holding(part)).await?;
+        put_number(&mut list, extent.first().0);
+        put_number(&mut list, part.len() as u64);
+        list.extend_from_slice(&crc32c::crc32c(part).to_le_bytes());
+        taken.push(extent);
+        rest = later;
+    }
+    if !taken.is_empty() {
+        let mut root = Vec::new();
+        put_number(&mut root, taken.len() as u64);
+        root.extend_from_slice(&list);
+        let sum = crc32c::crc32c(&root);
+        root.splice(..0, sum.to_le_bytes());
+        root.splice(..0, (root.len() as u32 - 4).to_le_bytes());
+        let count = BlockCount::holding(ByteCount(root.len() as u64));
+        let extent = extents.take(count, BlockCount::ZERO).ok_or_else(full)?;
+        device.write(extent.first(), IoBuf::holding(&root)).await?;
         taken.push(extent);
     }
     Ok(taken)
@@ -135,27 +177,46 @@ pub(crate) async fn read_checkpoint(
     superblock: &Superblock,
     extents: &Arc<Extents>,
 ) -> Result<(State, Vec<Extent>)> {
-    let Superblock { division, checkpoint, .. } = superblock;
-    let damaged = |extent: u32| Error::Damaged {
-        device: device.inquiry().name.clone(),
-        what: "the checkpoint of its partitions",
-        blocks: BlockRange::new(division.first_of(extent), division.extent()),
-    };
+    let Superblock { layout, checkpoint, .. } = superblock;
+    let root = checkpoint.root;
+    let damaged = |blocks: BlockRange| Error::damaged(device, WHAT, blocks);
+    if root.is_empty() {
+        return Ok((State::new(*layout, Arc::clone(extents)), Vec::new()));
+    }
+    let mut taken = vec![extents.take_this(root.first, root.count).ok_or_else(|| damaged(root))?];
+    let list = device.read(root).await?;
+    let list = parts(&list).ok_or_else(|| damaged(root))?;
     let mut bytes = Vec::new();
-    let mut taken = Vec::new();
-    for index in &checkpoint.extents {
-        let left = checkpoint.bytes.saturating_sub(bytes.len() as u64);
-        let part = BlockCount::holding(moirai_units::ByteCount(left)).min(division.extent());
-        taken.push(extents.take_this(*index).ok_or_else(|| damaged(*index))?);
-        bytes.extend_from_slice(
-            &device.read(BlockRange::new(division.first_of(*index), part)).await?,
-        );
+    for (first, length, sum) in list {
+        let count = BlockCount::holding(length);
+        let blocks = BlockRange { first, count };
+        let extent = extents.take_this(first, count).ok_or_else(|| damaged(root))?;
+        let read = device.read(blocks).await?;
+        let part = read.get(..length.0 as usize).filter(|part| is_sum(sum, crc32c::crc32c(part)));
+        bytes.extend_from_slice(part.ok_or_else(|| damaged(blocks))?);
+        taken.push(extent);
     }
-    let first = checkpoint.extents.first().copied().unwrap_or(0);
-    let bytes = bytes.get(..checkpoint.bytes as usize).ok_or_else(|| damaged(first))?;
-    if crc32c::crc32c(bytes) != checkpoint.checksum {
-        return Err(damaged(first));
-    }
-    let state = decode_state(bytes, extents, checkpoint.next).ok_or_else(|| damaged(first))?;
+    let mut state =
+        decode_state(&bytes, *layout, extents, checkpoint.next).ok_or_else(|| damaged(root))?;
+    state.applied = checkpoint.next;
     Ok((state, taken))
+}
+
+/// The parts that a root lists: where each begins, its bytes, and their checksum.
+fn parts(root: &[u8]) -> Option<Vec<(Lbn, ByteCount, u32)>> {
+    let mut taker = Taker(root);
+    let (length, sum) = (taker.le32()?, taker.le32()?);
+    let list = taker.fixed(length as usize)?;
+    if !is_sum(sum, crc32c::crc32c(list)) {
+        return None;
+    }
+    let mut taker = Taker(list);
+    let count = taker.number()?;
+    let part = |taker: &mut Taker<'_>| {
+        let (first, length) = (Lbn(taker.number()?), taker.number()?);
+        let is_part = length > 0 && length <= PART_BLOCKS.bytes().0;
+        is_part.then_some((first, ByteCount(length), taker.le32()?))
+    };
+    let all = (0..count).map(|_| part(&mut taker)).collect::<Option<Vec<_>>>()?;
+    taker.is_empty().then_some(all)
 }

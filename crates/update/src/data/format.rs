@@ -2,20 +2,23 @@
 
 use std::sync::Arc;
 
-use moirai_runtime::unique;
+use moirai_runtime::{check_runtime, unique};
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::block_format::BlockFormat;
-use crate::data::layout::{BLOCK_BYTES_MAX, Division, EXTENTS_RESERVE, PARTITION_BLOCKS_MAX};
+use crate::data::layout::{BLOCK_BYTES_MAX, Layout, PARTITION_BLOCKS_MAX};
 use crate::data::superblock::{Checkpoint, NAME_BYTES, SUPERBLOCKS, Superblock};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
-use crate::log::frame::{Frame, LABEL_BLOCKS};
+use crate::log::frame::Frame;
 use crate::log::segments::{
-    LOG_DISKS_MAX, LogWriter, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Segments, Start,
+    LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Segments, Start,
 };
+
+/// Partitions of full length that a device has room for at least: some that are rewritten at once, and checkpoints.
+const PARTITIONS_MIN: u64 = 8;
 
 /// How data and log are divided when they are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +27,11 @@ pub struct Format {
     pub block_bytes: ByteCount,
     /// Blocks of a partition at most, 1 to 64: they lie together and are swept together.
     pub partition_blocks: u32,
-    /// Room for staging in a partition's extent, in percent of its blocks' bytes. Without, memory alone decides
-    /// how much one sweep applies. 1000 at most.
+    /// How much may be staged for a partition, in percent of the bytes of its blocks at most. With 0, memory alone
+    /// decides how much one sweep applies. 1000 at most.
     pub staging_percent: u32,
-    /// Bytes of a segment of the log, 4 MiB at most; a sixteenth of the log when not given. Of no meaning with
-    /// [`LogWriter::Trail`].
+    /// Bytes of a segment of the log, 4 MiB at most, rounded down to whole physical sectors of its device; a sixteenth of
+    /// the log when not given. Of no meaning with [`LogWriter::Trail`].
     pub segment_bytes: Option<ByteCount>,
     /// How the log is written. With [`LogWriter::Trail`] its segments are the tracks of its disks.
     pub log: LogWriter,
@@ -68,7 +71,8 @@ impl Engine {
         blocks: &dyn BlockFormat,
         format: Format,
     ) -> Result<()> {
-        let division = divide(data, &format)?;
+        check_runtime().map_err(moirai_storage::Error::NoRuntime)?;
+        let layout = divide(data, &format)?;
         if !(1..=LOG_DISKS_MAX).contains(&logs.len()) {
             let name = &data.inquiry().name;
             let problem = format!(
@@ -83,15 +87,13 @@ impl Engine {
             next: Seq(1),
             frame: 0,
             start,
-            bytes: 0,
-            checksum: 0,
-            extents: Vec::new(),
+            root: BlockRange::new(Lbn(0), BlockCount::ZERO),
         };
-        let mut superblock = Superblock {
-            generation: 0,
+        let superblock = Superblock {
+            generation: 1,
             id: unique(),
             format: name_of(blocks),
-            division,
+            layout,
             capacity: data.inquiry().capacity,
             rings,
             checkpoint,
@@ -111,16 +113,13 @@ impl Engine {
                 return Err(Error::Options { problem });
             }
         }
-        superblock.write(data).await?;
-        superblock.generation = 1;
         superblock.write(data).await
     }
 
     /// How long data and log of the engine on `data` are; errors as of [`Engine::open`].
     pub async fn lengths(data: &dyn Device) -> Result<Lengths> {
         let Superblock { capacity, rings, .. } = Superblock::read(data).await?;
-        let blocks = |ring: &Ring| ring.segment.0 * u64::from(ring.segments) + LABEL_BLOCKS.0;
-        let log = rings.iter().map(|ring| BlockCount(blocks(ring))).sum();
+        let log = rings.iter().map(|ring| BlockCount(ring.segment_at(ring.segments).first.0)).sum();
         Ok(Lengths { data: capacity, log })
     }
 }
@@ -132,25 +131,35 @@ pub(crate) fn disk_id(engine: u64, disk: u64) -> u64 {
 
 /// How a device of a log is divided.
 fn ring(log: &dyn Device, format: &Format) -> Result<Ring> {
+    let physical = log.inquiry().physical_block.clamp(BlockCount(1), PHYSICAL_BLOCKS_MAX);
+    let least = Ring::segment_min(physical);
     let ring = match format.log {
         LogWriter::Append => {
-            let bytes = log.inquiry().capacity.0.saturating_sub(LABEL_BLOCKS.0) * BLOCK_BYTES;
-            let segment = format.segment_bytes.map_or(bytes / 16, |bytes| bytes.0);
-            let segment = BlockCount(segment.min(4 << 20) / BLOCK_BYTES);
-            let segments = bytes.checked_div(segment.bytes().0).unwrap_or(0);
+            let blocks = log.inquiry().capacity.0.saturating_sub(Ring::first(physical).0);
+            let segment = match format.segment_bytes {
+                Some(bytes) => bytes.0 / BLOCK_BYTES,
+                None => (blocks / 16).max(least.0),
+            };
+            let segment = segment.min((4 << 20) / BLOCK_BYTES);
+            let segment = BlockCount(segment / physical.0 * physical.0);
+            let segments = blocks.checked_div(segment.0).unwrap_or(0);
             Ring {
                 segment,
                 segments: segments.min(u64::from(*SEGMENTS.end())) as u32,
                 writer: format.log,
+                physical,
             }
         }
-        LogWriter::Trail { .. } => Segments::tracks_of(log, format.log)?.ring,
+        LogWriter::Trail { .. } => Segments::tracks_of(log, format.log, physical)?.ring,
     };
-    if ring.segment.0 < SEGMENT_BLOCKS_MIN || !SEGMENTS.contains(&ring.segments) {
+    if ring.segment < least || !SEGMENTS.contains(&ring.segments) {
         return Err(Error::Options {
             problem: format!(
-                "{}: the log is too small for four segments of 4 KiB, or tracks of 6.5 KiB: give the log 68 KiB or more",
-                log.inquiry().name
+                "{}: the log is too small for four segments of {}, or of tracks of which as much counts: give the log {} or \
+                 more",
+                log.inquiry().name,
+                least.bytes(),
+                BlockCount(4 * least.0 + Ring::first(physical).0).bytes()
             ),
         });
     }
@@ -163,8 +172,8 @@ pub(crate) fn name_of(blocks: &dyn BlockFormat) -> [u8; NAME_BYTES] {
     name
 }
 
-/// Divides the data device into extents.
-fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
+/// Divides the data device.
+fn divide(data: &dyn Device, format: &Format) -> Result<Layout> {
     let bad = |problem: String| Err(Error::Options { problem });
     let Format { block_bytes, partition_blocks, staging_percent, .. } = *format;
     let is_whole = block_bytes.0.is_multiple_of(BLOCK_BYTES) && block_bytes.0 > 0;
@@ -185,26 +194,24 @@ fn divide(data: &dyn Device, format: &Format) -> Result<Division> {
     }
     let block = BlockCount(block_bytes.0 / BLOCK_BYTES);
     let staging = block.0 * u64::from(partition_blocks) * u64::from(staging_percent) / 100;
-    let mut division = Division {
-        first: Lbn(SUPERBLOCKS.0),
-        extents: 0,
+    let room = data.inquiry().capacity.0.saturating_sub(SUPERBLOCKS.0);
+    let layout = Layout {
+        data: BlockRange::new(Lbn(SUPERBLOCKS.0), BlockCount(room)),
+        grain: data.inquiry().physical_block.clamp(BlockCount(1), PHYSICAL_BLOCKS_MAX),
         block,
         partition_blocks,
         staging: BlockCount(staging),
     };
-    let room = data.inquiry().capacity.0.saturating_sub(SUPERBLOCKS.0);
-    let extents = room / division.extent().0;
-    division.extents = u32::try_from(extents).unwrap_or(u32::MAX - 1);
-    if division.extents < 2 * EXTENTS_RESERVE as u32 + 2 {
+    let least = BlockCount(layout.partition().0 * PARTITIONS_MIN);
+    if layout.data.count < least {
         return bad(format!(
             "{}: the device has {} for data, but a store with blocks of {} needs {}: take a larger device, or smaller \
              blocks",
             data.inquiry().name,
             data.inquiry().capacity.bytes(),
             format.block_bytes,
-            BlockCount(division.extent().0 * (2 * EXTENTS_RESERVE as u64 + 2) + SUPERBLOCKS.0)
-                .bytes()
+            (least + SUPERBLOCKS).bytes()
         ));
     }
-    Ok(division)
+    Ok(layout)
 }

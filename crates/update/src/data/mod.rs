@@ -5,5 +5,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod extents;
 pub(crate) mod format;
 pub(crate) mod layout;
+pub(crate) mod place;
 pub(crate) mod requests;
 pub(crate) mod superblock;

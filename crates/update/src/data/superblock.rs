@@ -5,23 +5,21 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::codec::{Taker, is_sum};
-use crate::data::layout::Division;
+use crate::data::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
-use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, SEGMENT_BLOCKS_MIN, SEGMENTS, Start};
+use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Start};
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 8;
+pub(crate) const DATA_VERSION: u32 = 9;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
 pub(crate) const SUPERBLOCKS: BlockCount = BlockCount(2 * COPY_BLOCKS.0);
 /// Bytes of the name of a block format.
 pub(crate) const NAME_BYTES: usize = 16;
-/// Extents of a checkpoint that a superblock has room for.
-pub(crate) const CHECKPOINT_EXTENTS_MAX: usize = 900;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -30,7 +28,7 @@ pub(crate) struct Superblock {
     /// What no other engine has, and its log says, too: each further disk of it one more.
     pub(crate) id: u64,
     pub(crate) format: [u8; NAME_BYTES],
-    pub(crate) division: Division,
+    pub(crate) layout: Layout,
     /// How long the device was that was formatted.
     pub(crate) capacity: BlockCount,
     /// One for each disk of the log, all with the same writer.
@@ -46,25 +44,25 @@ pub(crate) struct Checkpoint {
     /// A frame that was durable when it was taken.
     pub(crate) frame: u64,
     pub(crate) start: Start,
-    pub(crate) bytes: u64,
-    pub(crate) checksum: u32,
-    pub(crate) extents: Vec<u32>,
+    /// The list of the extents that hold it; no blocks when the store has no partition yet.
+    pub(crate) root: BlockRange,
 }
 
 impl Superblock {
-    fn encode(&self) -> IoBuf {
+    pub(crate) fn encode(&self) -> IoBuf {
         let mut out = Vec::new();
-        let Superblock { generation, id, format, division, capacity, rings, checkpoint } = self;
+        let Superblock { generation, id, format, layout, capacity, rings, checkpoint } = self;
         out.extend_from_slice(format);
         let writer = rings.first().map_or(LogWriter::Append, |ring| ring.writer);
         let numbers = [
             *generation,
             *id,
-            division.first.0,
-            u64::from(division.extents),
-            division.block.0,
-            u64::from(division.partition_blocks),
-            division.staging.0,
+            layout.data.first.0,
+            layout.data.count.0,
+            layout.grain.0,
+            layout.block.0,
+            u64::from(layout.partition_blocks),
+            layout.staging.0,
             match writer {
                 LogWriter::Append => 0,
                 LogWriter::Trail { rotation } => rotation.0,
@@ -74,20 +72,20 @@ impl Superblock {
             checkpoint.start.number,
             u64::from(checkpoint.start.previous),
             checkpoint.start.first.0,
-            checkpoint.bytes,
-            u64::from(checkpoint.checksum),
+            checkpoint.root.first.0,
+            checkpoint.root.count.0,
             rings.len() as u64,
-            checkpoint.extents.len() as u64,
             capacity.0,
         ];
         numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
         for (disk, ring) in rings.iter().enumerate() {
             let at = checkpoint.start.segment(disk);
-            for number in [ring.segment.0, u64::from(ring.segments), u64::from(at)] {
+            let numbers =
+                [ring.segment.0, u64::from(ring.segments), u64::from(at), ring.physical.0];
+            for number in numbers {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
-        checkpoint.extents.iter().for_each(|extent| out.extend_from_slice(&extent.to_le_bytes()));
         let mut whole = Vec::from(*DATA_MAGIC);
         whole.extend_from_slice(&DATA_VERSION.to_le_bytes());
         let mut buffer = IoBuf::zeroed(COPY_BLOCKS);
@@ -111,9 +109,9 @@ impl Superblock {
         let format = taker.fixed(NAME_BYTES)?.try_into().ok()?;
         let mut number = || taker.le64();
         let (generation, id) = (number()?, number()?);
-        let division = Division {
-            first: Lbn(number()?),
-            extents: u32::try_from(number()?).ok()?,
+        let layout = Layout {
+            data: BlockRange { first: Lbn(number()?), count: BlockCount(number()?) },
+            grain: BlockCount(number()?),
             block: BlockCount(number()?),
             partition_blocks: u32::try_from(number()?).ok()?,
             staging: BlockCount(number()?),
@@ -122,7 +120,7 @@ impl Superblock {
             0 => LogWriter::Append,
             rotation => LogWriter::Trail { rotation: Nanos(rotation) },
         };
-        if !division.is_addressable() {
+        if !layout.is_addressable() {
             return None;
         }
         let (next, frame) = (Seq(number()?), number()?);
@@ -132,14 +130,15 @@ impl Superblock {
             previous: u32::try_from(number()?).ok()?,
             first: Seq(number()?),
         };
-        let (bytes, checksum) = (number()?, u32::try_from(number()?).ok()?);
-        let (disks, count, capacity) = (number()?, number()?, BlockCount(number()?));
+        let root = BlockRange { first: Lbn(number()?), count: BlockCount(number()?) };
+        let (disks, capacity) = (number()?, BlockCount(number()?));
         let is_counted = |number: u64| (1..u64::MAX >> 1).contains(&number);
         let is_countable = [next.0, start.number, start.first.0].into_iter().all(is_counted);
         if !is_countable || generation.max(capacity.0) >= u64::MAX >> 1 {
             return None;
         }
-        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || count > CHECKPOINT_EXTENTS_MAX as u64 {
+        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || root.first.0.max(root.count.0) >= 1 << 62
+        {
             return None;
         }
         let mut rings = Vec::new();
@@ -147,16 +146,20 @@ impl Superblock {
             let segment = BlockCount(number()?);
             let segments = u32::try_from(number()?).ok()?;
             let at = u32::try_from(number()?).ok()?;
-            let is_long = (SEGMENT_BLOCKS_MIN..1 << 32).contains(&segment.0);
-            if !is_long || !SEGMENTS.contains(&segments) || at >= segments {
+            let physical = BlockCount(number()?);
+            if !(1..=PHYSICAL_BLOCKS_MAX.0).contains(&physical.0) {
                 return None;
             }
-            rings.push(Ring { segment, segments, writer });
+            let is_long = (Ring::segment_min(physical).0..1 << 32).contains(&segment.0);
+            let is_whole = writer != LogWriter::Append || segment.0.is_multiple_of(physical.0);
+            if !is_long || !is_whole || !SEGMENTS.contains(&segments) || at >= segments {
+                return None;
+            }
+            rings.push(Ring { segment, segments, writer, physical });
             start = start.with(disk, at);
         }
-        let extents = (0..count).map(|_| taker.le32()).collect::<Option<_>>()?;
-        let checkpoint = Checkpoint { next, frame, start, bytes, checksum, extents };
-        Some(Superblock { generation, id, format, division, capacity, rings, checkpoint })
+        let checkpoint = Checkpoint { next, frame, start, root };
+        Some(Superblock { generation, id, format, layout, capacity, rings, checkpoint })
     }
 
     /// The newest superblock of `device`.
@@ -203,10 +206,13 @@ impl Superblock {
         }
     }
 
-    /// Writes it over the older copy, durably.
+    /// Writes both copies, one after the other, durably. What the superblock before this one needs of the log must be kept
+    /// until then: a copy that rots later has one beside it that is no older.
     pub(crate) async fn write(&self, device: &dyn Device) -> Result<()> {
-        let copy = self.generation % 2;
-        device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
-        Ok(device.flush().await?)
+        for copy in 0..2 {
+            device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
+            device.flush().await?;
+        }
+        Ok(())
     }
 }

@@ -1,15 +1,59 @@
-//! Groups on their way into frames.
+//! Groups on their way into frames, and from there into the state.
+
+use std::sync::Arc;
 
 use crate::ids::Seq;
+
+/// What a group has before its bytes: its length.
+const LENGTH_BYTES: usize = 4;
+
+/// Consecutive groups. The writer of the log and the state share them.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    bytes: Vec<u8>,
+    /// Where each group begins.
+    begins: Vec<usize>,
+    /// The number of the first one.
+    first: Seq,
+}
+
+impl Groups {
+    /// None yet; the next one has the number `first`.
+    pub(crate) fn from(first: Seq) -> Groups {
+        Groups { first, ..Groups::default() }
+    }
+
+    /// Adds a group; gives its number.
+    pub(crate) fn push(&mut self, group: &[u8]) -> Seq {
+        let seq = self.end();
+        self.begins.push(self.bytes.len());
+        self.bytes.extend_from_slice(&(group.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(group);
+        seq
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begins.is_empty()
+    }
+
+    /// The number after that of the last one.
+    pub(crate) fn end(&self) -> Seq {
+        Seq(self.first.0 + self.begins.len() as u64)
+    }
+
+    /// The group with a number, if it is one of these.
+    pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
+        let index = seq.0.checked_sub(self.first.0)? as usize;
+        let begin = *self.begins.get(index)?;
+        let end = self.begins.get(index + 1).copied().unwrap_or(self.bytes.len());
+        self.bytes.get(begin + LENGTH_BYTES..end)
+    }
+}
 
 /// Groups on their way into frames.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) bytes: Vec<u8>,
-    /// Where each group begins.
-    pub(crate) begins: Vec<usize>,
-    /// The first of these groups.
-    pub(crate) first: Seq,
+    groups: Arc<Groups>,
     /// Bytes that are in frames, and groups that begin in them.
     pub(crate) done: usize,
     pub(crate) begun: usize,
@@ -27,37 +71,38 @@ pub(crate) struct Part<'a> {
 }
 
 impl Batch {
-    pub(crate) fn new(bytes: Vec<u8>, begins: Vec<usize>, first: Seq) -> Batch {
-        Batch { bytes, begins, first, done: 0, begun: 0 }
+    pub(crate) fn new(groups: Arc<Groups>) -> Batch {
+        Batch { groups, done: 0, begun: 0 }
     }
 
     pub(crate) fn groups(&self) -> usize {
-        self.begins.len()
+        self.groups.begins.len()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.groups.bytes.len()
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.done == self.bytes.len()
+        self.done == self.len()
     }
 
     fn next(&self) -> Seq {
-        Seq(self.first.0 + self.begun as u64)
+        Seq(self.groups.first.0 + self.begun as u64)
     }
 
     /// The next part, of so many bytes at most.
     pub(crate) fn cut(&mut self, bytes_max: usize) -> Part<'_> {
         let (begin, first) = (self.done, self.next());
-        let next_begin = |batch: &Batch| batch.begins.get(batch.begun).copied();
-        let end = self.bytes.len().min(begin + bytes_max);
+        let next_begin = |batch: &Batch| batch.groups.begins.get(batch.begun).copied();
+        let end = self.len().min(begin + bytes_max);
         let continued = next_begin(self).unwrap_or(end).min(end) - begin;
-        self.begun += self.begins.iter().skip(self.begun).take_while(|at| **at < end).count();
+        let begins = &self.groups.begins;
+        self.begun += begins.iter().skip(self.begun).take_while(|at| **at < end).count();
         self.done = end;
-        let is_whole = next_begin(self).unwrap_or(self.bytes.len()) == end;
+        let is_whole = next_begin(self).unwrap_or(self.len()) == end;
         let whole = Seq(self.next().0 - u64::from(!is_whole));
-        let content = self.bytes.get(begin..end).unwrap_or_default();
+        let content = self.groups.bytes.get(begin..end).unwrap_or_default();
         Part { content, continued, first, end: whole }
     }
 }

@@ -9,9 +9,9 @@ use crate::ids::Seq;
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
 /// The version of the format of the log.
-pub(crate) const LOG_VERSION: u32 = 4;
-/// Blocks of a log's device before its segments: a frame of number 0 says there whose log it is. With
-/// `LogWriter::Trail` the whole first track comes before them.
+pub(crate) const LOG_VERSION: u32 = 5;
+/// Blocks of a log's device before its segments, at least: these begin at a whole physical sector. A frame of number 0
+/// says there whose log it is. With `LogWriter::Trail` the whole first track comes before them.
 pub const LABEL_BLOCKS: BlockCount = BlockCount(8);
 /// Bytes of a frame before its content.
 pub(crate) const FRAME_HEADER_BYTES: usize = 64;
@@ -43,12 +43,15 @@ impl Frame {
         let first = Seq(1);
         let (number, durable, previous) = (0, 0, 0);
         let (bytes, continued, opening) = (0, 0, 0);
-        Frame { log, number, first, durable, previous, bytes, continued, opening }.encode(&[]).0
+        Frame { log, number, first, durable, previous, bytes, continued, opening }
+            .encode(&[], BlockCount(1))
+            .0
     }
 
-    /// Device blocks of a frame with `bytes` of content.
-    pub(crate) fn blocks(bytes: usize) -> BlockCount {
-        BlockCount(((FRAME_HEADER_BYTES + bytes) as u64).div_ceil(BLOCK_BYTES))
+    /// Device blocks of a frame with `bytes` of content, in whole sectors of `physical` blocks.
+    pub(crate) fn blocks(bytes: usize, physical: BlockCount) -> BlockCount {
+        let blocks = ((FRAME_HEADER_BYTES + bytes) as u64).div_ceil(BLOCK_BYTES);
+        BlockCount(blocks.next_multiple_of(physical.0.max(1)))
     }
 
     /// Bytes of content of a frame on so many device blocks.
@@ -56,9 +59,9 @@ impl Frame {
         blocks.bytes().0.saturating_sub(FRAME_HEADER_BYTES as u64)
     }
 
-    /// The frame with its content, and its checksum.
-    pub(crate) fn encode(&self, content: &[u8]) -> (IoBuf, u32) {
-        let mut buffer = IoBuf::zeroed(Frame::blocks(content.len()));
+    /// The frame with its content, in whole sectors of `physical` blocks, and its checksum.
+    pub(crate) fn encode(&self, content: &[u8], physical: BlockCount) -> (IoBuf, u32) {
+        let mut buffer = IoBuf::zeroed(Frame::blocks(content.len(), physical));
         let mut head = Vec::with_capacity(FRAME_HEADER_BYTES);
         head.extend_from_slice(LOG_MAGIC);
         head.extend_from_slice(&LOG_VERSION.to_le_bytes());
@@ -81,6 +84,11 @@ impl Frame {
             rest = behind;
         }
         (buffer, checksum)
+    }
+
+    /// Whether it follows the frame `number`, whose checksum is given.
+    pub(crate) fn follows(&self, number: u64, checksum: u32) -> bool {
+        self.number == number + 1 && self.previous == checksum
     }
 
     /// What looks like the header of a frame at the front of `bytes`.
@@ -135,8 +143,11 @@ mod tests {
             continued: 4,
             opening: 3,
         };
-        let (mut buffer, checksum) = frame.encode(&content);
+        let (padded, _) = frame.encode(&content, BlockCount(8));
+        assert_eq!(padded.blocks(), BlockCount(8));
+        let (mut buffer, checksum) = frame.encode(&content, BlockCount(1));
         assert_eq!(buffer.blocks(), BlockCount(3));
+        assert_eq!(padded[..buffer.len()], buffer[..]);
         assert_eq!(Frame::decode(&buffer), Some((frame, &content[..], checksum)));
         for at in [0, 9, 13, 17, 40, 60, 64, 1063] {
             buffer[at] ^= 1;

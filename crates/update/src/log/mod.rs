@@ -1,6 +1,10 @@
 //! The log: groups of entries, one behind the other, on one disk or several, each a ring of segments.
 //!
 //! Whoever appends goes on at once; a task writes what came meanwhile (`crate::log::writer`).
+//!
+//! The groups before [`Log::appended`] have numbers; those before [`Log::written`] are in frames on the disks; those before
+//! [`Log::flushed`] are durable; those before [`Log::visible`] may be shown to readers. Once the log failed, none of these
+//! ends moves: a group that failed never becomes visible.
 
 pub(crate) mod batch;
 pub(crate) mod frame;
@@ -13,21 +17,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use moirai_units::{BLOCK_BYTES, BlockCount, Instant, Nanos};
+use moirai_units::{BlockCount, Instant, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::ids::Seq;
-use crate::log::batch::Batch;
+use crate::log::batch::{Batch, Groups};
 use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::log::segments::{LOG_DISKS_MAX, LogDisk, LogWriter, Start};
 use crate::options::{Durability, Options};
 
 /// Bytes of a batch of the engine's own entries, however long the log is: a group's length has 32 bits.
 const OWN_BYTES_MAX: u64 = 1 << 28;
-
-/// What a group may take beside its bytes: its length, a frame's header, and the rest of a device block.
-const GROUP_OVERHEAD_BYTES: u64 = 4 + FRAME_HEADER_BYTES as u64 + BLOCK_BYTES;
 
 /// How far the log came.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,15 @@ struct Progress {
     failed: Option<Arc<str>>,
 }
 
+impl Progress {
+    fn visible(&self, durability: Durability) -> Seq {
+        match durability {
+            Durability::Flushed => self.flushed,
+            Durability::Written => self.written,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) disks: Vec<LogDisk>,
@@ -50,6 +60,8 @@ pub(crate) struct Log {
     /// Segments of all disks, and what counts of the shortest.
     segments: u32,
     segment: BlockCount,
+    /// What a group may take beside its bytes: its length, a frame's header, and the rest of a physical sector.
+    group_overhead_bytes: u64,
     pending: Mutex<Pending>,
     /// The segments in use, in the order in which they were begun, but for the first of each disk: these are one.
     used: Mutex<VecDeque<Start>>,
@@ -62,6 +74,8 @@ pub(crate) struct Log {
     further: Notify,
     bytes_written: AtomicU64,
     bytes_passed: AtomicU64,
+    /// See [`Log::visible`].
+    visible: AtomicU64,
     /// The last frame that is durable.
     durable: AtomicU64,
     /// Contents of so many bytes find room in the last segments.
@@ -73,12 +87,11 @@ pub(crate) struct Log {
 /// What is to be written.
 #[derive(Debug, Default)]
 struct Pending {
-    bytes: Vec<u8>,
-    /// Where each group begins.
-    begins: Vec<usize>,
-    /// The first of these groups, and when it came.
-    first: Seq,
+    groups: Groups,
+    /// When the first of these came.
     since: Instant,
+    /// Groups that the writer took, and the state does not have yet, the oldest first.
+    unapplied: VecDeque<Arc<Groups>>,
     /// Groups before this one are to be flushed.
     to_flush: Seq,
     /// Bytes that all this may take, and what is being written.
@@ -92,22 +105,27 @@ pub(crate) struct Opened {
     pub(crate) used: VecDeque<Start>,
     /// The next group.
     pub(crate) next: Seq,
+    /// The last frame, which is durable.
+    pub(crate) frame: u64,
     pub(crate) room: Arc<Notify>,
 }
 
 impl Log {
     pub(crate) fn new(opened: Opened, options: &Options) -> Log {
-        let Opened { disks, opening, used, next, room } = opened;
+        let Opened { disks, opening, used, next, frame, room } = opened;
         let rings = || disks.iter().map(|disk| disk.segments.ring);
         let progress = Progress { written: next, flushed: next, failed: None };
         Log {
             segments: rings().map(|ring| ring.segments).sum(),
             segment: rings().map(|ring| ring.segment).min().unwrap_or_default(),
+            group_overhead_bytes: 4
+                + FRAME_HEADER_BYTES as u64
+                + rings().map(|ring| ring.physical.bytes().0).max().unwrap_or_default(),
             disks,
             opening,
             durability: options.durability,
             wait: options.log_wait,
-            pending: Mutex::new(Pending { first: next, ..Pending::default() }),
+            pending: Mutex::new(Pending { groups: Groups::from(next), ..Pending::default() }),
             used: Mutex::new(used),
             wake: Notify::new(),
             freed: Notify::new(),
@@ -116,7 +134,8 @@ impl Log {
             further: Notify::new(),
             bytes_written: AtomicU64::new(0),
             bytes_passed: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
+            visible: AtomicU64::new(next.0),
+            durable: AtomicU64::new(frame),
             left_bytes: AtomicU64::new(0),
             wanted_bytes: AtomicUsize::new(0),
         }
@@ -131,7 +150,7 @@ impl Log {
     pub(crate) fn group_bytes_max(&self) -> usize {
         let taken = self.reserve() + 1 + self.disks.len() as u64;
         let segments = u64::from(self.segments).saturating_sub(taken).max(1);
-        let bytes = segments * Frame::content_bytes(self.segment) - GROUP_OVERHEAD_BYTES;
+        let bytes = segments * Frame::content_bytes(self.segment) - self.group_overhead_bytes;
         bytes.min(u64::from(u32::MAX / 2)) as usize
     }
 
@@ -201,7 +220,7 @@ impl Log {
 
     /// Whether there are segments free, but for `reserve`, or room in the last ones, for what is to be written.
     fn fits(&self, bytes: usize, reserve: u64) -> bool {
-        let coming = self.pending.lock().unplaced_bytes + bytes as u64 + GROUP_OVERHEAD_BYTES;
+        let coming = self.pending.lock().unplaced_bytes + bytes as u64 + self.group_overhead_bytes;
         // First, since a segment that is begun meanwhile counts as used then.
         let left = self.left_bytes.load(Ordering::Relaxed);
         let kept = self.segments_used() as u64 + reserve;
@@ -210,32 +229,42 @@ impl Log {
         kept <= segments && coming <= free + left
     }
 
-    /// Puts a group behind the others. Called in the order of the numbers.
-    pub(crate) fn append(&self, seq: Seq, group: &[u8], at: Instant) {
+    /// Numbers a group and puts it behind the others.
+    pub(crate) fn append(&self, group: &[u8], at: Instant) -> Seq {
         let mut pending = self.pending.lock();
-        if pending.begins.is_empty() {
-            pending.first = seq;
+        if pending.groups.is_empty() {
             pending.since = at;
         }
-        let begin = pending.bytes.len();
-        pending.begins.push(begin);
-        pending.bytes.extend_from_slice(&(group.len() as u32).to_le_bytes());
-        pending.bytes.extend_from_slice(group);
-        pending.unplaced_bytes += group.len() as u64 + GROUP_OVERHEAD_BYTES;
+        let seq = pending.groups.push(group);
+        pending.unplaced_bytes += group.len() as u64 + self.group_overhead_bytes;
         // Who still waits says so again.
         self.wanted_bytes.store(0, Ordering::Relaxed);
         drop(pending);
         self.wake.notify_one();
+        seq
     }
 
-    /// Returns when `seq` is as durable as was asked for.
-    pub(crate) async fn acknowledged(&self, seq: Seq) -> std::result::Result<(), Arc<str>> {
+    /// Groups before this one are appended.
+    pub(crate) fn appended(&self) -> Seq {
+        self.pending.lock().groups.end()
+    }
+
+    /// Groups before this one may be shown to readers: durable ones, or with [`Durability::Written`] written ones.
+    pub(crate) fn visible(&self) -> Seq {
+        Seq(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The visible groups from `seq` on, up to some later one. `seq` is visible.
+    pub(crate) fn unapplied(&self, seq: Seq) -> Option<Arc<Groups>> {
+        let mut pending = self.pending.lock();
+        while pending.unapplied.pop_front_if(|groups| groups.end() <= seq).is_some() {}
+        pending.unapplied.front().cloned()
+    }
+
+    /// Returns when all before `seq` is visible.
+    pub(crate) async fn visible_before(&self, seq: Seq) -> std::result::Result<(), Arc<str>> {
         let durability = self.durability;
-        self.reached(|progress| match durability {
-            Durability::Flushed => progress.flushed > seq,
-            Durability::Written => progress.written > seq,
-        })
-        .await
+        self.reached(|progress| progress.visible(durability) >= seq).await
     }
 
     /// Returns when all before `seq` is durable.
@@ -305,14 +334,16 @@ impl Log {
     /// Since when the oldest group waits that is to be written, if there is one.
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
         let pending = self.pending.lock();
-        (!pending.begins.is_empty()).then_some(pending.since)
+        (!pending.groups.is_empty()).then_some(pending.since)
     }
 
     /// What is to be written, by who writes it.
     pub(crate) fn take(&self) -> Batch {
         let mut pending = self.pending.lock();
-        let begins = std::mem::take(&mut pending.begins);
-        Batch::new(std::mem::take(&mut pending.bytes), begins, pending.first)
+        let none = Groups::from(pending.groups.end());
+        let groups = Arc::new(std::mem::replace(&mut pending.groups, none));
+        pending.unapplied.push_back(Arc::clone(&groups));
+        Batch::new(groups)
     }
 
     /// Groups before this one are to be flushed; all of them were appended.
@@ -350,7 +381,7 @@ impl Log {
 
     /// A batch has its places.
     pub(crate) fn placed(&self, batch: &Batch) {
-        let bytes = batch.groups() as u64 * (GROUP_OVERHEAD_BYTES - 4) + batch.len() as u64;
+        let bytes = batch.groups() as u64 * (self.group_overhead_bytes - 4) + batch.len() as u64;
         self.pending.lock().unplaced_bytes -= bytes;
         self.room.notify_waiters();
     }
@@ -359,13 +390,20 @@ impl Log {
     pub(crate) fn advance(&self, written: Seq, flushed: Option<(Seq, u64)>) {
         {
             let mut progress = self.progress.lock();
+            // Who waited was told that these failed.
+            if progress.failed.is_some() {
+                return;
+            }
             progress.written = written;
             if let Some((end, frame)) = flushed {
                 progress.flushed = end;
                 self.durable.store(frame, Ordering::Relaxed);
             }
+            self.visible.store(progress.visible(self.durability).0, Ordering::Release);
         }
         self.further.notify_waiters();
+        // Groups that wait for memory count what is not visible yet.
+        self.room.notify_waiters();
     }
 
     /// Groups before this one are written.

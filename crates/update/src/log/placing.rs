@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use moirai_units::{BlockCount, BlockRange, Instant, Nanos};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
 use crate::log::frame::Frame;
 use crate::log::segments::Segments;
@@ -35,7 +35,12 @@ impl Gap {
     }
 }
 
-/// What is free of a segment, in its order.
+/// The first physical sector that begins at `at` or after it.
+fn whole_sectors(at: Lbn, physical: BlockCount) -> Lbn {
+    Lbn(at.0.next_multiple_of(physical.0.max(1)))
+}
+
+/// What is free of a segment, in its order: whole physical sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Free {
     gaps: Vec<Gap>,
@@ -43,13 +48,32 @@ pub(crate) struct Free {
 }
 
 impl Free {
-    /// A segment with nothing in it.
-    pub(crate) fn new(all: BlockCount) -> Free {
-        Free { gaps: vec![Gap { at: BlockCount::ZERO, count: all }], all }
+    /// Segment `index` with nothing in it: its whole physical sectors.
+    pub(crate) fn of(segments: &Segments, index: u32) -> Free {
+        Free::new(segments.at(index), segments.ring.physical)
+    }
+
+    fn new(blocks: BlockRange, physical: BlockCount) -> Free {
+        let begin = whole_sectors(blocks.first, physical).0 - blocks.first.0;
+        let end =
+            (blocks.end().0 / physical.0.max(1) * physical.0.max(1)).saturating_sub(blocks.first.0);
+        let gap = Gap { at: BlockCount(begin), count: BlockCount(end.saturating_sub(begin)) };
+        let gaps = if gap.count > BlockCount::ZERO { vec![gap] } else { Vec::new() };
+        Free { gaps, all: blocks.count }
     }
 
     pub(crate) fn contains(&self, at: BlockCount) -> bool {
         self.gaps.iter().any(|gap| (gap.at..gap.end()).contains(&at))
+    }
+
+    /// Whether a run of free blocks begins at `at`.
+    pub(crate) fn begins_at(&self, at: BlockCount) -> bool {
+        self.gaps.iter().any(|gap| gap.at == at)
+    }
+
+    /// Whether the last block is free.
+    pub(crate) fn is_open(&self) -> bool {
+        self.gaps.last().is_some_and(|gap| gap.end() == self.all)
     }
 
     fn count(&self) -> BlockCount {
@@ -113,7 +137,7 @@ impl Placing {
     /// Goes on to a segment that is free.
     pub(crate) fn go_on_to(&mut self, segment: u32) {
         self.segment = segment;
-        self.free = Free::new(self.segments.at(segment).count);
+        self.free = Free::of(&self.segments, segment);
     }
 
     /// Where that lies.
@@ -147,8 +171,7 @@ impl Placing {
         wanted: BlockCount,
         now: Instant,
     ) -> Option<(Gap, Nanos)> {
-        let free = Free::new(self.segments.at(segment).count);
-        self.choose_of(segment, &free, wanted, now)
+        self.choose_of(segment, &Free::of(&self.segments, segment), wanted, now)
     }
 
     fn choose_of(
@@ -161,7 +184,10 @@ impl Placing {
         let Some(tracks) = &self.segments.tracks else {
             return free.gaps.first().map(|gap| (*gap, Nanos(0)));
         };
-        let from = self.head.arrives(tracks, segment, (free.all, wanted), now);
+        let first = self.segments.at(segment).first;
+        let from = first + self.head.arrives(tracks, segment, (free.all, wanted), now);
+        let from = BlockCount(whole_sectors(from, self.segments.ring.physical).0 - first.0);
+        let from = from.min(free.all);
         // From there on and round; what lies around it is cut there.
         let behind = free.gaps.iter().filter(|gap| gap.end() > from).map(|gap| {
             let at = gap.at.max(from);
@@ -279,8 +305,6 @@ impl Tracks {
 mod tests {
     use proptest::prelude::*;
 
-    use moirai_units::Lbn;
-
     use super::*;
     use crate::log::segments::{LogWriter, Ring};
 
@@ -288,15 +312,15 @@ mod tests {
     const TRACK: u64 = 400;
     const SKEW: u64 = 50;
 
-    /// Ten tracks.
-    fn disk() -> Arc<Segments> {
+    /// Ten tracks, which begin anywhere in physical sectors.
+    fn disk(physical: BlockCount) -> Arc<Segments> {
         let tracks = Tracks {
             rotation: ROTATION,
-            starts: (0..11).map(|track| Lbn(track * TRACK)).collect(),
+            starts: (0..11).map(|track| Lbn(3 + track * TRACK)).collect(),
             phases: (0..11).map(|track| (track * SKEW) as f64 / TRACK as f64).collect(),
         };
         let writer = LogWriter::Trail { rotation: ROTATION };
-        let ring = Ring { segment: BlockCount(TRACK * 3 / 5), segments: 10, writer };
+        let ring = Ring { segment: BlockCount(TRACK * 3 / 5), segments: 10, writer, physical };
         Arc::new(Segments { ring, tracks: Some(tracks) })
     }
 
@@ -318,20 +342,34 @@ mod tests {
 
     #[test]
     fn frames_are_where_the_head_is_about_to_be() {
-        let segments = disk();
-        let mut placing = Placing::new(Arc::clone(&segments), 0, Free::new(BlockCount(TRACK)));
+        place_frames(BlockCount(1));
+    }
+
+    /// And none shares a physical sector with another, or reaches into the next track.
+    #[test]
+    fn frames_are_whole_physical_sectors_where_the_head_is_about_to_be() {
+        place_frames(BlockCount(8));
+    }
+
+    fn place_frames(physical: BlockCount) {
+        let segments = disk(physical);
+        let mut placing = Placing::new(Arc::clone(&segments), 0, Free::of(&segments, 0));
         let overhead = Nanos(300_000);
         let mut now = Instant { ns: 0 };
         let (mut waited, mut frames, mut tracks) = (0, 0, 0);
         for round in 0..4000_u64 {
             now = now + Nanos(round * 7919 % 3_000_000);
-            let wanted = BlockCount(1 + round % 12);
+            let wanted = BlockCount((1 + round % 12).next_multiple_of(physical.0));
             let Some((gap, _)) = placing.choose(wanted, now) else {
                 tracks += 1;
                 placing.go_on_to((placing.segment() + 1) % 10);
                 continue;
             };
             let gap = Gap { count: gap.count.min(wanted), ..gap };
+            let blocks = BlockRange::new(placing.blocks().first + gap.at, gap.count);
+            assert!(blocks.first.0.is_multiple_of(physical.0) && blocks.count > BlockCount::ZERO);
+            assert!(blocks.count.0.is_multiple_of(physical.0));
+            assert!(blocks.end() <= placing.blocks().end());
             placing.begin(gap.at, gap.count, now);
             let done = written(&segments, placing.segment(), gap, now, overhead);
             if round > 2000 {
@@ -352,7 +390,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_taken_is_not_free(taken in prop::collection::vec((0u64..100, 1u64..20), 0..20)) {
-            let mut free = Free::new(BlockCount(100));
+            let all = BlockRange::new(Lbn(0), BlockCount(100));
+            let mut free = Free::new(all, BlockCount(1));
             let mut is_free = [true; 120];
             for (at, count) in taken {
                 free.take(Gap { at: BlockCount(at), count: BlockCount(count) });

@@ -13,8 +13,9 @@ use crate::ids::Seq;
 use crate::kind::Kinds;
 use crate::log::frame::Frame;
 use crate::log::placing::{Free, Gap, Placing};
-use crate::log::segments::{LogDisk, Start};
+use crate::log::segments::{LogDisk, LogWriter, Start};
 use crate::log::writer::Position;
+use crate::options::Options;
 use crate::state::{Misfit, State};
 
 /// How far the log went.
@@ -34,36 +35,46 @@ struct Segment {
     index: u32,
     blocks: BlockRange,
     content: IoBuf,
-    /// The blocks of it that could not be read.
-    unreadable: Vec<BlockCount>,
+    /// Blocks of a physical sector.
+    physical: BlockCount,
+    /// The physical sectors of it that could not be read.
+    unreadable: Vec<Gap>,
     /// Where something lies that has a frame's header, and what it says.
     headers: Vec<(BlockCount, Frame)>,
 }
 
 impl Segment {
-    /// Reads a segment; blocks that cannot be read come as zeros.
+    /// Reads a segment; physical sectors that cannot be read come as zeros.
     async fn read(disk: &LogDisk, index: u32) -> Result<Segment> {
         let blocks = disk.segments.at(index);
+        let physical = disk.segments.ring.physical;
         let mut unreadable = Vec::new();
         let content = match disk.device.read(blocks).await {
             Ok(content) => content,
             Err(_) => {
                 let mut content = IoBuf::zeroed(blocks.count);
                 let mut error = None;
-                let places = content.chunks_exact_mut(BLOCK_BYTES as usize);
-                for (at, place) in (0..).map(BlockCount).zip(places) {
-                    let block = BlockRange::new(blocks.first + at, BlockCount(1));
-                    match disk.device.read(block).await {
-                        Ok(block) => place.copy_from_slice(&block),
+                let mut rest = &mut content[..];
+                let mut first = blocks.first;
+                while first < blocks.end() {
+                    let end = sector_after(first, physical).min(blocks.end());
+                    let sector = BlockRange::between(first, end);
+                    let bytes = sector.count.bytes().0 as usize;
+                    let Some((place, behind)) = rest.split_at_mut_checked(bytes) else { break };
+                    match disk.device.read(sector).await {
+                        Ok(read) => place.copy_from_slice(&read),
                         Err(why) => {
-                            unreadable.push(at);
+                            let at = BlockCount(first.0 - blocks.first.0);
+                            unreadable.push(Gap { at, count: sector.count });
                             error = Some(why);
                         }
                     }
+                    (rest, first) = (behind, end);
                 }
                 // Where nothing can be read it is the device.
+                let lost: BlockCount = unreadable.iter().map(|sector| sector.count).sum();
                 if let Some(error) = error
-                    && unreadable.len() as u64 == blocks.count.0
+                    && lost == blocks.count
                 {
                     return Err(error.into());
                 }
@@ -72,28 +83,50 @@ impl Segment {
         };
         let at = (0..).map(BlockCount).zip(content.chunks_exact(BLOCK_BYTES as usize));
         let headers = at.filter_map(|(at, block)| Some((at, Frame::header(block)?)));
-        let headers = headers.filter(|(_, frame)| frame.log == disk.id).collect();
-        Ok(Segment { index, blocks, content, unreadable, headers })
+        let begins = |at: BlockCount| (blocks.first + at).0.is_multiple_of(physical.0);
+        let headers = headers.filter(|(at, frame)| frame.log == disk.id && begins(*at)).collect();
+        Ok(Segment { index, blocks, content, physical, unreadable, headers })
     }
 
     /// The frame that follows `number`, whose checksum is given, with its place, content and checksum.
     fn after(&self, number: u64, checksum: u32) -> Option<(Gap, Frame, &[u8], u32)> {
-        let follows = |frame: &Frame| frame.number == number + 1 && frame.previous == checksum;
-        let mut following = self.headers.iter().filter(|(_, frame)| follows(frame));
+        let mut following =
+            self.headers.iter().filter(|(_, frame)| frame.follows(number, checksum));
         following.find_map(|(at, _)| {
             let bytes = self.content.get((at.0 * BLOCK_BYTES) as usize..)?;
             let (frame, content, sum) = Frame::decode(bytes)?;
-            Some((Gap { at: *at, count: Frame::blocks(content.len()) }, frame, content, sum))
+            let count = Frame::blocks(content.len(), self.physical);
+            Some((Gap { at: *at, count }, frame, content, sum))
         })
+    }
+
+    /// The first block that cannot be read and could be of the frame after `number`, whose checksum is given: `free` is
+    /// what the frames before it leave of the segment.
+    fn hidden(&self, free: &Free, number: u64, checksum: u32, writer: LogWriter) -> Option<Lbn> {
+        let begun = self.headers.iter().filter(|(_, frame)| frame.follows(number, checksum));
+        let begun: Vec<_> = begun
+            .map(|(at, frame)| *at..*at + Frame::blocks(frame.bytes as usize, self.physical))
+            .collect();
+        let could_begin = |at: BlockCount| match writer {
+            LogWriter::Append => free.begins_at(at),
+            LogWriter::Trail { .. } => free.contains(at),
+        };
+        let could_follow = |sector: &&Gap| {
+            could_begin(sector.at) || begun.iter().any(|blocks| blocks.contains(&sector.at))
+        };
+        self.unreadable.iter().find(could_follow).map(|sector| self.blocks.first + sector.at)
     }
 
     /// What does not count, and might another time: frames behind the last one, and what cannot be read now.
     fn doubtful(&self, number: u64) -> impl Iterator<Item = Doubtful> {
         let first = self.blocks.first;
         let later = self.headers.iter().filter(move |(_, frame)| frame.number > number);
-        let frames = later.map(move |(at, _)| Doubtful { block: first + *at, is_frame: true });
-        let unreadable = self.unreadable.iter();
-        frames.chain(unreadable.map(move |at| Doubtful { block: first + *at, is_frame: false }))
+        let of = move |at: BlockCount, count, is_frame| Doubtful {
+            blocks: BlockRange::new(first + at, count),
+            is_frame,
+        };
+        let frames = later.map(move |(at, _)| of(*at, self.physical, true));
+        frames.chain(self.unreadable.iter().map(move |sector| of(sector.at, sector.count, false)))
     }
 
     /// Whether a frame in it says that more was durable than up to frame `number`.
@@ -110,10 +143,28 @@ impl Segment {
     }
 }
 
+/// Where the physical sector after the one of `at` begins.
+fn sector_after(at: Lbn, physical: BlockCount) -> Lbn {
+    Lbn((at.0 + 1).next_multiple_of(physical.0.max(1)))
+}
+
 /// See [`Segment::doubtful`].
 struct Doubtful {
-    block: Lbn,
+    /// A physical sector.
+    blocks: BlockRange,
     is_frame: bool,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy)]
+struct End {
+    /// The disk that has the last frame.
+    last: usize,
+    /// The last frame, and its checksum.
+    number: u64,
+    checksum: u32,
+    /// The first group that is not whole.
+    next: Seq,
 }
 
 /// A disk of the log, as recovery reads it.
@@ -149,6 +200,7 @@ pub(crate) async fn replay(
     superblock: &Superblock,
     state: &mut State,
     kinds: &Kinds,
+    options: &Options,
 ) -> Result<Replayed> {
     let known = superblock.checkpoint.next;
     let mut start = superblock.checkpoint.start;
@@ -203,19 +255,23 @@ pub(crate) async fn replay(
     if number < superblock.checkpoint.frame {
         return Err(readers.lost(last, number + 1));
     }
-    readers.check_end(last, number).await?;
+    state.applied = state.applied.max(known);
+    let end = End { last, number, checksum, next: state.applied };
+    let doubtful = readers.check_end(end, options.force_log_end).await?;
+    if !options.read_only {
+        readers.clear(doubtful).await?;
+    }
     for (disk, is_labelled) in disks.iter().zip(are_labelled) {
-        if !is_labelled {
+        if !is_labelled && !options.read_only {
             let name = &disk.device.inquiry().name;
             let written = disk.device.write(Lbn(0), Frame::label(disk.id)).await;
             let outcome = written.err().map_or("rewritten".into(), |error| error.to_string());
             tracing::warn!("{name}: the label of the log was damaged: {outcome}");
         }
     }
-    state.next = state.next.max(known);
     // A group that a crash cut off is none, and its number is that of the next: nothing begins in segments in which it went
     // on, and what begins behind them comes first.
-    let mut first = state.next;
+    let mut first = state.applied;
     for start in used.iter_mut().rev() {
         start.first = start.first.min(first);
         first = start.first;
@@ -268,7 +324,7 @@ impl<'a> Readers<'a> {
         let mut readers = Vec::new();
         for (at, disk) in disks.iter().enumerate() {
             let segment = Segment::read(disk, start.segment(at)).await?;
-            let free = Free::new(segment.blocks.count);
+            let free = Free::of(&disk.segments, segment.index);
             let bytes_read = segment.blocks.count.bytes();
             readers.push(Reader { disk, segment, free, next: None, used: 1, bytes_read });
         }
@@ -313,7 +369,7 @@ impl<'a> Readers<'a> {
                 continue;
             };
             let (index, first) = (next.index, frame.first);
-            reader.free = Free::new(next.blocks.count);
+            reader.free = Free::of(&reader.disk.segments, next.index);
             reader.segment = next;
             reader.used += 1;
             return Ok(Some((disk, index, first)));
@@ -321,17 +377,34 @@ impl<'a> Readers<'a> {
         Ok(None)
     }
 
-    /// The log ends behind frame `number`: an error when a frame further on says that more was durable. Once none does,
-    /// what might be taken to follow another time is written over, the last first: who is stopped on the way finds the
-    /// rest again.
-    async fn check_end(&mut self, last: usize, number: u64) -> Result<()> {
-        let mut doubtful = Vec::new();
+    /// The log ends there: an error when a frame further on says that more was durable, and, unless the end is forced, when
+    /// a block cannot be read that could be of the next frame. Gives what is doubtful on each disk.
+    async fn check_end(&mut self, end: End, is_forced: bool) -> Result<Vec<Vec<Doubtful>>> {
+        let End { last, number, .. } = end;
+        let is_alone = self.0.len() == 1;
+        let (mut doubtful, mut hidden) = (Vec::new(), None);
         for reader in &mut self.0 {
+            reader.read_next().await?;
+            hidden = hidden.or_else(|| reader.hidden(end, is_alone));
             let Some(found) = reader.doubtful(number).await? else {
                 return Err(self.lost(last, number + 1));
             };
             doubtful.push(found);
         }
+        if let Some(hidden) = hidden {
+            if !is_forced {
+                return Err(hidden);
+            }
+            let group = end.next.0;
+            tracing::warn!(
+                "the end of the log is forced, groups {group} and later are dropped: {hidden}"
+            );
+        }
+        Ok(doubtful)
+    }
+
+    /// Writes over what might be taken to follow another time, the last first: who is stopped on the way finds the rest again.
+    async fn clear(&self, doubtful: Vec<Vec<Doubtful>>) -> Result<()> {
         for (reader, doubtful) in self.0.iter().zip(doubtful) {
             reader.clear(doubtful).await?;
         }
@@ -369,16 +442,32 @@ impl Reader<'_> {
         self.disk.device.inquiry().name.clone()
     }
 
-    /// What is doubtful from the segment that it is at on; `None` when something there says that more was durable.
+    /// An error when a block cannot be read that could be of the frame after the last one. With several disks a disk may have
+    /// gone on to its next segment though there is room before: frames there that the log no longer needs are not known.
+    fn hidden(&self, End { number, checksum, next, .. }: End, is_alone: bool) -> Option<Error> {
+        let writer = self.disk.segments.ring.writer;
+        let here = self.segment.hidden(&self.free, number, checksum, writer);
+        let stays = is_alone && writer == LogWriter::Append && self.free.is_open();
+        let behind = self.next.as_ref().filter(|_| !stays).and_then(|segment| {
+            let free = Free::of(&self.disk.segments, segment.index);
+            segment.hidden(&free, number, checksum, writer)
+        });
+        let block = here.or(behind)?;
+        let (device, offset) = (self.name(), block.byte_offset());
+        Some(Error::LogUnreadable { device, offset, frame: number + 1, group: next.0 })
+    }
+
+    /// What is doubtful from the segment that it is at on; `None` when something there says that more was durable. One
+    /// frame that is lost may have filled a segment, so it ends where two of them have no later frame.
     async fn doubtful(&mut self, number: u64) -> Result<Option<Vec<Doubtful>>> {
         if self.segment.says_more(number) {
             return Ok(None);
         }
         let mut doubtful: Vec<Doubtful> = self.segment.doubtful(number).collect();
         let first = self.segment.blocks.first;
-        doubtful.retain(|one| self.free.contains(BlockCount(one.block.0 - first.0)));
-        self.read_next().await?;
+        doubtful.retain(|one| self.free.contains(BlockCount(one.blocks.first.0 - first.0)));
         let mut next = self.next.take();
+        let mut was_over = false;
         let ring = self.disk.segments.ring;
         for used in self.used..ring.segments {
             let Some(segment) = next else { break };
@@ -386,12 +475,15 @@ impl Reader<'_> {
                 return Ok(None);
             }
             doubtful.extend(segment.doubtful(number));
-            // One write may have gone over several segments.
+            // Frames may have gone over several segments before one of them was durable.
             let is_over = segment.headers.iter().all(|(_, frame)| frame.number <= number);
-            if is_over || used + 1 == ring.segments {
+            if (is_over && was_over) || used + 1 == ring.segments {
                 break;
             }
-            next = Some(Segment::read(self.disk, ring.after(segment.index)).await?);
+            was_over = is_over;
+            let behind = Segment::read(self.disk, ring.after(segment.index)).await?;
+            self.bytes_read.0 += behind.blocks.count.bytes().0;
+            next = Some(behind);
         }
         Ok(Some(doubtful))
     }
@@ -399,18 +491,18 @@ impl Reader<'_> {
     /// Writes over what is doubtful, the last first.
     async fn clear(&self, doubtful: Vec<Doubtful>) -> Result<()> {
         let device = &self.disk.device;
-        for Doubtful { block, is_frame } in doubtful.into_iter().rev() {
-            let cleared = device.write(block, IoBuf::zeroed(BlockCount(1))).await;
+        for Doubtful { blocks, is_frame } in doubtful.into_iter().rev() {
+            let cleared = device.write(blocks.first, IoBuf::zeroed(blocks.count)).await;
             let log = &device.inquiry().name;
             match (cleared, is_frame) {
                 (Err(error), true) => return Err(error.into()),
                 (Err(error), false) => {
-                    tracing::warn!("{log}: block {block} can be neither read nor written: {error}");
+                    tracing::warn!("{log}: {blocks} can be neither read nor written: {error}");
                 }
                 (Ok(()), true) => {}
                 (Ok(()), false) => {
                     tracing::warn!(
-                        "{log}: block {block} after the end of the log could not be read, and is cleared"
+                        "{log}: {blocks} after the end of the log could not be read, and is cleared"
                     );
                 }
             }

@@ -18,8 +18,11 @@ const TRACK_ROOM_PERCENT: u64 = TRACK_FILL_PERCENT * 7 / 8;
 const TRACKS_MAX: usize = 1 << 20;
 /// Disks of a log at most.
 pub(crate) const LOG_DISKS_MAX: usize = 8;
-/// Blocks of a segment at least.
-pub(crate) const SEGMENT_BLOCKS_MIN: u64 = 8;
+/// Blocks of a segment at least, and physical sectors.
+const SEGMENT_BLOCKS_MIN: u64 = 8;
+const SEGMENT_SECTORS_MIN: u64 = 4;
+/// Blocks of a physical sector at most: of longer ones frames take parts.
+pub(crate) const PHYSICAL_BLOCKS_MAX: BlockCount = BlockCount(128);
 /// Segments of a disk, at least and at most.
 pub(crate) const SEGMENTS: RangeInclusive<u32> = 4..=1 << 20;
 
@@ -39,11 +42,25 @@ pub(crate) struct Ring {
     pub(crate) segment: BlockCount,
     pub(crate) segments: u32,
     pub(crate) writer: LogWriter,
+    /// Blocks of a physical sector, as the device reported it when it was formatted. A power cut may damage the sectors that
+    /// a write touches as a whole, so no two frames share one.
+    pub(crate) physical: BlockCount,
 }
 
 impl Ring {
+    /// Blocks of a segment, at least.
+    pub(crate) fn segment_min(physical: BlockCount) -> BlockCount {
+        BlockCount((physical.0 * SEGMENT_SECTORS_MIN).max(SEGMENT_BLOCKS_MIN))
+    }
+
+    /// Where the first segment begins, when these are no tracks.
+    pub(crate) fn first(physical: BlockCount) -> Lbn {
+        Lbn(LABEL_BLOCKS.0.next_multiple_of(physical.0.max(1)))
+    }
+
     pub(crate) fn segment_at(&self, index: u32) -> BlockRange {
-        BlockRange::new(Lbn(LABEL_BLOCKS.0 + self.segment.0 * u64::from(index)), self.segment)
+        let before = BlockCount(self.segment.0 * u64::from(index));
+        BlockRange::new(Ring::first(self.physical) + before, self.segment)
     }
 
     pub(crate) fn after(&self, index: u32) -> u32 {
@@ -90,12 +107,16 @@ impl Segments {
             let is_there = end.0 <= device.inquiry().capacity.0;
             return Ok(is_there.then_some(Segments { ring, tracks: None }));
         }
-        let now = Segments::tracks_of(device, ring.writer)?;
+        let now = Segments::tracks_of(device, ring.writer, ring.physical)?;
         Ok(Some(now).filter(|now| now.ring == ring))
     }
 
     /// The tracks of `device`.
-    pub(crate) fn tracks_of(device: &dyn Device, writer: LogWriter) -> Result<Segments> {
+    pub(crate) fn tracks_of(
+        device: &dyn Device,
+        writer: LogWriter,
+        physical: BlockCount,
+    ) -> Result<Segments> {
         let rotation = match writer {
             LogWriter::Trail { rotation } => rotation,
             LogWriter::Append => Nanos(0),
@@ -136,8 +157,10 @@ impl Segments {
             starts.pop();
         }
         let segments = starts.len().saturating_sub(1) as u32;
-        let segment = BlockCount(shortest.0 * TRACK_ROOM_PERCENT / 100);
-        let ring = Ring { segment, segments, writer };
+        // Sectors that reach over the track's ends are left out.
+        let whole = shortest.0.saturating_sub(2 * (physical.0 - 1));
+        let segment = BlockCount(whole * TRACK_ROOM_PERCENT / 100);
+        let ring = Ring { segment, segments, writer, physical };
         Ok(Segments { ring, tracks: Some(Tracks { rotation, starts, phases }) })
     }
 

@@ -62,6 +62,8 @@ impl Position {
     fn place(&mut self, log: &Log, offer: Offer, part: &Part<'_>, now: Instant) -> (Lbn, IoBuf) {
         let Offer { disk, segment, gap, .. } = offer;
         let number = self.number + 1;
+        let physical =
+            log.disks.get(disk).map_or(BlockCount(1), |disk| disk.segments.ring.physical);
         let frame = Frame {
             log: log.disks.get(disk).map_or(0, |disk| disk.id),
             number,
@@ -72,7 +74,7 @@ impl Position {
             continued: part.continued as u32,
             opening: log.opening,
         };
-        let (buffer, checksum) = frame.encode(part.content);
+        let (buffer, checksum) = frame.encode(part.content, physical);
         let mut first = Lbn(0);
         if let Some(placing) = self.placings.get_mut(disk) {
             if placing.segment() != segment {
@@ -274,7 +276,7 @@ impl<'a> Writer<'a> {
 
     /// The disk that is active from now on, and where on it the next frame goes.
     fn choose(&self, now: Instant) -> Option<Offer> {
-        let wanted = Frame::blocks(self.batch.len() - self.batch.done);
+        let wanted = Frame::blocks(self.batch.len() - self.batch.done, BlockCount(1));
         let idle = (0..self.disks.len()).filter(|disk| self.is_idle(*disk));
         let offers = idle.filter_map(|disk| self.at.offer(self.log, disk, wanted, now));
         offers.max_by_key(|offer| {

@@ -1,18 +1,17 @@
-//! Chunks: what was swept out of memory and waits in a partition's staging area for the sweep that applies it.
+//! Chunks: what was swept out of memory and waits in an extent of its own for the sweep that applies it.
 //!
 //! A chunk is modifications in the order of their keys, so those of a block are a stretch of it. That, with what comes
 //! for the next blocks when it is short, is a *part*. A filter of the keys of each part stays in memory, with a byte for
 //! each modification: who reads a value reads the parts alone that may have something of it.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
-use crate::ids::KindNumber;
+use crate::ids::{DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
 use crate::state::block_table::BlockTable;
 use crate::state::queue::{Queue, encode, sorted};
@@ -23,6 +22,8 @@ pub(crate) struct Chunk {
     parts: Box<[Part]>,
     /// The filters of all parts, one behind the other.
     filters: Box<[u8]>,
+    /// Bytes of the deletes in it.
+    deleted_bytes: u32,
     /// Which kinds there are in it: it is not to be read without them.
     kinds: Box<[KindNumber]>,
 }
@@ -58,13 +59,18 @@ impl Chunk {
         let mut hashes = Vec::with_capacity(sorted.len());
         let mut parts: Vec<Part> = Vec::new();
         let mut kinds_of: Vec<KindNumber> = Vec::new();
+        let mut deleted_bytes = 0;
         // Where the last part begins.
         let mut begin = 0;
         for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
             let Some(Modification { key, .. }) = of_key.first() else { continue };
             let before = bytes.len();
             for_each_combined(of_key, kinds, |modification| {
+                let before = bytes.len();
                 encode(&mut bytes, modification);
+                if modification.kind == DELETE {
+                    deleted_bytes += (bytes.len() - before) as u32;
+                }
                 hashes.push(KeyHash::of(key));
                 if !kinds_of.contains(&modification.kind) {
                     kinds_of.push(modification.kind);
@@ -95,12 +101,17 @@ impl Chunk {
             }
         }
         let kinds = kinds_of.into();
-        (Chunk { parts: parts.into(), filters: filters.into(), kinds }, bytes)
+        (Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds }, bytes)
     }
 
     /// Which kinds its modifications are of.
     pub(crate) fn kinds(&self) -> &[KindNumber] {
         &self.kinds
+    }
+
+    /// Bytes of the deletes in it.
+    pub(crate) fn deleted_bytes(&self) -> u64 {
+        u64::from(self.deleted_bytes)
     }
 
     /// Bytes of its modifications.
@@ -152,6 +163,7 @@ impl Chunk {
             (count, end) = (part.count, part.end);
         }
         out.extend_from_slice(&self.filters);
+        put_number(out, u64::from(self.deleted_bytes));
         let kinds: Vec<u8> = self.kinds.iter().map(|kind| kind.0).collect();
         put_bytes(out, &kinds);
     }
@@ -173,14 +185,10 @@ impl Chunk {
             parts.push(Part { first, last, count, end, checksum: taker.le32()? });
         }
         let filters = taker.fixed(count as usize)?.into();
+        let deleted_bytes = taker.number32()?;
         let kinds = taker.bytes()?.iter().copied().map(KindNumber).collect();
-        Some(Chunk { parts: parts.into(), filters, kinds })
+        Some(Chunk { parts: parts.into(), filters, deleted_bytes, kinds })
     }
-}
-
-/// Device blocks that chunks take.
-pub(crate) fn staged_blocks<'a>(chunks: impl IntoIterator<Item = &'a Arc<Chunk>>) -> BlockCount {
-    chunks.into_iter().map(|chunk| chunk.length()).sum()
 }
 
 /// Gives `put` the modifications of a key, as few as do the same.
@@ -269,9 +277,9 @@ mod tests {
             assert_eq!(Chunk::take(&mut Taker(&encoded[..end])), None);
         }
         // A block that no partition has, and blocks out of their order.
-        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0, 0])).is_some());
-        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0, 0])), None);
-        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0, 0, 0])).is_some());
+        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0, 0, 0])), None);
+        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(Chunk::take(&mut Taker(&twice)), None);
     }
 }

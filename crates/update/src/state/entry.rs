@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
+use moirai_units::Lbn;
+
 use crate::codec::{Taker, put_bytes, put_number};
+use crate::data::place::{Run, put_runs, take_runs};
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
 use crate::state::block_table::BlockTable;
@@ -27,23 +30,29 @@ pub(crate) enum Entry<'a> {
     CreateSpace { space: SpaceId, partition: PartitionId },
     /// What is pending in a partition is about to leave memory; what comes is apart from it.
     Seal { partition: PartitionId },
-    /// What was sealed is in the staging area.
-    Staged { partition: PartitionId, chunk: Chunk },
-    /// What was staged and sealed is in the blocks, which lie elsewhere now.
-    Placed { partition: PartitionId, into: Vec<Placed> },
+    /// What was sealed is in a chunk, whose extent begins at `first`.
+    Staged { partition: PartitionId, chunk: Chunk, first: Lbn },
+    /// What was staged and sealed of neighbouring partitions is in their blocks, which lie elsewhere now, in other
+    /// partitions.
+    Placed { from: Vec<PartitionId>, into: Vec<Placed> },
     /// Modifications that a sweep of a partition applied did not fit their values.
     Refused { partition: PartitionId, count: u64 },
 }
 
-/// One of the partitions that a partition has become.
+/// One of the partitions that others have become.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) partition: PartitionId,
     /// Its lowest key.
     pub(crate) low: Box<[u8]>,
-    /// `None` when it has no blocks.
-    pub(crate) extent: Option<u32>,
+    /// Where its blocks lie.
+    pub(crate) runs: Vec<Run>,
     pub(crate) blocks: Arc<BlockTable>,
+}
+
+/// Whether a group is one of the engine's own entries.
+pub(crate) fn is_own(group: &[u8]) -> bool {
+    group.first() == Some(&(OWN as u8))
 }
 
 pub(crate) fn put_modification(out: &mut Vec<u8>, space: SpaceId, modification: Modification<'_>) {
@@ -62,22 +71,25 @@ impl Entry<'_> {
                 put_number(out, u64::from(space.0));
             }
             Entry::Seal { partition } => own(out, SEAL, *partition),
-            Entry::Staged { partition, chunk } => {
+            Entry::Staged { partition, chunk, first } => {
                 own(out, STAGED, *partition);
                 chunk.encode(out);
+                put_number(out, first.0);
             }
             Entry::Refused { partition, count } => {
                 own(out, REFUSED, *partition);
                 put_number(out, *count);
             }
-            Entry::Placed { partition, into } => {
-                own(out, PLACED, *partition);
+            Entry::Placed { from, into } => {
+                own(out, PLACED, from.first().copied().unwrap_or(PartitionId(0)));
+                put_number(out, from.len().saturating_sub(1) as u64);
+                from.iter().skip(1).for_each(|id| put_number(out, u64::from(id.0)));
                 put_number(out, into.len() as u64);
                 for placed in into {
                     put_number(out, u64::from(placed.partition.0));
                     put_bytes(out, &placed.low);
-                    put_number(out, placed.extent.map_or(0, |extent| u64::from(extent) + 1));
                     placed.blocks.encode(out);
+                    put_runs(out, placed.runs.iter().copied());
                 }
             }
         }
@@ -99,20 +111,26 @@ impl Entry<'_> {
         Some(match what {
             CREATE_SPACE => Entry::CreateSpace { space: taker.space()?, partition },
             SEAL => Entry::Seal { partition },
-            STAGED => Entry::Staged { partition, chunk: Chunk::take(taker)? },
+            STAGED => {
+                let chunk = Chunk::take(taker)?;
+                Entry::Staged { partition, chunk, first: Lbn(taker.number()?) }
+            }
             REFUSED => Entry::Refused { partition, count: taker.number()? },
             PLACED => {
+                let mut from = vec![partition];
+                for _ in 0..taker.number()? {
+                    from.push(PartitionId(taker.number32()?));
+                }
                 let count = taker.number()?;
                 let mut into = Vec::new();
                 for _ in 0..count {
-                    into.push(Placed {
-                        partition: PartitionId(taker.number32()?),
-                        low: taker.bytes()?.into(),
-                        extent: taker.number32()?.checked_sub(1),
-                        blocks: Arc::new(BlockTable::take(taker)?),
-                    });
+                    let partition = PartitionId(taker.number32()?);
+                    let low = taker.bytes()?.into();
+                    let blocks = Arc::new(BlockTable::take(taker)?);
+                    let runs = take_runs(taker, blocks.len())?;
+                    into.push(Placed { partition, low, runs, blocks });
                 }
-                Entry::Placed { partition, into }
+                Entry::Placed { from, into }
             }
             _ => return None,
         })

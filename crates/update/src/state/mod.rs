@@ -1,23 +1,29 @@
 //! The state that the log's entries make: spaces, their partitions, and what is pending in memory.
 //!
 //! It changes by entries alone, in their order, while the engine runs and when a log is read again: both come
-//! to the same.
+//! to the same. While the engine runs, it has a group only once readers may see it (`crate::shared::Shared::state`).
 
 pub(crate) mod block_table;
 pub(crate) mod chunk;
 pub(crate) mod entry;
 pub(crate) mod partition;
+pub(crate) mod partitions;
 pub(crate) mod queue;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+use moirai_units::{BlockCount, Lbn};
 
 use crate::codec::{Taker, prefix_of};
 use crate::data::extents::{Extent, Extents};
+use crate::data::layout::Layout;
+use crate::data::place::{Place, Run};
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
-use crate::state::entry::Entry;
-use crate::state::partition::{Partition, Sealed};
+use crate::state::entry::{Entry, Placed};
+use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
+use crate::state::partitions::Partitions;
 use crate::state::queue::Queue;
 
 /// What an entry cannot mean: the log is damaged, or was not made by this program.
@@ -31,19 +37,26 @@ pub(crate) enum Misfit {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) spaces: BTreeMap<SpaceId, Directory>,
-    /// By their numbers.
-    pub(crate) partitions: Vec<Partition>,
-    /// The number of the next group.
-    pub(crate) next: Seq,
+    pub(crate) partitions: Partitions,
+    /// Groups before this one are applied.
+    pub(crate) applied: Seq,
+    pub(crate) unapplied: Unapplied,
     /// Bytes of memory that queues take, sealed ones included.
     pub(crate) queued_bytes: usize,
     /// Modifications in queues.
     pub(crate) queued: usize,
+    /// Bytes of the modifications in queues, and of chunks on the device: space that blocks may need once all of it is
+    /// applied.
+    pub(crate) unplaced_bytes: u64,
+    pub(crate) staged_bytes: u64,
+    /// Whether the device has been full.
+    pub(crate) was_full: bool,
     /// Bytes of memory that say where blocks and staged modifications lie.
     pub(crate) directory_bytes: usize,
     /// Modifications that did not fit the value that they were applied to, since the engine was formatted.
     pub(crate) refused: u64,
     extents: Arc<Extents>,
+    layout: Layout,
     /// Whether it has what neither the log nor a checkpoint says yet.
     pub(crate) is_ahead: bool,
     /// Partitions that have more pending than is good for who reads them.
@@ -52,10 +65,26 @@ pub(crate) struct State {
     pub(crate) hot_bytes: usize,
     /// Partitions whose reading has cost as much as writing their blocks, with what is staged, would.
     pub(crate) costly: BTreeSet<PartitionId>,
+    /// Partitions with few blocks, which could be merged with their neighbours.
+    pub(crate) small: BTreeSet<PartitionId>,
+    /// Partitions that are set aside.
+    pub(crate) set_aside: usize,
     /// See `Options::canary`.
+    #[cfg(feature = "canary")]
     pub(crate) has_canary: bool,
-    /// Extents in use of which the next entries tell.
-    pub(crate) arriving: BTreeMap<u32, Extent>,
+    /// Extents in use of which the next entries tell, by their first blocks.
+    pub(crate) arriving: BTreeMap<Lbn, Extent>,
+}
+
+/// What is known of groups that are appended to the log, but not yet applied. What is appended next builds on it.
+#[derive(Debug, Default)]
+pub(crate) struct Unapplied {
+    /// Bytes of memory that those of programs take.
+    pub(crate) bytes: usize,
+    /// Spaces that they make, and the group that makes each.
+    pub(crate) spaces: BTreeMap<SpaceId, Seq>,
+    /// Groups for which the log had no room; each comes before the logged group with its number.
+    pub(crate) unlogged: VecDeque<(Seq, Vec<u8>)>,
 }
 
 /// The partitions of a space, in the order of their lowest keys.
@@ -80,31 +109,39 @@ impl Directory {
 }
 
 impl State {
-    pub(crate) fn new(extents: Arc<Extents>) -> State {
+    pub(crate) fn new(layout: Layout, extents: Arc<Extents>) -> State {
         State {
             spaces: BTreeMap::new(),
-            partitions: Vec::new(),
-            next: Seq(1),
+            partitions: Partitions::default(),
+            applied: Seq(1),
+            unapplied: Unapplied::default(),
             queued_bytes: 0,
             queued: 0,
+            unplaced_bytes: 0,
+            staged_bytes: 0,
+            was_full: false,
+            small: BTreeSet::new(),
+            set_aside: 0,
             directory_bytes: 0,
             refused: 0,
             extents,
+            layout,
             is_ahead: false,
             hot: BTreeSet::new(),
             hot_bytes: usize::MAX,
             costly: BTreeSet::new(),
+            #[cfg(feature = "canary")]
             has_canary: false,
             arriving: BTreeMap::new(),
         }
     }
 
     pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.get(id.0 as usize)
+        self.partitions.get(id)
     }
 
     fn partition_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
-        self.partitions.get_mut(id.0 as usize)
+        self.partitions.get_mut(id)
     }
 
     /// How many partitions of a space begin at `key` or before it.
@@ -127,17 +164,48 @@ impl State {
         directory.at(self.rank(directory, key).saturating_sub(1))
     }
 
+    /// Whether a space is there for groups that are appended from now on.
+    pub(crate) fn will_have(&self, space: SpaceId) -> bool {
+        self.spaces.contains_key(&space) || self.unapplied.spaces.contains_key(&space)
+    }
+
+    /// Bytes of memory for modifications: those in queues, and those that are not applied yet.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.queued_bytes + self.unapplied.bytes
+    }
+
     /// Adds a partition; those of a space are divided where its lowest key is.
     pub(crate) fn add(&mut self, id: PartitionId, partition: Partition) -> Option<()> {
-        if id.0 as usize != self.partitions.len() {
-            return None;
-        }
         let (space, low) = (partition.space, prefix_of(&partition.low));
         let directory = self.spaces.get(&space)?;
         let place = self.rank(directory, &partition.low);
-        self.partitions.push(partition);
+        self.directory_bytes += partition.directory_bytes();
+        self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
+        if partition.blocks.len() <= self.layout.partition_blocks as usize / 4 {
+            self.small.insert(id);
+        }
+        self.partitions.insert(id, partition)?;
         self.spaces.get_mut(&space)?.partitions.insert(place, (low, id));
         Some(())
+    }
+
+    /// Takes a partition out of the directory of its space.
+    fn remove(&mut self, id: PartitionId) -> Option<Partition> {
+        let partition = self.partition(id)?;
+        let space = partition.space;
+        let place = self.rank(self.spaces.get(&space)?, &partition.low).checked_sub(1)?;
+        let directory = self.spaces.get_mut(&space)?;
+        if directory.at(place)? != id {
+            return None;
+        }
+        directory.partitions.remove(place);
+        let partition = self.partitions.remove(id)?;
+        self.directory_bytes = self.directory_bytes.saturating_sub(partition.directory_bytes());
+        self.staged_bytes -= staged_blocks(&partition.staged).bytes().0;
+        self.hot.remove(&id);
+        self.costly.remove(&id);
+        self.small.remove(&id);
+        Some(partition)
     }
 
     /// Does what a group says, whose number is `seq`. Of groups that a checkpoint knows, which are those before
@@ -160,26 +228,28 @@ impl State {
                     let partition = partition.ok_or(Misfit::NoSpace(space))?;
                     self.enqueue(partition, seq, modification.key, encoded);
                 }
+                // A partition that the checkpoint does not have was merged since.
+                Entry::Seal { partition } if seq < known && self.partition(partition).is_none() => {
+                }
                 Entry::Seal { partition } => self.seal(partition, seq).ok_or(Misfit::NotOfLog)?,
                 _ if seq < known => {}
                 entry => self.change(entry).ok_or(Misfit::NotOfLog)?,
             }
         }
-        self.next = self.next.max(Seq(seq.0 + 1));
+        self.applied = self.applied.max(Seq(seq.0 + 1));
         Ok(())
     }
 
     fn enqueue(&mut self, id: PartitionId, seq: Seq, key: &[u8], encoded: &[u8]) {
-        let Some(partition) = self.partitions.get_mut(id.0 as usize) else { return };
+        let Some(partition) = self.partitions.get_mut(id) else { return };
         if seq < partition.frontier {
             return;
         }
-        if partition.active.is_empty() {
-            partition.since = seq;
-        }
+        partition.since = partition.since.min(seq);
         let before = partition.active.bytes();
         self.queued_bytes += partition.active.push(key, encoded);
         self.queued += 1;
+        self.unplaced_bytes += encoded.len() as u64;
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
             self.hot.insert(id);
         }
@@ -210,7 +280,7 @@ impl State {
 
     /// Makes pending again what was sealed when the engine ended.
     pub(crate) fn unseal(&mut self) {
-        for partition in &mut self.partitions {
+        for (_, partition) in self.partitions.iter_mut() {
             if let Some(sealed) = partition.sealed.take() {
                 let mut queue = Arc::try_unwrap(sealed.queue).unwrap_or_default();
                 queue.append(std::mem::take(&mut partition.active));
@@ -219,8 +289,8 @@ impl State {
             }
         }
         let is_hot = |partition: &Partition| partition.active.bytes() >= self.hot_bytes;
-        let hot = self.partitions.iter().enumerate().filter(|(_, partition)| is_hot(partition));
-        self.hot = hot.map(|(id, _)| PartitionId(id as u32)).collect();
+        let hot = self.partitions.iter().filter(|(_, partition)| is_hot(partition));
+        self.hot = hot.map(|(id, _)| id).collect();
     }
 
     /// Counts what reading staged modifications of a partition cost, and remembers it once that is as much as writing
@@ -228,7 +298,9 @@ impl State {
     pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64, block_bytes: usize) -> bool {
         let Some(partition) = self.partition_mut(id) else { return false };
         partition.paid_bytes += bytes;
-        partition.paid_bytes >= partition.price_bytes(block_bytes) && self.costly.insert(id)
+        let is_costly =
+            !partition.is_set_aside && partition.paid_bytes >= partition.price_bytes(block_bytes);
+        is_costly && self.costly.insert(id)
     }
 
     /// Readers of a partition pay from the beginning.
@@ -239,21 +311,45 @@ impl State {
         }
     }
 
-    /// Whether a partition has more pending than it is to have: sorting it takes memory, too.
+    /// Leaves the blocks and chunks of a partition as they are from now on.
+    pub(crate) fn set_aside(&mut self, id: PartitionId) {
+        self.costly.remove(&id);
+        self.small.remove(&id);
+        if let Some(partition) = self.partition_mut(id)
+            && !partition.is_set_aside
+        {
+            partition.is_set_aside = true;
+            self.set_aside += 1;
+        }
+    }
+
+    /// Bytes that wait to be applied to blocks: in groups, in queues, and in chunks on the device.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.unapplied.bytes as u64 + self.unplaced_bytes + self.staged_bytes
+    }
+
+    /// Whether a partition has more pending than it is to have: sorting it takes memory, too. What is not applied yet may
+    /// all be of one partition.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
+        let coming = self.unapplied.bytes;
         let queues = self.hot.iter().filter_map(|id| self.partition(*id));
-        queues.map(|partition| partition.active.bytes()).any(|bytes| bytes >= bytes_max)
+        let mut bytes = queues.map(|partition| partition.active.bytes());
+        coming >= bytes_max.max(self.hot_bytes) || bytes.any(|bytes| bytes + coming >= bytes_max)
     }
 
     /// What was sealed has left memory: it is in the blocks, or staged.
     fn settle(&mut self, id: PartitionId) -> Option<()> {
-        // The group of the seal itself has nothing that the frontier would pass over.
-        let early = if self.has_canary { 2 } else { 0 };
-        let partition = self.partitions.get_mut(id.0 as usize)?;
+        let partition = self.partitions.get_mut(id)?;
         let sealed = partition.sealed.take()?;
         self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());
         self.queued = self.queued.saturating_sub(sealed.queue.count());
-        partition.frontier = Seq(sealed.at.0 + early);
+        self.unplaced_bytes = self.unplaced_bytes.saturating_sub(sealed.queue.bytes() as u64);
+        partition.frontier = sealed.at;
+        // The group of the seal itself has nothing that the frontier would pass over.
+        #[cfg(feature = "canary")]
+        if self.has_canary {
+            partition.frontier.0 += 2;
+        }
         Some(())
     }
 
@@ -264,16 +360,18 @@ impl State {
                 if self.spaces.contains_key(&space) || space.0 == 0 {
                     return None;
                 }
+                self.unapplied.spaces.remove(&space);
                 self.spaces.insert(space, Directory::default());
-                let new = Partition::new(space, Box::default(), Seq(0));
-                self.directory_bytes += new.directory_bytes();
-                self.add(partition, new)
+                self.add(partition, Partition::new(space, Box::default(), Seq(0)))
             }
-            Entry::Staged { partition, chunk } => {
+            Entry::Staged { partition, chunk, first } => {
                 self.settle(partition)?;
                 if chunk.bytes() > 0 {
-                    self.directory_bytes += chunk.memory_bytes();
-                    self.partition_mut(partition)?.staged.push(Arc::new(chunk));
+                    let extent = self.arrived(first, chunk.length())?;
+                    let staged = Staged { chunk, extent };
+                    self.directory_bytes += staged.memory_bytes();
+                    self.staged_bytes += staged.extent.blocks.count.bytes().0;
+                    self.partition_mut(partition)?.staged.push(Arc::new(staged));
                 }
                 Some(())
             }
@@ -281,51 +379,84 @@ impl State {
                 self.refused = self.refused.saturating_add(count);
                 Some(())
             }
-            Entry::Placed { partition, into } => {
-                self.settle(partition)?;
-                let before = self.partition(partition)?.directory_bytes();
-                self.directory_bytes = self.directory_bytes.saturating_sub(before);
-                let old = self.partition_mut(partition)?;
-                let (space, frontier) = (old.space, old.frontier);
-                let (active, since) = (std::mem::take(&mut old.active), old.since);
-                old.extent = None;
-                old.staged.clear();
-                self.pay_again(partition);
-                for placed in &into {
-                    let extent = match placed.extent {
-                        Some(index) => {
-                            let arriving = self.arriving.remove(&index);
-                            Some(arriving.or_else(|| self.extents.take_this(index))?)
-                        }
-                        None => None,
-                    };
-                    if placed.partition != partition {
-                        let new = Partition::new(space, placed.low.clone(), frontier);
-                        self.add(placed.partition, new)?;
-                    }
-                    let now = self.partition_mut(placed.partition)?;
-                    now.extent = extent.map(Arc::new);
-                    now.blocks = Arc::clone(&placed.blocks);
-                    let after = now.directory_bytes();
-                    self.directory_bytes += after;
-                }
-                self.divide(partition, into.len(), active, since)
-            }
+            Entry::Placed { from, into } => self.replace(&from, into),
         }
     }
 
-    /// Gives what came for a partition since it was sealed to those that it has become.
-    fn divide(&mut self, id: PartitionId, pieces: usize, active: Queue, since: Seq) -> Option<()> {
-        if pieces <= 1 {
-            let partition = self.partition_mut(id)?;
-            partition.active = active;
-            return Some(());
+    /// The extent that an entry tells of.
+    fn arrived(&mut self, first: Lbn, count: BlockCount) -> Option<Extent> {
+        match self.arriving.remove(&first) {
+            Some(extent) => Some(extent),
+            None => self.extents.take_this(first, count),
         }
-        let space = self.partition(id)?.space;
-        self.hot.remove(&id);
-        self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
-        self.queued = self.queued.saturating_sub(active.count());
-        for (modification, encoded) in active.iter_encoded() {
+    }
+
+    /// Puts the partitions `into` in the place of the sealed neighbours `from`. What came for these since goes to the
+    /// partitions that have its keys now.
+    fn replace(&mut self, from: &[PartitionId], into: Vec<Placed>) -> Option<()> {
+        let mut came: Vec<(Queue, Seq)> = Vec::with_capacity(from.len());
+        let mut place: Option<(SpaceId, Box<[u8]>, Seq)> = None;
+        let mut next = None;
+        for id in from {
+            self.settle(*id)?;
+            let partition = self.partition(*id)?;
+            let at = self.position(partition.space, &partition.low)?;
+            // All of them were sealed by the same group, or what came would be passed over.
+            let is_next = place.as_ref().is_none_or(|(space, _, frontier)| {
+                (partition.space, partition.frontier) == (*space, *frontier) && next == Some(at)
+            });
+            if !is_next {
+                return None;
+            }
+            next = Some(at + 1);
+            place.get_or_insert((partition.space, partition.low.clone(), partition.frontier));
+        }
+        let is_one = from.len() == 1 && into.len() == 1;
+        for id in from {
+            let mut old = self.remove(*id)?;
+            let active = std::mem::take(&mut old.active);
+            if is_one {
+                came.push((active, old.since));
+                break;
+            }
+            self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
+            self.queued = self.queued.saturating_sub(active.count());
+            self.unplaced_bytes = self.unplaced_bytes.saturating_sub(active.bytes() as u64);
+            came.push((active, old.since));
+        }
+        let (space, low, frontier) = place?;
+        if into.first()?.low != low {
+            return None;
+        }
+        for Placed { partition, low, runs, blocks } in into {
+            let mut new = Partition::new(space, low, frontier);
+            let mut place = Place::default();
+            for Run { first, count } in runs {
+                let extent = self.arrived(first, self.layout.extent_of(count as usize))?;
+                place.push(extent, count);
+            }
+            new.place = Arc::new(place);
+            new.blocks = blocks;
+            self.add(partition, new)?;
+        }
+        for (active, since) in came {
+            if is_one {
+                let id = self.partition_of(space, &low)?;
+                if active.bytes() >= self.hot_bytes {
+                    self.hot.insert(id);
+                }
+                let partition = self.partition_mut(id)?;
+                (partition.active, partition.since) = (active, since);
+                break;
+            }
+            self.enqueue_all(space, &active, since)?;
+        }
+        Some(())
+    }
+
+    /// Gives modifications of groups from `since` on to the partitions that have their keys.
+    fn enqueue_all(&mut self, space: SpaceId, queue: &Queue, since: Seq) -> Option<()> {
+        for (modification, encoded) in queue.iter_encoded() {
             let to = self.partition_of(space, modification.key)?;
             self.enqueue(to, since, modification.key, encoded);
         }
@@ -334,18 +465,18 @@ impl State {
 
     /// A kind of what is staged that is not among `kinds`.
     pub(crate) fn unknown_kind(&self, kinds: &Kinds) -> Option<KindNumber> {
-        let chunks = self.partitions.iter().flat_map(|partition| &partition.staged);
-        let mut all = chunks.flat_map(|chunk| chunk.kinds()).copied();
+        let chunks = self.partitions.iter().flat_map(|(_, partition)| &partition.staged);
+        let mut all = chunks.flat_map(|staged| staged.chunk.kinds()).copied();
         all.find(|kind| !kinds.knows(*kind))
     }
 
     /// The oldest group that is needed to come to this state again.
     pub(crate) fn oldest(&self) -> Seq {
-        self.partitions.iter().filter_map(Partition::oldest).min().unwrap_or(self.next)
+        self.partitions.iter().filter_map(|(_, one)| one.oldest()).min().unwrap_or(self.applied)
     }
 
     /// Whether something of a group before `seq` is pending.
     pub(crate) fn oldest_is_before(&self, seq: Seq) -> bool {
-        self.partitions.iter().any(|one| one.oldest().is_some_and(|oldest| oldest < seq))
+        self.partitions.iter().any(|(_, one)| one.oldest().is_some_and(|oldest| oldest < seq))
     }
 }

@@ -3,10 +3,13 @@
 
 use std::sync::Arc;
 
+use moirai_units::BlockCount;
+
 use crate::data::extents::Extent;
+use crate::data::place::Place;
 use crate::ids::{Seq, SpaceId};
 use crate::state::block_table::BlockTable;
-use crate::state::chunk::{Chunk, staged_blocks};
+use crate::state::chunk::Chunk;
 use crate::state::queue::Queue;
 
 /// What a request costs beside its bytes, and what one more at the same time does: as much as so many bytes in a row.
@@ -24,16 +27,31 @@ pub(crate) struct Sealed {
     pub(crate) since: Seq,
 }
 
+/// A chunk, and where it lies.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) chunk: Chunk,
+    pub(crate) extent: Extent,
+}
+
+/// Device blocks that chunks take.
+pub(crate) fn staged_blocks<'a>(chunks: impl IntoIterator<Item = &'a Arc<Staged>>) -> BlockCount {
+    chunks.into_iter().map(|staged| staged.extent.blocks.count).sum()
+}
+
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) space: SpaceId,
     pub(crate) low: Box<[u8]>,
-    /// Where its blocks lie; `None` when it has none.
-    pub(crate) extent: Option<Arc<Extent>>,
+    /// Where its blocks lie.
+    pub(crate) place: Arc<Place>,
     pub(crate) blocks: Arc<BlockTable>,
-    pub(crate) staged: Vec<Arc<Chunk>>,
+    /// Oldest first.
+    pub(crate) staged: Vec<Arc<Staged>>,
     /// What reading what is staged has cost since blocks were written, in bytes transferred. Not in the log.
     pub(crate) paid_bytes: u64,
+    /// Its blocks, or what is staged, could not be read: they stay as they are, and more is staged. Not in the log.
+    pub(crate) is_set_aside: bool,
     /// All modifications of groups before this one are in the blocks, or staged.
     pub(crate) frontier: Seq,
     pub(crate) sealed: Option<Sealed>,
@@ -42,15 +60,23 @@ pub(crate) struct Partition {
     pub(crate) since: Seq,
 }
 
+impl Staged {
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.chunk.memory_bytes() + size_of::<Extent>()
+    }
+}
+
 impl Partition {
     pub(crate) fn new(space: SpaceId, low: Box<[u8]>, frontier: Seq) -> Partition {
         Partition {
             space,
             low,
-            extent: None,
+            place: Arc::default(),
             blocks: Arc::default(),
             staged: Vec::new(),
             paid_bytes: 0,
+            is_set_aside: false,
             frontier,
             sealed: None,
             active: Queue::default(),
@@ -66,10 +92,19 @@ impl Partition {
         2 * (2 * blocks + staged_blocks(&self.staged).bytes().0) + 3 * REQUEST_BYTES
     }
 
-    /// Bytes of memory that say where its blocks and staged modifications lie.
+    /// Whether something is pending or staged.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.staged.is_empty() || !self.active.is_empty() || self.sealed.is_some()
+    }
+
+    /// Bytes of memory, without its queues.
     pub(crate) fn directory_bytes(&self) -> usize {
-        let staged: usize = self.staged.iter().map(|chunk| chunk.memory_bytes()).sum();
-        self.blocks.memory_bytes() + staged
+        let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();
+        size_of::<Partition>()
+            + self.low.len()
+            + self.blocks.memory_bytes()
+            + self.place.memory_bytes()
+            + staged
     }
 
     /// The oldest group that it still needs the log for.

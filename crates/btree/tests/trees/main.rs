@@ -6,88 +6,20 @@
     reason = "a test stops at what it did not expect"
 )]
 
-use std::collections::BTreeMap;
+mod bench;
+mod methods;
+
 use std::ops::Bound;
 use std::sync::Arc;
 
-use moirai_btree::{AddU64, Batch, Direction, KeyRange, Store, Tree, with_leaves};
+use moirai_btree::{Batch, Direction, KeyRange, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_units::{BlockCount, ByteCount};
-use moirai_update::{Format, KindNumber, Kinds, Options};
+use moirai_update::{Format, Options};
 use rand::Rng;
 
-const COUNT: KindNumber = KindNumber(16);
-
-type Records = BTreeMap<Vec<u8>, Vec<u8>>;
-
-struct Bench {
-    power: Arc<Power>,
-    data: Arc<FaultyDevice>,
-    log: Arc<FaultyDevice>,
-    options: Options,
-}
-
-impl Bench {
-    async fn new(random: &mut Random) -> Bench {
-        let power = Power::on();
-        let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
-        };
-        let (data, log) = (device("data", 60_000), device("log", 2000));
-        let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);
-        let format = Format {
-            partition_blocks: random.random_range(1..12),
-            staging_percent: [0, 100, 300][random.random_range(0..3)],
-            ..with_leaves(leaf)
-        };
-        Store::format(&*data, &[Arc::clone(&log) as _], format).await.unwrap();
-        let memory = ByteCount(random.random_range(4..60) << 10);
-        Bench { power, data, log, options: Options { memory, ..Options::default() } }
-    }
-
-    async fn open(&self) -> moirai_btree::Result<Store> {
-        let mut kinds = Kinds::new();
-        kinds.register(COUNT, Arc::new(AddU64)).unwrap();
-        let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
-        Store::open(data, &[log], kinds, self.options).await
-    }
-
-    fn restart(&self) {
-        self.power.bring_back();
-        self.data.restart();
-        self.log.restart();
-    }
-}
-
-fn any_key(random: &mut Random) -> Vec<u8> {
-    let length = if random.random_bool(0.05) { 60 } else { random.random_range(0..5) };
-    (0..length).map(|_| random.random_range(b'a'..b'f')).collect()
-}
-
-fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
-    let key = any_key(random);
-    match random.random_range(0..10) {
-        0..2 => {
-            batch.delete(tree, &key);
-            model.remove(&key);
-        }
-        2..5 => {
-            let value = vec![random.random(); random.random_range(0..100)];
-            batch.put(tree, &key, &value);
-            model.insert(key, value);
-        }
-        _ => {
-            let operand: u64 = random.random_range(1..1000);
-            batch.merge(tree, COUNT, &key, &operand.to_le_bytes());
-            let mut old = [0; 8];
-            let had = model.get(&key).filter(|value| value.len() >= 8);
-            old.copy_from_slice(had.map_or(&[0; 8], |value| &value[..8]));
-            let sum = u64::from_le_bytes(old).wrapping_add(operand);
-            model.insert(key, sum.to_le_bytes().to_vec());
-        }
-    }
-}
+use crate::bench::{Bench, Records, any_change, any_key};
 
 async fn scanned(
     store: &Store,
@@ -259,6 +191,7 @@ fn a_short_log_and_keys_that_come_backwards_are_borne() {
                 drop(bench.open().await.unwrap());
             }
             let store = bench.open().await.unwrap();
+            let tree = store.tree("t").await.unwrap();
             let all: Vec<_> = expected.into_iter().collect();
             assert_eq!(
                 scanned(&store, &tree, KeyRange::all(), Direction::Forward).await.len(),
@@ -268,4 +201,38 @@ fn a_short_log_and_keys_that_come_backwards_are_borne() {
             store.close().await.unwrap();
         });
     }
+}
+
+/// A store that was never opened for writing has no catalog, and one that was has all that was committed.
+#[test]
+fn a_store_for_reading_only_finds_its_trees_and_makes_none() {
+    block_on_virtual(1, async {
+        let mut random = random("reading only");
+        let mut bench = Bench::new(&mut random).await;
+        bench.options.memory = ByteCount::mib(1);
+        let writing = bench.options;
+        bench.options.read_only = true;
+        let store = bench.open().await.unwrap();
+        assert!(store.trees().await.unwrap().is_empty());
+        assert!(store.find_tree("one").await.unwrap().is_none());
+        drop(store);
+        bench.options = writing;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("one").await.unwrap();
+        store.put(&tree, b"key", b"value").await.unwrap();
+        drop(store);
+        moirai_runtime::sleep(moirai_units::Nanos(10_000_000)).await;
+        bench.options.read_only = true;
+        let store = bench.open().await.unwrap();
+        assert_eq!(store.trees().await.unwrap(), ["one"]);
+        let tree = store.tree("one").await.unwrap();
+        assert_eq!(store.get(&tree, b"key").await.unwrap().as_deref(), Some(&b"value"[..]));
+        let is_refused = |refused: moirai_btree::Result<()>| {
+            use moirai_btree::Error::Update;
+            matches!(refused, Err(Update(moirai_update::Error::ReadOnly { .. })))
+        };
+        assert!(is_refused(store.put(&tree, b"key", b"other").await));
+        assert!(is_refused(store.tree("two").await.map(drop)));
+        store.close().await.unwrap();
+    });
 }

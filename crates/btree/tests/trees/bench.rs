@@ -1,0 +1,89 @@
+//! A store on devices that fail on demand, and random changes to it and to a model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use moirai_btree::{AddU64, Batch, Store, Tree, with_leaves};
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::Random;
+use moirai_units::{BlockCount, ByteCount};
+use moirai_update::{Format, KindNumber, Kinds, Options};
+use rand::Rng;
+
+pub(crate) const COUNT: KindNumber = KindNumber(16);
+
+pub(crate) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub(crate) struct Bench {
+    pub(crate) power: Arc<Power>,
+    pub(crate) data: Arc<FaultyDevice>,
+    pub(crate) log: Arc<FaultyDevice>,
+    pub(crate) options: Options,
+}
+
+impl Bench {
+    pub(crate) async fn new(random: &mut Random) -> Bench {
+        let partition_blocks = random.random_range(1..12);
+        Bench::with_partitions(random, partition_blocks).await
+    }
+
+    /// With so many leaves to a partition.
+    pub(crate) async fn with_partitions(random: &mut Random, partition_blocks: u32) -> Bench {
+        let power = Power::on();
+        let device = |name: &str, blocks| {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+        };
+        let (data, log) = (device("data", 60_000), device("log", 2000));
+        let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);
+        let format = Format {
+            partition_blocks,
+            staging_percent: [0, 100, 300][random.random_range(0..3)],
+            ..with_leaves(leaf)
+        };
+        Store::format(&*data, &[Arc::clone(&log) as _], format).await.unwrap();
+        let memory = ByteCount(random.random_range(4..60) << 10);
+        Bench { power, data, log, options: Options { memory, ..Options::default() } }
+    }
+
+    pub(crate) async fn open(&self) -> moirai_btree::Result<Store> {
+        let mut kinds = Kinds::new();
+        kinds.register(COUNT, Arc::new(AddU64)).unwrap();
+        let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
+        Store::open(data, &[log], kinds, self.options).await
+    }
+
+    pub(crate) fn restart(&self) {
+        self.power.bring_back();
+        self.data.restart();
+        self.log.restart();
+    }
+}
+
+pub(crate) fn any_key(random: &mut Random) -> Vec<u8> {
+    let length = if random.random_bool(0.05) { 60 } else { random.random_range(0..5) };
+    (0..length).map(|_| random.random_range(b'a'..b'f')).collect()
+}
+
+pub(crate) fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
+    let key = any_key(random);
+    match random.random_range(0..10) {
+        0..2 => {
+            batch.delete(tree, &key);
+            model.remove(&key);
+        }
+        2..5 => {
+            let value = vec![random.random(); random.random_range(0..100)];
+            batch.put(tree, &key, &value);
+            model.insert(key, value);
+        }
+        _ => {
+            let operand: u64 = random.random_range(1..1000);
+            batch.merge(tree, COUNT, &key, &operand.to_le_bytes());
+            let mut old = [0; 8];
+            let had = model.get(&key).filter(|value| value.len() >= 8);
+            old.copy_from_slice(had.map_or(&[0; 8], |value| &value[..8]));
+            let sum = u64::from_le_bytes(old).wrapping_add(operand);
+            model.insert(key, sum.to_le_bytes().to_vec());
+        }
+    }
+}

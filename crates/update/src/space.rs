@@ -1,0 +1,103 @@
+//! Space on the data device: what programs may fill, and what is kept for sweeps and checkpoints.
+//!
+//! ```text
+//!  in use | free
+//!         | growth: what is pending and staged | room for programs | two partitions | a checkpoint |
+//! ```
+//!
+//! A group that adds something is taken in while there is room for it beside the growth of all that is not applied yet. So
+//! sweeps always find the space that they need: to rewrite a partition takes an extent for it, which they keep free, and
+//! gives back that of the old blocks. Where there is no room left, everything is applied first, and only then is the store
+//! full. Deletes are always taken in.
+
+use std::sync::atomic::Ordering;
+
+use moirai_units::{BlockCount, ByteCount};
+
+use crate::shared::Shared;
+use crate::state::State;
+
+/// A device is full when all is applied, and less than one block in so many is free.
+const FULL_SHARE: u64 = 4096;
+/// How well blocks are packed varies, and what went in before the device was full for the first time is to go in again. So
+/// one block in so many is left free until then.
+const SLACK_SHARE: u64 = 128;
+
+impl Shared {
+    /// Device blocks that rewriting partitions leaves free: for the next checkpoint, while the last one is kept.
+    pub(crate) fn checkpoint_reserve(&self) -> BlockCount {
+        let next = self.directory_blocks.load(Ordering::Relaxed);
+        BlockCount(next + next / 8 + self.layout.grain.0)
+    }
+
+    /// Device blocks that programs cannot fill: for the next checkpoint, and to rewrite any partition, so that deletes
+    /// can be applied to a full device.
+    pub(crate) fn reserve(&self) -> BlockCount {
+        let (held, next) =
+            (self.checkpoint_blocks.load(Ordering::Relaxed), self.checkpoint_reserve());
+        // Two checkpoints of this length, however long the last one was.
+        let checkpoints = (2 * next.0).saturating_sub(held).max(next.0);
+        BlockCount(checkpoints + 2 * self.layout.partition().0)
+    }
+
+    /// Remembers how long the next checkpoint may be.
+    pub(crate) fn note_directory(&self) {
+        let bytes = ByteCount(self.state().directory_bytes as u64);
+        self.directory_blocks.store(BlockCount::holding(bytes).0, Ordering::Relaxed);
+    }
+
+    /// Device blocks that applying what is pending and staged may take beside those that it frees.
+    pub(crate) fn growth(&self) -> BlockCount {
+        self.growth_with(&self.state(), 0)
+    }
+
+    /// The same with so many bytes more.
+    fn growth_with(&self, state: &State, more: usize) -> BlockCount {
+        let bytes = state.waiting_bytes() + more as u64;
+        // Blocks have some bytes more to each modification, and are seldom quite full.
+        BlockCount::holding(ByteCount(bytes + bytes / 4))
+    }
+
+    /// Device blocks for what programs have not filled yet.
+    fn room(&self, state: &State) -> u64 {
+        let slack = if state.was_full { 0 } else { self.extents.capacity().0 / SLACK_SHARE };
+        self.extents.free().0.saturating_sub(self.reserve().0 + slack)
+    }
+
+    /// Whether a group that adds so many bytes finds space on the data device once it is applied.
+    pub(crate) fn has_space(&self, state: &State, added_bytes: usize) -> bool {
+        // The last bit is not worth the sweeps that would fill it.
+        let least = match state.waiting_bytes() {
+            0 => self.extents.capacity().0 / FULL_SHARE,
+            _ => 0,
+        };
+        let fits = self.growth_with(state, added_bytes).0.max(least) <= self.room(state);
+        added_bytes == 0 || (fits && !self.is_stuck.load(Ordering::Relaxed))
+    }
+
+    /// Whether the device is full: what is pending is applied as far as it can be, and next to nothing is free.
+    pub(crate) fn is_full(&self, state: &State) -> bool {
+        self.is_stuck.load(Ordering::Relaxed) || state.waiting_bytes() == 0
+    }
+
+    /// Has sweeps rewrite partitions until half of the space that is free is enough for what is not applied yet.
+    pub(crate) fn want_space(&self) {
+        self.is_space_wanted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_space_wanted(&self, state: &State) -> bool {
+        if !self.is_space_wanted.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_wanted = self.growth_with(state, 0).0 > self.room(state) / 2;
+        self.is_space_wanted.store(is_wanted, Ordering::Relaxed);
+        is_wanted
+    }
+
+    /// Says whether partitions wait for space, and nothing can be done for them.
+    pub(crate) fn set_stuck(&self, is_stuck: bool) {
+        if self.is_stuck.swap(is_stuck, Ordering::Relaxed) != is_stuck {
+            self.room.notify_waiters();
+        }
+    }
+}

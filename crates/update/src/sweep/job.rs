@@ -1,0 +1,354 @@
+//! Jobs: which partitions are swept next. They are sealed, so that what comes meanwhile is apart.
+
+use std::sync::Arc;
+
+use moirai_runtime::now;
+
+use crate::data::place::Place;
+use crate::error::Result;
+use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::shared::Shared;
+use crate::state::State;
+use crate::state::block_table::BlockTable;
+use crate::state::entry::Entry;
+use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
+
+/// Partitions of a batch, after which the data device is flushed.
+pub(super) const BATCH_PARTITIONS: usize = 64;
+/// Partitions of a batch that nobody waits for.
+const OPTIONAL_PARTITIONS: usize = 16;
+/// A partition is rewritten in idle time once what is pending and staged for it comes to this part of its blocks:
+/// rewriting it for less would wear flash out for nothing.
+const IDLE_SHARE: u64 = 16;
+/// Small partitions are merged at once when they are one in so many, and otherwise in idle time.
+const SMALL_SHARE: usize = 8;
+/// Small partitions whose neighbours are looked at in one go.
+const MERGES_TRIED: usize = 16;
+
+/// Why a sweep goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Memory is short: sweep the partitions with the longest queues.
+    Memory { bytes_min: usize },
+    /// Sweep every partition with a modification of a group before this one.
+    Older(Seq),
+    /// The device is short of space: rewrite every partition that has something pending or staged.
+    Space,
+}
+
+/// A partition that is sealed.
+pub(super) struct Member {
+    pub(super) id: PartitionId,
+    pub(super) low: Box<[u8]>,
+    pub(super) sealed: Sealed,
+    pub(super) blocks: Arc<BlockTable>,
+    /// Where its blocks lie: not free before those that replace them are durable.
+    pub(super) place: Arc<Place>,
+    pub(super) staged: Vec<Arc<Staged>>,
+    /// Its blocks, or what is staged for it, could not be read before: they are left as they are.
+    pub(super) is_set_aside: bool,
+}
+
+/// What is done at once.
+pub(super) struct Job {
+    /// One partition, or neighbours that are merged.
+    pub(super) members: Vec<Member>,
+    /// Whether to rewrite blocks although more could be staged.
+    pub(super) is_to_place: bool,
+    /// Whether nobody waits for it.
+    pub(super) is_optional: bool,
+    /// Whether the log holds the seal.
+    pub(super) is_logged: bool,
+}
+
+/// The partitions that are swept next.
+struct Choice {
+    ids: Vec<PartitionId>,
+    /// Neighbours that become one.
+    merge: Vec<PartitionId>,
+    /// See [`Job`].
+    is_to_place: bool,
+    is_optional: bool,
+}
+
+/// Seals that were appended.
+struct Seals {
+    choice: Choice,
+    is_logged: bool,
+    /// They are applied once all groups before this one are.
+    end: Seq,
+}
+
+impl Member {
+    fn of(id: PartitionId, partition: &Partition) -> Option<Member> {
+        Some(Member {
+            id,
+            low: partition.low.clone(),
+            sealed: partition.sealed.clone()?,
+            blocks: Arc::clone(&partition.blocks),
+            place: Arc::clone(&partition.place),
+            staged: partition.staged.clone(),
+            is_set_aside: partition.is_set_aside,
+        })
+    }
+}
+
+impl Job {
+    /// Bytes of its queues.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.members.iter().map(|one| one.sealed.queue.bytes()).sum()
+    }
+
+    /// Device blocks of its blocks and staged chunks.
+    pub(super) fn blocks(&self) -> u64 {
+        let blocks = |one: &Member| one.place.device_blocks() + staged_blocks(&one.staged);
+        self.members.iter().map(|one| blocks(one).0).sum()
+    }
+
+    /// A job for each of its partitions.
+    pub(super) fn split(self) -> impl DoubleEndedIterator<Item = Job> {
+        let Job { members, is_optional, is_logged, .. } = self;
+        members.into_iter().map(move |member| Job {
+            members: vec![member],
+            is_to_place: false,
+            is_optional,
+            is_logged,
+        })
+    }
+}
+
+impl Shared {
+    /// What is to be done now; `None` when nothing is.
+    fn need(&self, state: &State) -> Option<Need> {
+        if self.is_space_wanted(state) {
+            return Some(Need::Space);
+        }
+        let older = self.requests.older();
+        if state.oldest_is_before(older) {
+            return Some(Need::Older(older));
+        }
+        if let Some(older) = self.log.to_leave()
+            && state.oldest_is_before(older)
+        {
+            return Some(Need::Older(older));
+        }
+        if state.queued_bytes > self.queues_bytes_max(state) / 2 {
+            let all: usize = state.partitions.iter().map(|(_, one)| one.active.bytes()).sum();
+            let average = all / state.partitions.len().max(1);
+            return Some(Need::Memory { bytes_min: average / 2 });
+        }
+        None
+    }
+
+    /// Whether nobody has modified anything for some time.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.is_some_and(|idle| now().since(*self.last_commit.lock()) >= idle)
+    }
+
+    /// Seals the next partitions that are to be swept, and waits until the seals are applied; `None` when there are none.
+    /// What comes for these partitions until then is sealed, too, where it comes before the seals in the log.
+    pub(super) async fn seal_some(&self, cursor: &mut Cursor) -> Result<Option<Vec<Job>>> {
+        let Some(Seals { choice, is_logged, end }) = self.append_seals(cursor) else {
+            return Ok(None);
+        };
+        self.visible_before(end).await?;
+        let Choice { ids, merge, is_to_place, is_optional } = choice;
+        let state = self.state();
+        let member = |id: &PartitionId| Member::of(*id, state.partition(*id)?);
+        let single = |id: &PartitionId| {
+            let members = vec![member(id)?];
+            let is_to_place = is_to_place || state.costly.contains(id);
+            Some(Job { members, is_to_place, is_optional, is_logged })
+        };
+        let mut jobs: Vec<Job> = ids.iter().filter_map(single).collect();
+        if !merge.is_empty() {
+            let members = merge.iter().filter_map(member).collect();
+            jobs.push(Job { members, is_to_place: true, is_optional, is_logged });
+        }
+        // Those who waited for one of these queues alone.
+        self.room.notify_waiters();
+        Ok(Some(jobs))
+    }
+
+    /// Chooses the next partitions that are to be swept, and appends their seals.
+    fn append_seals(&self, cursor: &mut Cursor) -> Option<Seals> {
+        let mut state = self.state();
+        let choice = self.choose_some(&mut state, cursor)?;
+        let mut group = Vec::new();
+        for id in choice.ids.iter().chain(&choice.merge) {
+            Entry::Seal { partition: *id }.encode(&mut group);
+        }
+        // Where the log has no room for what is to come either, none of it is there.
+        let is_logged = self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
+        let end = self.append_own(&mut state, group, is_logged);
+        Some(Seals { choice, is_logged, end })
+    }
+
+    fn choose_some(&self, state: &mut State, cursor: &mut Cursor) -> Option<Choice> {
+        let need = self.need(state);
+        // What the log, or who waits for a checkpoint, needs comes before those with so much that reading takes long.
+        let mut ids: Vec<PartitionId> = match need {
+            Some(Need::Older(_) | Need::Space) => Vec::new(),
+            _ => state.hot.iter().copied().filter(|id| is_pending(state, *id)).collect(),
+        };
+        ids.truncate(BATCH_PARTITIONS);
+        let is_optional = ids.is_empty() && need.is_none();
+        let mut is_to_place = need == Some(Need::Space);
+        let mut merge = Vec::new();
+        let has_log = !self.is_closing() && self.log.has_room_for_own(2 * self.log.own_bytes_max());
+        if is_optional && has_log {
+            ids = self.optional(state, state.costly.iter().copied());
+            if ids.is_empty() && self.is_idle() {
+                is_to_place = true;
+                ids = self.optional(state, worth_rewriting(state, self.layout.block_bytes()));
+            }
+        }
+        if ids.is_empty()
+            && let Some(need) = need
+        {
+            let most = (self.queues_bytes_max(state) / 8, self.log.own_bytes_max());
+            ids = choose(state, need, cursor, most);
+            if let Some(last) = ids.last().and_then(|id| state.partition(*id)) {
+                *cursor = (last.space, last.low.clone());
+            }
+        }
+        let is_due = state.small.len() * SMALL_SHARE >= state.partitions.len();
+        if has_log && (is_due || (ids.is_empty() && self.is_idle())) {
+            merge = neighbours_to_merge(state, &ids, self.layout.partition_blocks as usize);
+        }
+        if ids.is_empty() && merge.is_empty() {
+            return None;
+        }
+        Some(Choice { ids, merge, is_to_place, is_optional })
+    }
+
+    /// Some of these partitions, which nobody waits for: as far as there is room.
+    fn optional(&self, state: &State, ids: impl Iterator<Item = PartitionId>) -> Vec<PartitionId> {
+        let mut room = self.extents.free().0.saturating_sub(self.reserve().0) / 4;
+        let mut entry_bytes = self.log.own_bytes_max() / 2;
+        let mut fits = |id: &PartitionId| {
+            let Some(one) = state.partition(*id).filter(|one| is_sealable(one)) else {
+                return false;
+            };
+            let blocks = one.place.device_blocks() + staged_blocks(&one.staged);
+            let left =
+                (room.checked_sub(blocks.0), entry_bytes.checked_sub(2 * one.directory_bytes()));
+            let (Some(room_left), Some(bytes_left)) = left else { return false };
+            (room, entry_bytes) = (room_left, bytes_left);
+            true
+        };
+        ids.filter(|id| fits(id)).take(OPTIONAL_PARTITIONS).collect()
+    }
+
+    /// Whether there is something to do once nobody has modified anything for some time.
+    pub(super) fn has_idle_work(&self) -> bool {
+        let is_discardable =
+            self.data.inquiry().discard.is_some() && self.extents.has_discardable();
+        let state = self.state();
+        let has_small = state.small.len() > 1;
+        is_discardable
+            || has_small
+            || worth_rewriting(&state, self.layout.block_bytes()).next().is_some()
+    }
+}
+
+fn is_sealable(partition: &Partition) -> bool {
+    partition.sealed.is_none() && !partition.is_set_aside
+}
+
+fn is_pending(state: &State, id: PartitionId) -> bool {
+    state.partition(id).is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
+}
+
+/// Partitions that are worth rewriting when there is nothing else to do.
+fn worth_rewriting(state: &State, block_bytes: usize) -> impl Iterator<Item = PartitionId> {
+    let is_worth = move |one: &Partition| {
+        let waiting = one.active.bytes() as u64 + staged_blocks(&one.staged).bytes().0;
+        let blocks = (one.blocks.len() * block_bytes) as u64;
+        is_sealable(one) && waiting > 0 && waiting >= blocks / IDLE_SHARE
+    };
+    state.partitions.iter().filter(move |(_, one)| is_worth(one)).map(|(id, _)| id)
+}
+
+/// Neighbours, one of them small, whose blocks are to be those of one partition; none when there are none, or one of them
+/// is among `taken`.
+fn neighbours_to_merge(
+    state: &mut State,
+    taken: &[PartitionId],
+    partition_blocks: usize,
+) -> Vec<PartitionId> {
+    let most = partition_blocks * 3 / 4;
+    for _ in 0..MERGES_TRIED {
+        let Some(id) = state.small.pop_first() else { break };
+        let Some((space, place)) = state
+            .partition(id)
+            .and_then(|one| Some((one.space, state.position(one.space, &one.low)?)))
+        else {
+            continue;
+        };
+        let Some(directory) = state.spaces.get(&space) else { continue };
+        let blocks_at = |place: usize| {
+            let id = directory.at(place).filter(|id| !taken.contains(id))?;
+            let one = state.partition(id).filter(|one| is_sealable(one))?;
+            Some((id, one.blocks.len()))
+        };
+        let Some((_, mut blocks)) = blocks_at(place) else { continue };
+        let mut fits = |place: usize| {
+            let (id, more) = blocks_at(place).filter(|(_, more)| blocks + more <= most)?;
+            blocks += more;
+            Some(id)
+        };
+        let mut ids: Vec<PartitionId> =
+            (0..place).rev().map_while(&mut fits).take(BATCH_PARTITIONS).collect();
+        ids.reverse();
+        ids.push(id);
+        ids.extend((place + 1..directory.len()).map_while(&mut fits).take(BATCH_PARTITIONS));
+        if ids.len() > 1 {
+            return ids;
+        }
+    }
+    Vec::new()
+}
+
+/// The partitions to sweep: in key order from the cursor on, and around to it.
+fn choose(
+    state: &State,
+    need: Need,
+    cursor: &Cursor,
+    (bytes_max, entry_bytes_max): (usize, usize),
+) -> Vec<PartitionId> {
+    let needs = |id: &PartitionId| {
+        let Some(partition) = state.partition(*id) else { return false };
+        match need {
+            _ if partition.sealed.is_some() => false,
+            Need::Space => !partition.is_set_aside && partition.has_waiting(),
+            _ if partition.active.is_empty() => false,
+            Need::Memory { bytes_min } => partition.active.bytes() >= bytes_min,
+            Need::Older(seq) => partition.since < seq,
+        }
+    };
+    let is_behind = |id: &PartitionId| {
+        let partition = state.partition(*id);
+        partition.is_some_and(|one| (one.space, &one.low) > (cursor.0, &cursor.1))
+    };
+    let all = || state.spaces.values().flat_map(|directory| directory.iter());
+    let around = all().filter(is_behind).chain(all().filter(|id| !is_behind(id)));
+    let mut chosen = Vec::new();
+    // What is pending, and about what the entries take that say where it went.
+    let (mut bytes, mut entry_bytes) = (0, 0);
+    for id in around.filter(needs) {
+        let Some(partition) = state.partition(id) else { continue };
+        bytes += partition.active.bytes();
+        entry_bytes += 2 * partition.blocks.memory_bytes() + partition.active.bytes() / 4;
+        let is_enough =
+            chosen.len() >= BATCH_PARTITIONS || bytes > bytes_max || entry_bytes > entry_bytes_max;
+        if is_enough && !chosen.is_empty() {
+            break;
+        }
+        chosen.push(id);
+    }
+    chosen
+}
+
+/// The partition that was chosen last because something was needed: its space and lowest key.
+pub(super) type Cursor = (SpaceId, Box<[u8]>);

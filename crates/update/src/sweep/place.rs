@@ -1,0 +1,196 @@
+//! Placing: what is staged and sealed of a partition, or of neighbours that are merged, is applied to their blocks, which
+//! are written to other extents.
+
+use std::sync::Arc;
+
+use moirai_storage::IoBuf;
+
+use crate::block_format::Pieces;
+use crate::data::place::Place;
+use crate::error::Result;
+use crate::kind::Modification;
+use crate::shared::Shared;
+use crate::state::block_table::BlockTable;
+use crate::state::queue::{decode, sorted};
+use crate::sweep::Done;
+use crate::sweep::job::{Job, Member};
+
+/// The new blocks of a partition, or of neighbours that were merged.
+pub(super) struct Rewritten {
+    pub(super) written: Vec<Written>,
+    /// Modifications that did not fit their values.
+    pub(super) refused: u64,
+}
+
+/// Blocks that were written: a partition to be.
+pub(super) struct Written {
+    pub(super) low: Box<[u8]>,
+    pub(super) place: Place,
+    pub(super) blocks: Arc<BlockTable>,
+}
+
+/// A block of a partition, if it has any, and the modifications that go into it.
+struct BlockWork<'a> {
+    index: usize,
+    low: &'a [u8],
+    block: Option<&'a [u8]>,
+    now: &'a [Modification<'a>],
+}
+
+impl Shared {
+    /// Applies the staged and sealed modifications of a job's partitions, and writes the blocks that result to new
+    /// extents: as one partition where they fit, as two halves up to twice as many, and else as partitions that are
+    /// three quarters full. Keys that are appended in order fill them. [`Done::Postponed`] when there is no space,
+    /// [`Done::SetAside`] when something cannot be read.
+    pub(super) async fn place(&self, job: &Job) -> Result<Done> {
+        let mut pieces = Pieces::new(self.layout.block_bytes());
+        let mut written = Vec::new();
+        let most = self.layout.partition_blocks as usize;
+        let mut is_appended = job.members.len() == 1;
+        let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
+        for member in &job.members {
+            let read = self.read_whole(&member.place, &member.blocks, &member.staged);
+            let (content, chunks) = match read.await {
+                Ok(read) => read,
+                Err(error) => return Ok(Done::SetAside(error)),
+            };
+            let staged = chunks.iter().flat_map(|chunk| decode(chunk));
+            let sorted = sorted(staged.chain(member.sealed.queue.iter()));
+            is_appended = match self.is_behind(member, &content, &sorted) {
+                Ok(is_behind) => is_appended && is_behind,
+                Err(error) => return Ok(Done::SetAside(error)),
+            };
+            let full = if is_appended { most } else { (most * 3 / 4).max(1) };
+            for BlockWork { index, mut low, mut block, mut now } in
+                self.blocks_of(member, &content, &sorted)
+            {
+                let damaged = || self.damaged_block(&member.place, index);
+                // Many modifications make many blocks: these are written as they come.
+                while block.is_some() || !now.is_empty() {
+                    // A block is given away with all modifications up to its last key.
+                    let of_block = match block {
+                        Some(block) => {
+                            let Ok(last) = self.format.last_key(low, block) else {
+                                return Ok(Done::SetAside(damaged()));
+                            };
+                            now.partition_point(|one| one.key <= last)
+                        }
+                        None => 0,
+                    };
+                    let (some, others) = now.split_at(of_block.max(self.at_once(now)));
+                    let applied =
+                        self.format.apply(low, block.take(), some, &self.kinds, &mut pieces);
+                    if applied.is_err() {
+                        return Ok(Done::SetAside(damaged()));
+                    }
+                    now = others;
+                    low = now.first().map_or(low, |first| first.key);
+                    while pieces.len() > 2 * most {
+                        if !self.write_blocks(pieces.take(full), &mut written).await? {
+                            return Ok(Done::Postponed);
+                        }
+                    }
+                }
+            }
+        }
+        if pieces.len() > most {
+            let count = if is_appended { most } else { pieces.len().div_ceil(2) };
+            if !self.write_blocks(pieces.take(count), &mut written).await? {
+                return Ok(Done::Postponed);
+            }
+        }
+        let refused = pieces.refused();
+        if !self.write_blocks(pieces, &mut written).await? {
+            return Ok(Done::Postponed);
+        }
+        self.counts.placed.add(1);
+        // The first has all keys from the old partition's lowest on.
+        match written.first_mut() {
+            Some(first) => first.low = low,
+            None => written.push(Written { low, place: Place::default(), blocks: Arc::default() }),
+        }
+        Ok(Done::Placed(Rewritten { written, refused }))
+    }
+
+    /// The blocks of a partition, each with its modifications, and before them what comes before the first.
+    fn blocks_of<'a>(
+        &self,
+        member: &'a Member,
+        content: &'a [u8],
+        sorted: &'a [Modification<'a>],
+    ) -> Vec<BlockWork<'a>> {
+        let blocks = &member.blocks;
+        let first = blocks.len().min(1);
+        let before = match first {
+            0 => sorted.len(),
+            _ => sorted.partition_point(|one| one.key < blocks.low(0)),
+        };
+        let (now, mut rest) = sorted.split_at(before);
+        let low = now.first().filter(|_| first > 0).map_or(&member.low[..], |one| one.key);
+        let mut all = vec![BlockWork { index: 0, low, block: None, now }];
+        for (index, block) in content.chunks_exact(self.layout.block_bytes()).enumerate() {
+            let of_block = match index + 1 < blocks.len() {
+                true => rest.partition_point(|one| one.key < blocks.low(index + 1)),
+                false => rest.len(),
+            };
+            let (now, later) = rest.split_at(of_block);
+            rest = later;
+            all.push(BlockWork { index, low: blocks.low(index), block: Some(block), now });
+        }
+        all
+    }
+
+    /// How many of these modifications are applied at once: those of a key together.
+    fn at_once(&self, modifications: &[Modification<'_>]) -> usize {
+        let block_bytes = self.layout.block_bytes();
+        let most = self.layout.partition_bytes();
+        let mut bytes = 0;
+        for (index, pair) in modifications.windows(2).enumerate() {
+            let [one, next] = pair else { break };
+            bytes += self.format.growth_bytes(one, block_bytes);
+            if bytes > most && one.key != next.key {
+                return index + 1;
+            }
+        }
+        modifications.len()
+    }
+
+    /// Whether all modifications are of keys behind those of a partition's blocks.
+    fn is_behind(
+        &self,
+        member: &Member,
+        content: &[u8],
+        sorted: &[Modification<'_>],
+    ) -> Result<bool> {
+        let Some(last) = member.blocks.len().checked_sub(1) else { return Ok(true) };
+        let block = content.chunks_exact(self.layout.block_bytes()).nth(last);
+        let Some((block, first)) = block.zip(sorted.first()) else { return Ok(false) };
+        let last_key = self.format.last_key(member.blocks.low(last), block);
+        let last_key = last_key.map_err(|_| self.damaged_block(&member.place, last))?;
+        Ok(first.key > last_key)
+    }
+
+    /// Writes blocks to an extent, or to several where no free run is so long. Tells whether there was space.
+    async fn write_blocks(&self, mut pieces: Pieces, written: &mut Vec<Written>) -> Result<bool> {
+        if pieces.is_empty() {
+            return Ok(true);
+        }
+        let low = pieces.lows.first().cloned().unwrap_or_default();
+        let table = pieces.iter().map(|(low, block)| (low, crc32c::crc32c(block)));
+        let blocks = Arc::new(BlockTable::new(table));
+        let mut place = Place::default();
+        while !pieces.is_empty() {
+            let count = self.layout.extent_of(pieces.len());
+            let unit = self.layout.extent_of(1);
+            let extent = self.extents.take_part(count, unit, self.checkpoint_reserve());
+            let Some(extent) = extent else { return Ok(false) };
+            let room = (extent.blocks.count.0 / self.layout.block.0) as usize;
+            let now = pieces.take(room.min(pieces.len()));
+            self.counts.placed_bytes.add(now.bytes.len() as u64);
+            self.data.write(extent.first(), IoBuf::holding(&now.bytes)).await?;
+            place.push(extent, now.len() as u32);
+        }
+        written.push(Written { low, place, blocks });
+        Ok(true)
+    }
+}

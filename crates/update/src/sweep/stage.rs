@@ -1,0 +1,66 @@
+//! Staging: what was sealed goes to a chunk, in an extent of its own, and the blocks stay as they are.
+
+use moirai_storage::IoBuf;
+
+use crate::error::Result;
+use crate::shared::Shared;
+use crate::state::chunk::Chunk;
+use crate::state::partition::staged_blocks;
+use crate::sweep::Done;
+use crate::sweep::job::Member;
+
+/// A partition is rewritten once deletes come to this part of its blocks' bytes: they are short beside what they delete.
+const DELETED_SHARE: u64 = 8;
+
+/// How much may be staged for a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// What the format allows, and space for rewriting everything is left.
+    Partition,
+    /// What there is space for: the partition cannot be rewritten.
+    Space,
+}
+
+impl Shared {
+    /// Writes what was sealed to a chunk, which has no extent when it is empty; [`Done::Postponed`] when the partition may
+    /// stage no more, or no extent is free.
+    pub(super) async fn stage(&self, member: &Member, limit: Limit) -> Result<Done> {
+        let queue = &member.sealed.queue;
+        if queue.is_empty() {
+            return Ok(Done::Staged(Chunk::default(), None));
+        }
+        let used = staged_blocks(&member.staged);
+        if limit == Limit::Partition {
+            // A queue that is too long as it is may be short enough once it is combined; a quarter is worth the try.
+            let worth = used.bytes().0 as usize + queue.bytes() / 4;
+            // Where there are no blocks, making some is as cheap.
+            if member.blocks.len() == 0 || worth > self.layout.staging_bytes() {
+                return Ok(Done::Postponed);
+            }
+        }
+        let (chunk, bytes) = Chunk::of(queue, &member.blocks, &self.kinds);
+        let reserve = match limit {
+            Limit::Partition
+                if used + self.layout.rounded(chunk.length()) > self.layout.staging =>
+            {
+                return Ok(Done::Postponed);
+            }
+            Limit::Partition if self.frees_much(member, &chunk) => return Ok(Done::Postponed),
+            Limit::Partition => self.reserve() + self.growth(),
+            Limit::Space => self.checkpoint_reserve(),
+        };
+        let Some(extent) = self.extents.take(chunk.length(), reserve) else {
+            return Ok(Done::Postponed);
+        };
+        self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
+        self.counts.staged_bytes.add(chunk.length().bytes().0);
+        Ok(Done::Staged(chunk, Some(extent)))
+    }
+
+    /// Whether applying what is staged, and `chunk`, would give much of the partition's space back.
+    fn frees_much(&self, member: &Member, chunk: &Chunk) -> bool {
+        let staged: u64 = member.staged.iter().map(|one| one.chunk.deleted_bytes()).sum();
+        let blocks = (member.blocks.len() * self.layout.block_bytes()) as u64;
+        staged + chunk.deleted_bytes() >= blocks / DELETED_SHARE
+    }
+}
