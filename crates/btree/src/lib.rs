@@ -108,6 +108,7 @@ mod store;
 
 pub use atomic::CurrentValue;
 pub use batch::Batch;
+pub use count::Estimate;
 pub use error::{Error, Result};
 pub use merges::{AddDecimal, AddU64};
 pub use range::KeyRange;

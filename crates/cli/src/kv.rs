@@ -1,23 +1,27 @@
 //! `moirai kv`: keys and values in the trees of a store.
 
-use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+mod dump;
+mod load;
+mod stats;
+mod text;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use moirai::btree::{AddDecimal, Batch, Direction, KeyRange, Store, Tree};
-use moirai::runtime::{Stopwatch, is_virtual, now};
-use moirai::units::{ByteCount, Nanos, grouped};
+use moirai::btree::{AddDecimal, Direction, KeyRange, Store, Tree};
+use moirai::units::{ByteCount, Nanos};
 use moirai::update::{KindNumber, Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
-use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{print, progress, run};
+use crate::{print, run};
+use text::Text;
 
+/// The tree of commands that name none.
+const TREE: &str = "default";
 /// The modification kind of `merge`.
 const ADD: KindNumber = KindNumber(17);
 /// Records that a scan prints on a terminal unless `--limit` is given.
@@ -27,8 +31,9 @@ const LEAF: ByteCount = ByteCount(8 << 10);
 
 /// Put, get and scan keys and values in B+-trees that absorb floods of random updates
 ///
-/// The log is on the --log devices, or at the end of the --store device. `put`, `merge` and `load` create a store
-/// where each device is blank, which means that its first and last MiB are zeros. A key may be up to a quarter of a
+/// The log is on the --log devices, or at the end of the --store device. `put`, `merge`, `load`, `batch` and `restore`
+/// create a store where each device is blank, which means that its first and last MiB are zeros. Commands that only
+/// read write nothing, and several of them may read a store at once. A key may be up to a quarter of a
 /// leaf less 7 bytes long, and so may a value (2,041 bytes in leaves of 8 KiB).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -38,9 +43,9 @@ pub(crate) struct Arguments {
     /// Device of the log, as URI; repeat for several [default: the end of the --store device]
     #[arg(long, value_name = "URI", global = true)]
     log: Vec<String>,
-    /// Name of the tree
-    #[arg(long, value_name = "NAME", default_value = "default", global = true)]
-    tree: String,
+    /// Name of the tree [default: default; `dump` and `restore` take all trees]
+    #[arg(long, value_name = "NAME", global = true)]
+    tree: Option<String>,
     /// Memory for pending changes and the leaf directory; the rest caches leaves
     #[arg(long, value_name = "SIZE", default_value = "64MiB", global = true)]
     memory: ByteCount,
@@ -59,6 +64,9 @@ pub(crate) struct Arguments {
     /// Create a store on devices that hold something else, whose contents are lost
     #[arg(long, global = true)]
     force: bool,
+    /// Open a store whose log ends where a device cannot be read; changes that the log has after that are lost
+    #[arg(long, global = true)]
+    force_log_end: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -97,15 +105,8 @@ enum Command {
     },
     /// Print the records of a range in key order, one a line: key, tab, value
     Scan {
-        /// First key
-        #[arg(long)]
-        from: Option<OsString>,
-        /// Key before which the scan ends
-        #[arg(long)]
-        to: Option<OsString>,
-        /// Scan only the keys with this prefix
-        #[arg(long, conflicts_with_all = ["from", "to"])]
-        prefix: Option<OsString>,
+        #[command(flatten)]
+        range: Range,
         /// Scan from the last key to the first
         #[arg(long)]
         reverse: bool,
@@ -113,29 +114,96 @@ enum Command {
         #[arg(long)]
         limit: Option<u64>,
     },
-    /// Load the records of a file with a line for each: key, tab, value
-    Load {
-        /// File to load, `-` for standard input
-        file: PathBuf,
-        /// Records of a group, which are committed together
-        #[arg(long, default_value_t = 1000)]
-        group: usize,
-        /// Print the number of durable records after each group
+    /// Count the records of a range
+    Count {
+        #[command(flatten)]
+        range: Range,
+        /// Estimate the number from eight leaves at most instead of reading all of them
         #[arg(long)]
-        acknowledge: bool,
+        estimate: bool,
     },
-    /// Print what the store holds and how much memory and log it uses
+    /// Load the records of a file with a line for each: key, tab, value
+    Load(load::Input),
+    /// Put, delete and merge as the lines of a file say, each group of lines whole or not at all
+    ///
+    /// A line is one of these, with a tab between the fields:
+    ///
+    ///   put     KEY  VALUE
+    ///   delete  KEY
+    ///   merge   KEY  NUMBER
+    ///
+    /// A merge that meets a value that is not a number leaves the value as it is; `stats` counts these.
+    #[command(verbatim_doc_comment)]
+    Batch {
+        #[command(flatten)]
+        input: load::Input,
+        /// Each line has the name of a tree before the key, and a tab
+        #[arg(long, conflicts_with = "tree")]
+        trees: bool,
+    },
+    /// Print all records as text that `restore` reads, of one tree or of all
+    ///
+    /// The text is in the format of Berkeley DB's `db_dump` and LMDB's `mdb_dump`, so it takes any bytes. With --hex, keys
+    /// and values are in hexadecimal digits.
+    Dump,
+    /// Put the records of a dump back into the trees that it names, or into --tree
+    ///
+    /// Reads what `dump` prints, and the output of Berkeley DB's `db_dump` and LMDB's `mdb_dump`. A value that is there
+    /// under a key of the dump is replaced.
+    Restore(load::Input),
+    /// Print what the store holds, and how much space, memory and log it uses
     Stats {
+        /// Count records and bytes instead of estimating them from a few leaves of each tree
+        #[arg(long)]
+        exact: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
 }
 
+/// A range of keys.
+#[derive(clap::Args)]
+struct Range {
+    /// First key
+    #[arg(long)]
+    from: Option<OsString>,
+    /// Key before which the range ends
+    #[arg(long)]
+    to: Option<OsString>,
+    /// Only the keys with this prefix
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+}
+
+impl Range {
+    fn keys(&self, text: Text) -> Result<KeyRange, Failure> {
+        let key = |key: &Option<OsString>| key.as_ref().map(|key| text.read(key)).transpose();
+        Ok(match key(&self.prefix)? {
+            Some(prefix) => KeyRange::with_prefix(&prefix),
+            None => KeyRange {
+                from: key(&self.from)?.map_or(Bound::Unbounded, Bound::Included),
+                to: key(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded),
+            },
+        })
+    }
+}
+
 impl Command {
     /// Whether the command creates a store that does not exist.
     fn creates(&self) -> bool {
-        matches!(self, Command::Put { .. } | Command::Merge { .. } | Command::Load { .. })
+        !self.only_reads() && !matches!(self, Command::Delete { .. })
+    }
+
+    fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Command::Get { .. }
+                | Command::Scan { .. }
+                | Command::Count { .. }
+                | Command::Dump
+                | Command::Stats { .. }
+        )
     }
 }
 
@@ -158,9 +226,14 @@ async fn open(arguments: &Arguments) -> Result<Opened, Failure> {
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
     let place = TreesPlace { data: arguments.store(), logs: &arguments.log };
-    let options = Options { memory: arguments.memory, ..Options::default() };
+    let options = Options {
+        memory: arguments.memory,
+        read_only: arguments.command.only_reads(),
+        force_log_end: arguments.force_log_end,
+        ..Options::default()
+    };
     if !arguments.command.creates() {
-        arguments.refuse_options_of_new_stores("only `put`, `merge` and `load` create a store")?;
+        arguments.refuse_options_of_new_stores("this command creates none")?;
         let store = moirai::open_trees(place, kinds, options).await?;
         return Ok(Opened { store, files: NewFiles::new() });
     }
@@ -195,6 +268,10 @@ async fn open(arguments: &Arguments) -> Result<Opened, Failure> {
 }
 
 impl Arguments {
+    fn tree(&self) -> &str {
+        self.tree.as_deref().unwrap_or(TREE)
+    }
+
     fn store(&self) -> &str {
         self.store.as_deref().unwrap_or_default()
     }
@@ -219,44 +296,41 @@ impl Arguments {
 async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
     let Opened { store, files } = open(arguments).await?;
     let done = on_store(arguments, &store).await;
-    if done.is_err() && files.any() && is_empty(arguments, &store).await {
+    if done.is_err() && files.any() && is_empty(&store).await.unwrap_or(false) {
         // The store that this command created has nothing in it.
         files.remove();
     }
     done
 }
 
-/// Whether the command's tree has no record.
-async fn is_empty(arguments: &Arguments, store: &Store) -> bool {
-    match store.find_tree(&arguments.tree).await {
-        Ok(Some(tree)) => {
-            let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
-            matches!(store.scan(&tree, all, Direction::Forward).next().await, Ok(None))
+/// Whether no tree has a record.
+async fn is_empty(store: &Store) -> Result<bool, Failure> {
+    for name in store.trees().await? {
+        if let Some(tree) = store.find_tree(&name).await?
+            && store.first(&tree).await?.is_some()
+        {
+            return Ok(false);
         }
-        Ok(None) => true,
-        Err(_) => false,
     }
+    Ok(true)
 }
 
 async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
-    if let Command::Stats { json } = arguments.command {
-        return stats(store, json).await;
-    }
-    let tree = match arguments.command.creates() {
-        true => store.tree(&arguments.tree).await?,
-        false => find(store, &arguments.tree).await?,
-    };
     let text = Text { is_hex: arguments.hex };
+    let tree = async || match arguments.command.creates() {
+        true => Ok(store.tree(arguments.tree()).await?),
+        false => find(store, arguments.tree()).await,
+    };
     match &arguments.command {
-        Command::Get { key } => match store.get(&tree, &text.read(key)?).await? {
+        Command::Get { key } => match store.get(&tree().await?, &text.read(key)?).await? {
             Some(value) => print::bytes_line(&text.written(&value)),
             None => Err(Failure::Failed(format!("there is no key `{}`", key.display()))),
         },
         Command::Put { key, value } => {
-            Ok(store.put(&tree, &text.read(key)?, &text.read(value)?).await?)
+            Ok(store.put(&tree().await?, &text.read(key)?, &text.read(value)?).await?)
         }
         Command::Merge { key, number } => {
-            let (name, key) = (key, text.read(key)?);
+            let (name, key, tree) = (key, text.read(key)?, tree().await?);
             if let Some(value) = store.get(&tree, &key).await?
                 && !AddDecimal::is_number(&value)
             {
@@ -268,55 +342,43 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
             }
             Ok(store.merge(&tree, ADD, &key, number.to_string().as_bytes()).await?)
         }
-        Command::Delete { key } => Ok(store.delete(&tree, &text.read(key)?).await?),
-        Command::Scan { from, to, prefix, reverse, limit } => {
-            let key = |key: &Option<OsString>| key.as_ref().map(|key| text.read(key)).transpose();
-            let range = match key(prefix)? {
-                Some(prefix) => KeyRange::with_prefix(&prefix),
-                None => KeyRange {
-                    from: key(from)?.map_or(Bound::Unbounded, Bound::Included),
-                    to: key(to)?.map_or(Bound::Unbounded, Bound::Excluded),
-                },
-            };
+        Command::Delete { key } => Ok(store.delete(&tree().await?, &text.read(key)?).await?),
+        Command::Scan { range, reverse, limit } => {
             let direction = if *reverse { Direction::Backward } else { Direction::Forward };
             let is_terminal = std::io::stdout().is_terminal();
             let limit = limit.unwrap_or(if is_terminal { SCANNED } else { 0 });
-            scan(store, &tree, range, direction, limit, text).await
+            scan(store, &tree().await?, range.keys(text)?, direction, limit, text).await
         }
-        Command::Load { file, group, acknowledge } => {
-            let mut loading = Loading {
-                store,
-                tree: &tree,
-                file,
-                batch: Batch::new(),
-                durable: 0,
-                acknowledge: *acknowledge,
-            };
-            load(&mut loading, (*group).max(1), text).await
+        Command::Count { range, estimate } => {
+            let (range, tree) = (range.keys(text)?, tree().await?);
+            print::line(match estimate {
+                true => store.estimate(&tree, range).await?.records,
+                false => store.count(&tree, range).await?,
+            })
         }
-        Command::Stats { .. } => Ok(()),
+        Command::Load(input) => load::load(store, &tree().await?, input, text).await,
+        Command::Batch { input, trees } => {
+            load::batch(store, arguments.tree(), *trees, input, text).await
+        }
+        Command::Dump => {
+            let trees = chosen(store, arguments.tree.as_deref()).await?;
+            dump::dump(store, &trees, arguments.hex).await
+        }
+        Command::Restore(input) => dump::restore(store, arguments.tree.as_deref(), input).await,
+        Command::Stats { exact, json } => stats::stats(store, *exact, *json).await,
     }
 }
 
-/// How keys and values are given and printed.
-#[derive(Clone, Copy)]
-struct Text {
-    is_hex: bool,
-}
-
-impl Text {
-    fn read(self, text: &OsStr) -> Result<Vec<u8>, Failure> {
-        self.read_bytes(text.as_encoded_bytes())
-            .map_err(|problem| Failure::Usage(format!("`{}`: {problem}", text.display())))
+/// The tree called `name`, or all trees.
+async fn chosen(store: &Store, name: Option<&str>) -> Result<Vec<Tree>, Failure> {
+    if let Some(name) = name {
+        return Ok(vec![find(store, name).await?]);
     }
-
-    fn read_bytes(self, text: &[u8]) -> Result<Vec<u8>, hex::FromHexError> {
-        if self.is_hex { hex::decode(text) } else { Ok(text.to_vec()) }
+    let mut trees = Vec::new();
+    for name in store.trees().await? {
+        trees.push(find(store, &name).await?);
     }
-
-    fn written(self, bytes: &[u8]) -> Cow<'_, [u8]> {
-        if self.is_hex { hex::encode(bytes).into_bytes().into() } else { bytes.into() }
-    }
+    Ok(trees)
 }
 
 async fn find(store: &Store, name: &str) -> Result<Tree, Failure> {
@@ -351,173 +413,4 @@ async fn scan(
         printed += 1;
     }
     Ok(output.flush()?)
-}
-
-/// The load of a file into a tree.
-struct Loading<'a> {
-    store: &'a Store,
-    tree: &'a Tree,
-    file: &'a Path,
-    batch: Batch,
-    /// Records that are durable.
-    durable: u64,
-    acknowledge: bool,
-}
-
-impl Loading<'_> {
-    fn failed(&self, problem: impl std::fmt::Display) -> Failure {
-        let (file, durable) = (self.file.display(), grouped(self.durable));
-        Failure::Failed(format!(
-            "{file}: {problem}; at least the first {durable} records are loaded"
-        ))
-    }
-
-    /// Commits the batch, and with `--acknowledge` prints how many records are durable.
-    async fn commit(&mut self) -> Result<(), Failure> {
-        if let Err(error) = self.store.commit(&self.batch).await {
-            return Err(self.failed(error));
-        }
-        self.durable += self.batch.len() as u64;
-        self.batch.clear();
-        match self.acknowledge {
-            // A reader that has gone must not take the rest for loaded.
-            true => print::line(self.durable).map_err(|failure| self.failed(failure)),
-            false => Ok(()),
-        }
-    }
-}
-
-async fn load(loading: &mut Loading<'_>, group: usize, text: Text) -> Result<(), Failure> {
-    let file = loading.file;
-    let mut reader: Box<dyn BufRead + Send> = match file.to_str() {
-        Some("-") => Box::new(BufReader::new(std::io::stdin())),
-        _ => {
-            let opened = std::fs::File::open(file);
-            Box::new(BufReader::new(opened.map_err(|problem| loading.failed(problem))?))
-        }
-    };
-    let (watch, began) = (Stopwatch::start(), now());
-    let bar = progress::bar("loading", None);
-    let mut line = Vec::new();
-    let mut number = 0_u64;
-    loop {
-        line.clear();
-        let read = reader.read_until(b'\n', &mut line);
-        if read.map_err(|problem| loading.failed(problem))? == 0 {
-            break;
-        }
-        number += 1;
-        let record = line.strip_suffix(b"\n").unwrap_or(&line);
-        let tab = record.iter().position(|byte| *byte == b'\t');
-        let Some((key, value)) = tab.and_then(|tab| record.split_at_checked(tab)) else {
-            loading.commit().await?;
-            return Err(loading.failed(format!("line {number} has no tab between key and value")));
-        };
-        let value = value.strip_prefix(b"\t").unwrap_or(value);
-        let (key, value) = match (text.read_bytes(key), text.read_bytes(value)) {
-            (Ok(key), Ok(value)) => (key, value),
-            (Err(problem), _) | (_, Err(problem)) => {
-                loading.commit().await?;
-                return Err(loading.failed(format!("line {number}: {problem}")));
-            }
-        };
-        loading.batch.put(loading.tree, &key, &value);
-        if loading.batch.len() >= group {
-            loading.commit().await?;
-            bar.set_position(number);
-        }
-    }
-    if !loading.batch.is_empty() {
-        loading.commit().await?;
-    }
-    let checkpointed = loading.store.checkpoint().await;
-    checkpointed.map_err(|error| loading.failed(error))?;
-    bar.finish_and_clear();
-    let real_s = watch.elapsed().as_s();
-    let rate = |seconds: f64| grouped((number as f64 / seconds.max(1e-9)) as u64);
-    let records = grouped(number);
-    if is_virtual() {
-        let virtual_s = now().since(began).as_s();
-        return print::line(format!(
-            "{records} records in {virtual_s:.1} s of virtual time, {} a second (real time {real_s:.1} s)",
-            rate(virtual_s)
-        ));
-    }
-    print::line(format!("{records} records in {real_s:.1} s, {} a second", rate(real_s)))
-}
-
-#[derive(Serialize)]
-struct Stats {
-    trees: Vec<String>,
-    leaves: u64,
-    partitions: u64,
-    pending_changes: u64,
-    pending_bytes: u64,
-    directory_bytes: u64,
-    data_bytes: u64,
-    data_free_bytes: u64,
-    set_aside: u64,
-    log_segments: u64,
-    log_segments_used: u64,
-    replayed_bytes: u64,
-    refused_merges: u64,
-}
-
-async fn stats(store: &Store, json: bool) -> Result<(), Failure> {
-    let trees = store.trees().await?;
-    let figures = store.figures();
-    let stats = Stats {
-        trees,
-        leaves: figures.blocks,
-        partitions: figures.partitions,
-        pending_changes: figures.queued,
-        pending_bytes: figures.queued_bytes,
-        directory_bytes: figures.directory_bytes,
-        data_bytes: figures.data_bytes,
-        data_free_bytes: figures.data_free_bytes,
-        set_aside: figures.set_aside,
-        log_segments: figures.log_segments,
-        log_segments_used: figures.log_segments_used,
-        replayed_bytes: figures.replayed_bytes,
-        refused_merges: figures.refused,
-    };
-    if json {
-        return print::json(&stats);
-    }
-    let facts = [
-        ("trees", stats.trees.join(", ")),
-        (
-            "leaves",
-            format!("{} in {} partitions", grouped(stats.leaves), grouped(stats.partitions)),
-        ),
-        ("directory", format!("{} of memory", ByteCount(stats.directory_bytes))),
-        (
-            "pending",
-            format!(
-                "{} changes, {} of memory",
-                grouped(stats.pending_changes),
-                ByteCount(stats.pending_bytes)
-            ),
-        ),
-        (
-            "space",
-            format!(
-                "{} of {} are free",
-                ByteCount(stats.data_free_bytes),
-                ByteCount(stats.data_bytes)
-            ),
-        ),
-        ("log", format!("{} of {} segments in use", stats.log_segments_used, stats.log_segments)),
-        (
-            "replayed",
-            format!("{} of log when the store was opened", ByteCount(stats.replayed_bytes)),
-        ),
-        (
-            "refused merges",
-            format!("{} met a value that is not a number", grouped(stats.refused_merges)),
-        ),
-        ("set aside", format!("{} partitions, which could not be read", grouped(stats.set_aside))),
-    ];
-    let row = |(name, value): (&str, String)| vec![name.to_owned(), value];
-    print::table(&[("store", false), ("", false)], facts.into_iter().map(row).collect())
 }

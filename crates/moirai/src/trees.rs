@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
-use moirai_storage::{Device, Occupant, clear_ends, occupants};
+use moirai_storage::{Device, Inquiry, Occupant, clear_ends, occupants};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
-use moirai_volume::Section;
+use moirai_volume::{Concatenation, Section};
 
 use crate::{Access, NewFiles, open_device_for};
 
@@ -48,16 +48,22 @@ pub struct CreatedTrees {
 const LOG_STEPS: [u64; 2] = [4 << 20, 16 * 512];
 /// The longest log at the end of a device, unless a length is given.
 const LOG_BYTES_MAX: u64 = 1 << 30;
+/// A device that grew by less than this is used as far as before.
+const GROWTH_BYTES_MIN: u64 = 1 << 20;
 /// The most segments of a log.
 const LOG_SEGMENTS_MAX: u64 = 1 << 20;
 
-/// Opens the store of trees at `place`. Inside a runtime only.
+/// Opens the store of trees at `place`. With [`Options::read_only`] its devices are opened for reading, and other
+/// readers may open them, too. Inside a runtime only.
 ///
 /// # Errors
 /// [`moirai_update::Error::NotFormatted`] where there is none.
 pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -> Result<Store> {
-    let devices = Devices::open(place, Access::Write).await?;
-    devices.refuse_usurped().await.map_err(of_device)?;
+    let access = if options.read_only { Access::Read } else { Access::Write };
+    let devices = Devices::open(place, access).await?;
+    if !options.read_only {
+        devices.refuse_usurped().await.map_err(of_device)?;
+    }
     let lengths = Engine::lengths(&*devices.data).await?;
     devices.store(lengths, kinds, options).await
 }
@@ -98,15 +104,16 @@ fn of_device(error: moirai_storage::Error) -> Error {
     moirai_update::Error::from(error).into()
 }
 
-/// The lengths of the data on `device` and of the log after them.
+/// The lengths of the data on `device` and of the log after them, which begins with a physical block.
 fn lengths_of(device: &dyn Device, wanted: Option<ByteCount>) -> Lengths {
-    let capacity = device.inquiry().capacity;
+    let Inquiry { capacity, physical_block, .. } = *device.inquiry();
     let eighth = capacity.bytes().0 / 8;
     let bytes = wanted.map_or(eighth.min(LOG_BYTES_MAX), |wanted| wanted.0);
     let step = LOG_STEPS.into_iter().find(|step| bytes >= 16 * step).unwrap_or(LOG_STEPS[1]);
     let segments = (bytes / step).min(LOG_SEGMENTS_MAX);
     let log = BlockCount::holding(ByteCount(segments * step)) + LOG_LABEL_BLOCKS;
-    Lengths { data: BlockCount(capacity.0.saturating_sub(log.0)), log }
+    let data = capacity.0.saturating_sub(log.0);
+    Lengths { data: BlockCount(data - data % physical_block.0.max(1)), log }
 }
 
 /// The devices that a place names.
@@ -182,7 +189,6 @@ impl Devices {
         if !self.logs.is_empty() {
             return Ok(Parts { data: Arc::clone(&self.data), logs: self.logs.clone() });
         }
-        // The device may have grown since.
         let data = BlockRange::new(Lbn(0), lengths.data);
         let log = BlockRange::new(data.end(), lengths.log);
         let inquiry = self.data.inquiry();
@@ -194,8 +200,23 @@ impl Devices {
             )));
         }
         let part = |blocks| Section::of(Arc::clone(&self.data), blocks).map_err(of_device);
-        Ok(Parts { data: part(data)?, logs: vec![part(log)?] })
+        let logs: Vec<Arc<dyn Device>> = vec![part(log)?];
+        let Some(grown) = grown_after(inquiry, log.end()) else {
+            return Ok(Parts { data: part(data)?, logs });
+        };
+        let parts: Vec<(Arc<dyn Device>, BlockCount)> =
+            vec![(part(data)?, data.count), (part(grown)?, grown.count)];
+        let data = Concatenation::of(inquiry.name.clone(), parts).map_err(of_device)?;
+        Ok(Parts { data, logs })
     }
+}
+
+/// Whole physical blocks after the log, of a device that has grown since the store was made. They hold data, too.
+fn grown_after(inquiry: &Inquiry, log_end: Lbn) -> Option<BlockRange> {
+    let physical = inquiry.physical_block.0.max(1);
+    let end = inquiry.capacity.0 / physical * physical;
+    let grown = BlockRange::between(Lbn(log_end.0.next_multiple_of(physical)), Lbn(end));
+    (grown.count.bytes().0 >= GROWTH_BYTES_MIN).then_some(grown)
 }
 
 fn refused(problem: String) -> Error {

@@ -1,6 +1,6 @@
 //! Stores of trees by URI.
 
-use moirai::btree::{Error, Store};
+use moirai::btree::{Batch, Error, Store, Tree};
 use moirai::runtime::{block_on_real, wait};
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::{Kinds, LogWriter, Options};
@@ -50,6 +50,80 @@ fn a_store_goes_on_on_a_device_that_has_grown() {
     });
 }
 
+/// Puts records of 100 KB, from number `next` on, until the store is full; the number after the last.
+async fn fill(store: &Store, tree: &Tree, mut next: u32) -> u32 {
+    loop {
+        let mut batch = Batch::new();
+        for part in 0..100_u32 {
+            batch.put(tree, &[next.to_be_bytes(), part.to_be_bytes()].concat(), &[7; 1000]);
+        }
+        match store.commit(&batch).await {
+            Ok(()) => next += 1,
+            Err(Error::Update(moirai::update::Error::Full { .. })) => return next,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// With the log at the end of the device, and with a log of its own.
+#[test]
+fn a_full_store_goes_on_when_its_device_grows() {
+    for has_log in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let uri = format!("file:{}", path.display());
+        let log = format!("file:{}", folder.path().join("log").display());
+        let logs = |more: &str| if has_log { vec![format!("{log}{more}")] } else { Vec::new() };
+        block_on_real(1, async {
+            let (data, new_logs) = (format!("{uri}?size=8MiB"), logs("?size=1MiB"));
+            let store = create(&data, &new_logs, LogWriter::Append).await.unwrap();
+            let tree = store.tree("one").await.unwrap();
+            let full = fill(&store, &tree, 0).await;
+            store.close().await.unwrap();
+            std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(24 << 20).unwrap();
+            let store = open(&uri, &logs("")).await.unwrap();
+            let tree = store.tree("one").await.unwrap();
+            let grown = fill(&store, &tree, full).await;
+            assert!(grown >= full * 5 / 2, "{full} before, {grown} after");
+            store.close().await.unwrap();
+            let store = open(&uri, &logs("")).await.unwrap();
+            let tree = store.tree("one").await.unwrap();
+            for number in 0..grown {
+                let key = [number.to_be_bytes(), 99_u32.to_be_bytes()].concat();
+                let found = store.get(&tree, &key).await.unwrap();
+                assert_eq!(found, Some(vec![7; 1000]), "{number} of {grown}, {full} at first");
+            }
+        });
+    }
+}
+
+/// Two programs read while neither writes; nothing is written to the file.
+#[test]
+fn readers_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let uri = format!("file:{}", path.display());
+    block_on_real(1, async {
+        let store = create(&format!("{uri}?size=8MiB"), &[], LogWriter::Append).await.unwrap();
+        let tree = store.tree("one").await.unwrap();
+        store.put(&tree, b"key", b"value").await.unwrap();
+        store.close().await.unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let options = Options { read_only: true, ..Options::default() };
+        let reader = || open_trees(TreesPlace { data: &uri, logs: &[] }, Kinds::new(), options);
+        let (one, two) = (reader().await.unwrap(), reader().await.unwrap());
+        for store in [&one, &two] {
+            let tree = store.find_tree("one").await.unwrap().unwrap();
+            assert_eq!(store.get(&tree, b"key").await.unwrap(), Some(b"value".to_vec()));
+            let refused = store.put(&tree, b"key", b"other").await.unwrap_err();
+            assert!(matches!(refused, Error::Update(moirai::update::Error::ReadOnly { .. })));
+        }
+        one.close().await.unwrap();
+        two.close().await.unwrap();
+        assert!(std::fs::read(&path).unwrap() == before);
+    });
+}
+
 #[test]
 fn a_log_that_is_not_named_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,6 +168,7 @@ fn stores_by_uri_are_for_all_programs() {
     wait(store.put(&tree, b"key", b"value")).unwrap();
     wait(store.close()).unwrap();
     let store = wait(is_send(open(&uri, &[]))).unwrap();
+    let tree = wait(store.tree("one")).unwrap();
     assert_eq!(wait(store.get(&tree, b"key")).unwrap(), Some(b"value".to_vec()));
     wait(store.close()).unwrap();
     drop(is_send(moirai::open_device(&uri)));

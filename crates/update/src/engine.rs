@@ -63,7 +63,8 @@ struct Tasks {
 impl Engine {
     /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
     /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and `blocks`
-    /// is what it was formatted with. An engine whose log takes nothing more, as when the data device is full and so
+    /// is what it was formatted with. Where `data` has grown since, what it has more is used for data. An engine whose log
+    /// takes nothing more, as when the data device is full and so
     /// the log cannot be freed, is opened, too: it serves reads.
     ///
     /// # Errors
@@ -85,8 +86,7 @@ impl Engine {
                 format!("memory of {} is too small: give at least {MEMORY_MIN}", options.memory);
             return Err(Error::Options { problem });
         }
-        let superblock = Superblock::read(&*data).await?;
-        let layout = superblock.layout;
+        let mut superblock = Superblock::read(&*data).await?;
         if superblock.format != name_of(&*blocks) {
             let name = |name: [u8; NAME_BYTES]| {
                 String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
@@ -101,6 +101,9 @@ impl Engine {
             });
         }
         let disks = log_disks(&*data, logs, &superblock)?;
+        let layout = superblock.layout.grown(data.inquiry().capacity);
+        let has_grown = layout != superblock.layout;
+        superblock.layout = layout;
         // What the last run left in caches must not be taken for durable.
         if !options.read_only {
             data.flush().await?;
@@ -120,6 +123,11 @@ impl Engine {
             return Err(Error::UnknownKind { number });
         }
         extents.discard_all();
+        // Before anything lies in the new part.
+        if has_grown && !options.read_only {
+            superblock.generation += 1;
+            superblock.write(&*data).await?;
+        }
         let next = state.applied;
         let room = Arc::new(Notify::new());
         let opened = Opened {
@@ -482,6 +490,7 @@ impl Engine {
             directory_bytes: state.directory_bytes as u64,
             data_bytes: extents.capacity().bytes().0,
             data_free_bytes: extents.free().bytes().0,
+            log_capacity_bytes: log.capacity_bytes(),
             log_segments: log.segments() as u64,
             log_segments_used: log.segments_used() as u64,
             replayed_bytes: self.shared.replayed_bytes,

@@ -95,7 +95,8 @@ pub enum Error {
     /// A log device cannot be read where the log may continue after the last frame that was read.
     #[error(
         "{device} cannot be read at byte {offset}, where the log may continue with frame {frame}: repair the device, or \
-         copy it to another one; or open the store with the option `force_log_end`, which drops groups {group} and later"
+         copy it to another one; or open the store with `--force-log-end` (in a program, `Options::force_log_end`), which \
+         drops groups {group} and later"
     )]
     LogUnreadable {
         /// The log device.

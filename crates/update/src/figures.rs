@@ -73,6 +73,8 @@ pub struct Figures {
     pub data_bytes: u64,
     /// How many of these are free.
     pub data_free_bytes: u64,
+    /// Bytes of the log's segments, on all of its devices.
+    pub log_capacity_bytes: u64,
     /// Segments of the log, and how many are in use.
     pub log_segments: u64,
     /// See `log_segments`.

@@ -89,7 +89,8 @@ async fn walk(store: &Store, tree: &Tree, model: &Records, random: &mut Random) 
     assert_eq!(count, all.len() as u64, "{range:?}");
     // Every leaf of so few is counted.
     if store.figures().blocks <= 7 {
-        assert_eq!(store.approximate_count(tree, range).await.unwrap(), count);
+        let counted = store.estimate(tree, range).await.unwrap();
+        assert_eq!((counted.records, counted.is_exact), (count, true));
     }
 }
 
@@ -323,7 +324,7 @@ fn multi_get_reads_each_leaf_once() {
 
 /// A range of many leaves: the estimate is off by less than is said of trees like this one.
 #[test]
-fn approximate_counts_of_random_puts_are_close_and_read_few_leaves() {
+fn estimates_of_random_puts_are_close_and_read_few_leaves() {
     each_seed(20, async || {
         let mut random = random("about");
         let bench = Bench::with_partitions(&mut random, 12).await;
@@ -343,9 +344,12 @@ fn approximate_counts_of_random_puts_are_close_and_read_few_leaves() {
         let low = random.random::<u64>() >> 2;
         let high = low + (u64::MAX >> 2) + (random.random::<u64>() >> 2);
         let range = low.to_be_bytes()..high.to_be_bytes();
-        let about = store.approximate_count(&tree, range.clone()).await.unwrap() as f64;
+        let about = store.estimate(&tree, range.clone()).await.unwrap();
         let reads = store.figures().reads - reads;
         assert!(reads <= 16, "{reads} reads");
+        // All records are of one size.
+        assert!((about.bytes / 38).abs_diff(about.records) <= 1, "{about:?}");
+        let about = about.records as f64;
         let count = store.count(&tree, range).await.unwrap() as f64;
         assert!((0.7..1.3).contains(&(about / count)), "{about} is not about {count}");
     });
@@ -423,7 +427,7 @@ fn trees_of_another_store_are_refused() {
         refused(store.first(&theirs).await.unwrap_err());
         refused(store.pop_last(&theirs).await.unwrap_err());
         refused(store.count(&theirs, ..).await.unwrap_err());
-        refused(store.approximate_count(&theirs, ..).await.unwrap_err());
+        refused(store.estimate(&theirs, ..).await.unwrap_err());
         let scan = store.scan(&theirs, "a"..="b", Direction::Backward);
         refused(scan.into_stream().boxed().next().await.unwrap().unwrap_err());
         for trees in [[&ours, &theirs], [&theirs, &ours]] {
@@ -461,7 +465,7 @@ fn futures_can_be_sent() {
         assert_eq!(swapped.unwrap(), Ok(()));
         assert_eq!(is_send(store.multi_get(&tree, &["k"])).await.unwrap(), [Some(b"v".to_vec())]);
         assert_eq!(is_send(store.count(&tree, ..)).await.unwrap(), 1);
-        assert_eq!(is_send(store.approximate_count(&tree, ..)).await.unwrap(), 1);
+        assert_eq!(is_send(store.estimate(&tree, ..)).await.unwrap().records, 1);
         let stream = is_send(store.scan(&tree, .., Direction::Forward).into_stream());
         assert_eq!(stream.try_collect::<Vec<_>>().await.unwrap().len(), 1);
         assert!(is_send(store.pop_first(&tree)).await.unwrap().is_some());

@@ -199,7 +199,9 @@ impl Index {
         let memory = self.setting.memory;
         // The paper's memory holds pending updates and no cache: every read comes from the disks.
         let log_wait = self.setting.log_wait;
-        let options = Options { memory, cache: ByteCount(0), log_wait, ..Options::default() };
+        // Nor does it sweep before it must.
+        let (cache, idle) = (ByteCount(0), None);
+        let options = Options { memory, cache, log_wait, idle, ..Options::default() };
         let data = Arc::clone(&self.data);
         Ok(Engine::open(data, &self.logs, kinds, Arc::new(WholeBlocks), options).await?)
     }

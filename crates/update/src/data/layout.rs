@@ -35,6 +35,12 @@ impl Layout {
         is_block && is_partition && is_grain && is_data && self.staging.0 < 1 << 24
     }
 
+    /// The layout on the same device, which by now has `capacity`; the same where it is no longer.
+    pub(crate) fn grown(self, capacity: BlockCount) -> Layout {
+        let room = BlockCount(capacity.0.saturating_sub(self.data.first.0));
+        Layout { data: BlockRange::new(self.data.first, room.max(self.data.count)), ..self }
+    }
+
     pub(crate) fn block_bytes(&self) -> usize {
         self.block.bytes().0 as usize
     }

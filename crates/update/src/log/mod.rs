@@ -164,6 +164,11 @@ impl Log {
         self.segments as usize
     }
 
+    /// Bytes of all segments.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.segments.blocks().bytes().0).sum()
+    }
+
     /// Segments in use.
     pub(crate) fn segments_used(&self) -> usize {
         self.used.lock().len() + self.disks.len() - 1

@@ -111,6 +111,15 @@ impl Segments {
         Ok(Some(now).filter(|now| now.ring == ring))
     }
 
+    /// Blocks of all segments.
+    pub(crate) fn blocks(&self) -> BlockCount {
+        match self.tracks.as_ref().map(|tracks| &tracks.starts[..]) {
+            Some([first, .., end]) => end.since(*first),
+            Some(_) => BlockCount::ZERO,
+            None => BlockCount(self.ring.segment.0 * u64::from(self.ring.segments)),
+        }
+    }
+
     /// The tracks of `device`.
     pub(crate) fn tracks_of(
         device: &dyn Device,

@@ -1,0 +1,261 @@
+//! `kv load` and `kv batch`: files whose lines are records or changes, committed group by group.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use moirai::btree::{Batch, Store, Tree};
+use moirai::runtime::{Stopwatch, is_virtual, now};
+use moirai::units::{Instant, grouped};
+
+use super::ADD;
+use super::text::Text;
+use crate::failure::Failure;
+use crate::{print, progress};
+
+/// A file that is loaded.
+#[derive(clap::Args)]
+pub(super) struct Input {
+    /// File to read, `-` for standard input
+    file: PathBuf,
+    /// Lines of a group, which are committed together
+    #[arg(long, default_value_t = 1000)]
+    group: usize,
+    /// Print the number of durable lines after each group
+    #[arg(long)]
+    acknowledge: bool,
+}
+
+/// The load of a file into trees of a store.
+pub(super) struct Loading<'a> {
+    store: &'a Store,
+    file: &'a Path,
+    reader: Box<dyn BufRead + Send>,
+    /// The number of the last line read.
+    pub(super) line: u64,
+    /// What each line is.
+    what: &'static str,
+    pub(super) batch: Batch,
+    group: usize,
+    /// Records or changes that are durable.
+    durable: u64,
+    acknowledge: bool,
+    bar: ProgressBar,
+    watch: Stopwatch,
+    began: Instant,
+}
+
+impl<'a> Loading<'a> {
+    pub(super) fn start(
+        store: &'a Store,
+        input: &'a Input,
+        what: &'static str,
+    ) -> Result<Loading<'a>, Failure> {
+        let file = &*input.file;
+        let reader: Box<dyn BufRead + Send> = match file.to_str() {
+            Some("-") => Box::new(BufReader::new(std::io::stdin())),
+            _ => {
+                let opened = std::fs::File::open(file)
+                    .map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))?;
+                Box::new(BufReader::new(opened))
+            }
+        };
+        Ok(Loading {
+            store,
+            file,
+            reader,
+            line: 0,
+            what,
+            batch: Batch::new(),
+            group: input.group.max(1),
+            durable: 0,
+            acknowledge: input.acknowledge,
+            bar: progress::bar("loading", None),
+            watch: Stopwatch::start(),
+            began: now(),
+        })
+    }
+
+    /// Reads the next line into `line`, without its end; tells whether there was one.
+    pub(super) fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, Failure> {
+        line.clear();
+        let read = self.reader.read_until(b'\n', line).map_err(|error| self.failed(error))?;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        self.line += u64::from(read > 0);
+        Ok(read > 0)
+    }
+
+    /// The failure of the whole load, which says what is durable.
+    pub(super) fn failed(&self, problem: impl std::fmt::Display) -> Failure {
+        let (file, durable, what) = (self.file.display(), grouped(self.durable), self.what);
+        Failure::Failed(format!(
+            "{file}: {problem}; at least the first {durable} {what} are loaded"
+        ))
+    }
+
+    /// The failure of the last line read.
+    pub(super) fn failed_line(&self, problem: impl std::fmt::Display) -> Failure {
+        self.failed(format!("line {}: {problem}", self.line))
+    }
+
+    /// Commits the batch when it is a whole group.
+    pub(super) async fn commit_group(&mut self) -> Result<(), Failure> {
+        if self.batch.len() < self.group {
+            return Ok(());
+        }
+        self.commit().await
+    }
+
+    /// Commits the batch, and with `--acknowledge` prints how many lines are durable.
+    async fn commit(&mut self) -> Result<(), Failure> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.store.commit(&self.batch).await {
+            return Err(self.failed(error));
+        }
+        self.durable += self.batch.len() as u64;
+        self.batch.clear();
+        self.bar.set_position(self.durable);
+        match self.acknowledge {
+            // A reader that has gone must not take the rest for loaded.
+            true => print::line(self.durable).map_err(|failure| self.failed(failure)),
+            false => Ok(()),
+        }
+    }
+
+    /// Commits what is left, and prints how fast it went.
+    pub(super) async fn finish(mut self) -> Result<(), Failure> {
+        self.commit().await?;
+        self.store.checkpoint().await.map_err(|error| self.failed(error))?;
+        self.bar.finish_and_clear();
+        let real_s = self.watch.elapsed().as_s();
+        let rate = |seconds: f64| grouped((self.durable as f64 / seconds.max(1e-9)) as u64);
+        let (count, what) = (grouped(self.durable), self.what);
+        if is_virtual() {
+            let virtual_s = now().since(self.began).as_s();
+            return print::line(format!(
+                "{count} {what} in {virtual_s:.1} s of virtual time, {} a second (real time {real_s:.1} s)",
+                rate(virtual_s)
+            ));
+        }
+        print::line(format!("{count} {what} in {real_s:.1} s, {} a second", rate(real_s)))
+    }
+}
+
+/// Puts the records of a file whose lines are key, tab, value.
+pub(super) async fn load(
+    store: &Store,
+    tree: &Tree,
+    input: &Input,
+    text: Text,
+) -> Result<(), Failure> {
+    let mut loading = Loading::start(store, input, "records")?;
+    let mut line = Vec::new();
+    while loading.next_line(&mut line)? {
+        match record(&line, text) {
+            Ok((key, value)) => loading.batch.put(tree, &key, &value),
+            Err(problem) => {
+                loading.commit().await?;
+                return Err(loading.failed_line(problem));
+            }
+        }
+        loading.commit_group().await?;
+    }
+    loading.finish().await
+}
+
+/// The key and the value of a line.
+fn record(line: &[u8], text: Text) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let (key, value) = split(line).ok_or("there is no tab between key and value")?;
+    let read = |bytes| text.read_bytes(bytes).map_err(|problem| problem.to_string());
+    Ok((read(key)?, read(value)?))
+}
+
+/// What is before the first tab, and what is after it.
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tab = line.iter().position(|byte| *byte == b'\t')?;
+    let (before, after) = line.split_at_checked(tab)?;
+    Some((before, after.strip_prefix(b"\t").unwrap_or(after)))
+}
+
+/// A change that a line of a batch asks for.
+enum Change {
+    Put,
+    Delete,
+    Merge,
+}
+
+/// Makes the changes of a file, whole groups of lines only.
+pub(super) async fn batch(
+    store: &Store,
+    default: &str,
+    has_trees: bool,
+    input: &Input,
+    text: Text,
+) -> Result<(), Failure> {
+    let mut loading = Loading::start(store, input, "changes")?;
+    let mut trees: Vec<Tree> = Vec::new();
+    let mut line = Vec::new();
+    while loading.next_line(&mut line)? {
+        let parsed =
+            parse(&line, has_trees, text).map_err(|problem| loading.failed_line(problem))?;
+        let (change, name, key, operand) = parsed;
+        let name = name.as_deref().unwrap_or(default);
+        let tree = match trees.iter().find(|tree| tree.name() == name) {
+            Some(tree) => tree.clone(),
+            None => {
+                let tree = store.tree(name).await.map_err(|error| loading.failed_line(error))?;
+                trees.push(tree.clone());
+                tree
+            }
+        };
+        match change {
+            Change::Put => loading.batch.put(&tree, &key, &operand),
+            Change::Delete => loading.batch.delete(&tree, &key),
+            Change::Merge => loading.batch.merge(&tree, ADD, &key, &operand),
+        }
+        loading.commit_group().await?;
+    }
+    loading.finish().await
+}
+
+/// What a line of a batch changes: the tree where lines name one, the key, and what comes after it.
+type Parsed = (Change, Option<String>, Vec<u8>, Vec<u8>);
+
+fn parse(line: &[u8], has_trees: bool, text: Text) -> Result<Parsed, String> {
+    let (verb, rest) = split(line).unwrap_or((line, b""));
+    let change = match verb {
+        b"put" => Change::Put,
+        b"delete" => Change::Delete,
+        b"merge" => Change::Merge,
+        other => {
+            let other = String::from_utf8_lossy(other);
+            return Err(format!(
+                "`{other}` is no change: begin with put, delete or merge, and a tab"
+            ));
+        }
+    };
+    let (tree, rest) = match has_trees {
+        true => {
+            let (tree, rest) = split(rest).ok_or("there is no tab between tree and key")?;
+            let tree = std::str::from_utf8(tree).map_err(|_| "the tree's name is not UTF-8")?;
+            (Some(tree.to_owned()), rest)
+        }
+        false => (None, rest),
+    };
+    let read = |bytes| text.read_bytes(bytes).map_err(|problem| problem.to_string());
+    let (key, operand) = match change {
+        Change::Delete => (read(rest)?, Vec::new()),
+        Change::Put => record(rest, text)?,
+        Change::Merge => {
+            let (key, number) = split(rest).ok_or("there is no tab between key and number")?;
+            let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+            let number: i128 = number.ok_or("what comes after the key is not an integer")?;
+            (read(key)?, number.to_string().into_bytes())
+        }
+    };
+    Ok((change, tree, key, operand))
+}

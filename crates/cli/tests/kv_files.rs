@@ -1,0 +1,156 @@
+//! `moirai kv` from and into files: batches, dumps, counts and statistics.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod common;
+
+use std::fs::{read, write};
+use std::path::Path;
+
+use common::{run, succeed};
+use serde_json::Value;
+
+const STORE: &str = "--store=file:kv.img?size=64MiB";
+
+fn kv(folder: &Path, arguments: &[&str]) -> String {
+    let all: Vec<&str> = ["kv", STORE].iter().chain(arguments).copied().collect();
+    succeed(folder, &all)
+}
+
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let all: Vec<&str> = ["kv", STORE].iter().chain(arguments).copied().collect();
+    let (status, _, error) = run(folder, &all);
+    assert_ne!(status, Some(0), "{arguments:?}");
+    error
+}
+
+#[test]
+fn batches_change_whole_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(folder.join("one"), "put\ta\t1\t2\nput\tb\tx\nmerge\tn\t5\nmerge\tn\t-7\ndelete\tb\n")
+        .unwrap();
+    assert!(kv(folder, &["batch", "one"]).starts_with("5 changes in "));
+    assert_eq!(kv(folder, &["scan"]), "a\t1\t2\nn\t-2\n");
+    // The second group has a bad line, so it is not there, not even in parts.
+    write(folder.join("two"), "put\tc\t3\ndelete\ta\nput\td\t4\nmerge\tn\tx\n").unwrap();
+    let error = refused(folder, &["batch", "two", "--group", "2"]);
+    assert!(error.contains("line 4: what comes after the key is not an integer"), "{error}");
+    assert!(error.contains("at least the first 2 changes are loaded"), "{error}");
+    assert_eq!(kv(folder, &["scan"]), "c\t3\nn\t-2\n");
+    // Changes of two trees in one group.
+    write(folder.join("three"), "put\tred\ta\t1\nput\tblue\tb\t2\ndelete\tdefault\tc\n").unwrap();
+    kv(folder, &["batch", "three", "--trees"]);
+    assert_eq!(kv(folder, &["--tree", "blue", "scan"]), "b\t2\n");
+    assert_eq!(kv(folder, &["scan"]), "n\t-2\n");
+    write(folder.join("hex"), "put\t0a\t0d\ndelete\t6e\n").unwrap();
+    kv(folder, &["--hex", "batch", "hex"]);
+    assert_eq!(kv(folder, &["--hex", "scan"]), "0a\t0d\n");
+    write(folder.join("bad"), "get\ta\n").unwrap();
+    let error = refused(folder, &["batch", "bad"]);
+    assert!(error.contains("`get` is no change: begin with put, delete or merge"), "{error}");
+}
+
+/// Any bytes, in both formats, into another store.
+#[test]
+fn a_dump_restores_every_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let all: String = (0..=255).map(|byte| format!("put\t{byte:02x}\t{byte:02x}5c0a\n")).collect();
+    write(folder.join("all"), all).unwrap();
+    kv(folder, &["--hex", "batch", "all"]);
+    kv(folder, &["--tree", "tab\there \u{e9}", "put", "k", ""]);
+    for hex in [&["--hex"][..], &[]] {
+        let dumped = kv(folder, &[hex, &["dump"]].concat());
+        assert!(dumped.is_ascii());
+        write(folder.join("dump"), &dumped).unwrap();
+        let other = "--store=file:other.img?size=64MiB";
+        succeed(folder, &["kv", other, "--force", "restore", "dump"]);
+        let again = succeed(folder, &[&["kv", other], hex, &["dump"]].concat());
+        assert_eq!(again, dumped);
+        std::fs::remove_file(folder.join("other.img")).unwrap();
+        // A part of it is told from the whole.
+        write(folder.join("part"), &dumped[..dumped.len() - 9]).unwrap();
+        let error = refused(folder, &["--tree", "part", "restore", "part"]);
+        assert!(error.contains("DATA=END") || error.contains("several trees"), "{error}");
+    }
+    let one = kv(folder, &["--tree", "tab\there \u{e9}", "dump"]);
+    write(folder.join("one"), &one[..one.len() - 9]).unwrap();
+    let error = refused(folder, &["--tree", "one", "restore", "one"]);
+    assert!(error.contains("ends before DATA=END: it is incomplete"), "{error}");
+}
+
+/// As `mdb_dump` of LMDB 0.9 and `db_dump` of Berkeley DB 5.3 write them.
+#[test]
+fn dumps_of_other_databases_are_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lmdb = "VERSION=3\nformat=bytevalue\ntype=btree\nmapsize=1048576\nmaxreaders=126\n\
+                db_pagesize=4096\nHEADER=END\n 6b6579\n 76616c7565\nDATA=END\n";
+    let berkeley = "VERSION=3\nformat=print\ntype=btree\ndb_pagesize=4096\nHEADER=END\n \
+                    a\\09b\n back\\\\slash \\ff\n \n empty key\nDATA=END\n";
+    write(folder.join("lmdb"), lmdb).unwrap();
+    write(folder.join("berkeley"), berkeley).unwrap();
+    assert!(kv(folder, &["restore", "lmdb"]).starts_with("1 records in "));
+    assert_eq!(kv(folder, &["get", "key"]), "value\n");
+    kv(folder, &["--tree", "b", "restore", "berkeley"]);
+    let scanned = kv(folder, &["--hex", "--tree", "b", "scan"]);
+    assert_eq!(scanned, "\t656d707479206b6579\n610962\t6261636b5c736c61736820ff\n");
+    write(folder.join("several"), lmdb.replace("mapsize", "duplicates=1\nmapsize")).unwrap();
+    let error = refused(folder, &["restore", "several"]);
+    assert!(error.contains("line 4: a dump with several values for a key"), "{error}");
+    write(folder.join("text"), "just text\n").unwrap();
+    let error = refused(folder, &["restore", "text"]);
+    assert!(error.contains("line 1: a dump has a line of the form name=value here"), "{error}");
+}
+
+#[test]
+fn counts_and_statistics_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..20_000).map(|key| format!("key {key:05}\tvalue {key:05}\n")).collect();
+    write(folder.join("lines"), lines).unwrap();
+    kv(folder, &["load", "lines"]);
+    kv(folder, &["--tree", "other", "put", "a", "b"]);
+    assert_eq!(kv(folder, &["count"]), "20000\n");
+    assert_eq!(kv(folder, &["count", "--prefix", "key 01"]), "1000\n");
+    assert_eq!(kv(folder, &["count", "--from", "key 01000", "--to", "key 01500"]), "500\n");
+    let about: u64 = kv(folder, &["count", "--estimate"]).trim().parse().unwrap();
+    assert!((15_000..25_000).contains(&about), "{about}");
+    let stats = |exact: &[&str]| -> Value {
+        serde_json::from_str(&kv(folder, &[&["stats", "--json"], exact].concat())).unwrap()
+    };
+    let (exact, about) = (stats(&["--exact"]), stats(&[]));
+    let number = |stats: &Value, name: &str| stats[name].as_u64().unwrap();
+    assert_eq!(number(&exact, "records"), 20_001);
+    assert_eq!(number(&exact, "live_bytes"), 20_000 * 20 + 2);
+    assert_eq!(exact["trees"][0]["name"], "default");
+    assert_eq!(number(&exact["trees"][1], "records"), 1);
+    assert!((300_000..500_000).contains(&number(&about, "live_bytes")), "{about}");
+    // Data, an eighth of the device for the log, and the superblocks.
+    let (used, device) = (number(&exact, "used_bytes"), number(&exact, "device_bytes"));
+    assert!((63 << 20..=64 << 20).contains(&device), "{device}");
+    assert!((8 << 20..10 << 20).contains(&used), "{used}");
+    assert!(number(&exact, "memory_bytes") > 0);
+    let human = kv(folder, &["stats", "--exact"]);
+    assert!(human.contains("20 000") || human.contains("20,000"), "{human}");
+}
+
+/// Commands that only read share a store, also one whose file is read-only.
+#[test]
+fn reading_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    kv(folder, &["put", "a", "1"]);
+    let path = folder.join("kv.img");
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let before = read(&path).unwrap();
+    assert_eq!(kv(folder, &["get", "a"]), "1\n");
+    assert_eq!(kv(folder, &["scan"]), "a\t1\n");
+    assert_eq!(kv(folder, &["count"]), "1\n");
+    kv(folder, &["stats"]);
+    assert!(kv(folder, &["dump"]).contains("\n a\n 1\n"));
+    assert!(read(&path).unwrap() == before);
+}
