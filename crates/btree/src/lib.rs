@@ -96,6 +96,7 @@
 
 mod atomic;
 mod batch;
+mod check;
 mod count;
 mod error;
 #[cfg(fuzzing)]
@@ -108,6 +109,7 @@ mod store;
 
 pub use atomic::CurrentValue;
 pub use batch::Batch;
+pub use check::{Damage, DamagedKeys};
 pub use count::Estimate;
 pub use error::{Error, Result};
 pub use merges::{AddDecimal, AddU64};

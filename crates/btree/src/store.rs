@@ -17,7 +17,7 @@ use crate::scan::{Direction, Scan};
 use crate::{Error, Result};
 
 /// The tree of trees: from names to spaces.
-const CATALOG: SpaceId = SpaceId(1);
+pub(crate) const CATALOG: SpaceId = SpaceId(1);
 /// The longest name of a tree.
 const NAME_BYTES_MAX: usize = 100;
 

@@ -23,7 +23,7 @@ use text::Text;
 /// The tree of commands that name none.
 const TREE: &str = "default";
 /// The modification kind of `merge`.
-const ADD: KindNumber = KindNumber(17);
+pub(crate) const ADD: KindNumber = KindNumber(17);
 /// Records that a scan prints on a terminal unless `--limit` is given.
 const SCANNED: u64 = 100;
 /// Leaf size of a new store unless `--leaf` is given.

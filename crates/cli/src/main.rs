@@ -11,6 +11,7 @@ mod progress;
 mod replay;
 mod run;
 mod sql;
+mod store;
 mod table;
 mod volume;
 
@@ -54,6 +55,9 @@ enum Command {
     #[command(subcommand)]
     Table(table::Command),
     Kv(kv::Arguments),
+    /// Check a store of keys and values for damage, and repair it
+    #[command(subcommand)]
+    Store(store::Command),
     /// Query the tables of a store in SQL: one statement, a script, or a prompt
     Sql(sql::Arguments),
     /// Run experiments in virtual time and print their figures beside the published ones
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Command::Volume(command) => volume::run(command),
         Command::Table(command) => table::run(command),
         Command::Kv(arguments) => kv::run(&arguments),
+        Command::Store(command) => store::run(&command),
         Command::Sql(arguments) => sql::run(arguments),
         Command::Lab(command) => lab::run(command),
         Command::Demo(arguments) => demo::run(&arguments),

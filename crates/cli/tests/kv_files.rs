@@ -154,3 +154,38 @@ fn reading_writes_nothing() {
     assert!(kv(folder, &["dump"]).contains("\n a\n 1\n"));
     assert!(read(&path).unwrap() == before);
 }
+
+/// A leaf that rotted is found, told with its keys, and dropped only when told.
+#[test]
+fn damage_is_found_and_dropped_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..20_000).map(|key| format!("key {key:05}\tvalue {key:05}\n")).collect();
+    write(folder.join("lines"), lines).unwrap();
+    kv(folder, &["load", "lines"]);
+    let place = "--store=file:kv.img";
+    assert_eq!(succeed(folder, &["store", "check", place]), "nothing is damaged\n");
+    let mut bytes = read(folder.join("kv.img")).unwrap();
+    let at = bytes.windows(11).position(|window| window == b"value 12345").unwrap();
+    bytes[at] = b'V';
+    write(folder.join("kv.img"), &bytes).unwrap();
+    for command in [&["store", "check", place][..], &["store", "repair", place]] {
+        let (status, listed, error) = run(folder, command);
+        assert_eq!(status, Some(1), "{error}");
+        let is_told = |part: &str| listed.contains(part);
+        assert!(is_told("a leaf") && is_told("default") && is_told("kv.img"), "{listed}");
+        assert!(is_told("key 12") && error.contains("repair --drop"), "{listed}{error}");
+    }
+    assert!(read(folder.join("kv.img")).unwrap() == bytes, "neither of them writes");
+    let (_, _, error) = run(folder, &["kv", place, "get", "key 12345"]);
+    assert!(error.contains("a block at") && error.contains("is damaged"), "{error}");
+    let dropped = succeed(folder, &["store", "repair", place, "--drop", "--json"]);
+    let dropped: Value = serde_json::from_str(&dropped).unwrap();
+    assert_eq!((&dropped[0]["what"], &dropped[0]["bytes"]), (&"a leaf".into(), &8192.into()));
+    assert_eq!(succeed(folder, &["store", "check", place]), "nothing is damaged\n");
+    let left: u64 = kv(folder, &["count"]).trim().parse().unwrap();
+    // A leaf of 8 KiB with records of 20 bytes and some more each.
+    assert!((20_000 - 8192 / 20..20_000 - 100).contains(&left), "{left}");
+    kv(folder, &["put", "key 12345", "again"]);
+    assert_eq!(kv(folder, &["get", "key 12345"]), "again\n");
+}

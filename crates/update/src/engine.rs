@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, Notify};
 
 use crate::block_format::BlockFormat;
+use crate::check::Damage;
 use crate::data::cache::Cache;
 use crate::data::checkpoint::read_checkpoint;
 use crate::data::extents::Extents;
@@ -417,6 +418,22 @@ impl Engine {
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.
     pub async fn barrier(&self) -> Result<()> {
         self.shared.flushed_before(self.shared.log.appended()).await
+    }
+
+    /// Reads everything that the engine has on the data device, and tells what is damaged. What comes meanwhile may be left
+    /// out.
+    pub async fn check(&self) -> Vec<Damage> {
+        self.shared.check_all().await.0
+    }
+
+    /// Checks, and drops what is damaged for ever: blocks, and modifications that are staged. What can be read of the same
+    /// partitions is written anew, and what is pending for dropped blocks is applied as where there are no values. Returns
+    /// what was dropped. Errors as of [`Engine::checkpoint`].
+    pub async fn drop_damaged(&self) -> Result<Vec<Damage>> {
+        if self.shared.is_read_only {
+            return Err(Error::ReadOnly { device: self.shared.data.inquiry().name.clone() });
+        }
+        self.shared.drop_damaged().await
     }
 
     /// Brings all that was taken in to the data device, and returns when the log is needed for none of it;

@@ -16,6 +16,7 @@
 //! - `sweep`: which partitions leave memory, and how.
 
 mod block_format;
+mod check;
 mod codec;
 mod data;
 mod engine;
@@ -38,6 +39,7 @@ mod state;
 mod sweep;
 
 pub use block_format::{BlockFormat, NotOfFormat, Pieces, WholeBlocks};
+pub use check::{Damage, DamagedKeys};
 pub use data::format::{Format, Lengths};
 pub use engine::Engine;
 pub use error::{Error, Result};

@@ -327,7 +327,7 @@ impl Shared {
 
     /// The device's blocks that hold these bytes of a chunk, as the device likes them best, and how many bytes of the
     /// chunk come before.
-    fn staged_at(&self, staged: &Staged, bytes: &Range<usize>) -> (BlockRange, usize) {
+    pub(crate) fn staged_at(&self, staged: &Staged, bytes: &Range<usize>) -> (BlockRange, usize) {
         let round = self.data.inquiry().volume_block.0.max(1);
         let area = staged.extent.blocks;
         let first = area.first.0 + bytes.start as u64 / BLOCK_BYTES;

@@ -4,6 +4,7 @@
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
+use crate::check::Damage;
 use crate::codec::{Taker, is_sum};
 use crate::data::layout::Layout;
 use crate::error::{Error, Result};
@@ -204,6 +205,20 @@ impl Superblock {
             (None, None, Some(error)) => Err(error.into()),
             (None, None, None) => Err(Error::NotFormatted { device: name() }),
         }
+    }
+
+    /// The copies on `device` that are not `current`.
+    pub(crate) async fn damaged_copies(device: &dyn Device, current: &Superblock) -> Vec<Damage> {
+        let mut damaged = Vec::new();
+        for copy in 0..2 {
+            let blocks = BlockRange::new(Lbn(copy * COPY_BLOCKS.0), COPY_BLOCKS);
+            let read = device.read(blocks).await.ok();
+            if read.and_then(|read| Superblock::decode(&read)).as_ref() != Some(current) {
+                let device = device.inquiry().name.clone();
+                damaged.push(Damage { what: "a superblock", device, blocks, keys: None });
+            }
+        }
+        damaged
     }
 
     /// Writes both copies, one after the other, durably. What the superblock before this one needs of the log must be kept

@@ -4,7 +4,7 @@
 //! for the next blocks when it is short, is a *part*. A filter of the keys of each part stays in memory, with a byte for
 //! each modification: who reads a value reads the parts alone that may have something of it.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
@@ -144,6 +144,12 @@ impl Chunk {
             from = bytes.end;
             Stretch { bytes, checksum: part.checksum }
         })
+    }
+
+    /// All parts, each with the first and the last of its blocks.
+    pub(crate) fn parts_of_blocks(&self) -> impl Iterator<Item = (RangeInclusive<usize>, Stretch)> {
+        let blocks = self.parts.iter().map(|part| part.first as usize..=part.last as usize);
+        blocks.zip(self.parts())
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {

@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) small: BTreeSet<PartitionId>,
     /// Partitions that are set aside.
     pub(crate) set_aside: usize,
+    /// Partitions of which what can be read is to be written anew, without the rest.
+    pub(crate) to_salvage: BTreeSet<PartitionId>,
     /// See `Options::canary`.
     #[cfg(feature = "canary")]
     pub(crate) has_canary: bool,
@@ -122,6 +124,7 @@ impl State {
             was_full: false,
             small: BTreeSet::new(),
             set_aside: 0,
+            to_salvage: BTreeSet::new(),
             directory_bytes: 0,
             refused: 0,
             extents,
@@ -205,6 +208,8 @@ impl State {
         self.hot.remove(&id);
         self.costly.remove(&id);
         self.small.remove(&id);
+        self.to_salvage.remove(&id);
+        self.set_aside -= usize::from(partition.is_set_aside);
         Some(partition)
     }
 

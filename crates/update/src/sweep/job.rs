@@ -203,6 +203,12 @@ impl Shared {
                 ids = self.optional(state, worth_rewriting(state, self.layout.block_bytes()));
             }
         }
+        if ids.is_empty() {
+            let damaged = state.to_salvage.iter().copied();
+            let is_free =
+                |id: &PartitionId| state.partition(*id).is_some_and(|one| one.sealed.is_none());
+            ids = damaged.filter(is_free).take(OPTIONAL_PARTITIONS).collect();
+        }
         if ids.is_empty()
             && let Some(need) = need
         {

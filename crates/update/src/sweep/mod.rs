@@ -161,6 +161,9 @@ impl Shared {
                 });
             }
         };
+        if self.state().to_salvage.contains(&member.id) {
+            return self.place(job).await;
+        }
         if member.is_set_aside {
             return self.stage(member, Limit::Space).await;
         }
@@ -232,6 +235,7 @@ impl Sweeper<'_> {
                         for member in &mut job.members {
                             member.is_set_aside = true;
                             state.set_aside(member.id);
+                            state.to_salvage.remove(&member.id);
                         }
                         tracing::warn!(
                             "a partition is set aside, and its modifications are kept: {error}"

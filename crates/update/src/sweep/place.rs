@@ -6,6 +6,7 @@ use std::sync::Arc;
 use moirai_storage::IoBuf;
 
 use crate::block_format::Pieces;
+use crate::check::Rest;
 use crate::data::place::Place;
 use crate::error::Result;
 use crate::kind::Modification;
@@ -49,20 +50,20 @@ impl Shared {
         let mut is_appended = job.members.len() == 1;
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
         for member in &job.members {
-            let read = self.read_whole(&member.place, &member.blocks, &member.staged);
-            let (content, chunks) = match read.await {
+            let read = match self.read_member(member).await {
                 Ok(read) => read,
                 Err(error) => return Ok(Done::SetAside(error)),
             };
-            let staged = chunks.iter().flat_map(|chunk| decode(chunk));
+            let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
             let sorted = sorted(staged.chain(member.sealed.queue.iter()));
-            is_appended = match self.is_behind(member, &content, &sorted) {
+            is_appended = match self.is_behind(member, &read.content, &sorted) {
+                _ if !read.lost.is_empty() => false,
                 Ok(is_behind) => is_appended && is_behind,
                 Err(error) => return Ok(Done::SetAside(error)),
             };
             let full = if is_appended { most } else { (most * 3 / 4).max(1) };
             for BlockWork { index, mut low, mut block, mut now } in
-                self.blocks_of(member, &content, &sorted)
+                self.blocks_of(member, &read, &sorted)
             {
                 let damaged = || self.damaged_block(&member.place, index);
                 // Many modifications make many blocks: these are written as they come.
@@ -112,11 +113,22 @@ impl Shared {
         Ok(Done::Placed(Rewritten { written, refused }))
     }
 
-    /// The blocks of a partition, each with its modifications, and before them what comes before the first.
+    /// Reads a partition whole, or what is left of one that is to be salvaged.
+    async fn read_member(&self, member: &Member) -> Result<Rest> {
+        if self.state().to_salvage.contains(&member.id) {
+            return Ok(self.read_rest(&member.place, &member.blocks, &member.staged).await);
+        }
+        let read = self.read_whole(&member.place, &member.blocks, &member.staged).await?;
+        let (content, chunks) = read;
+        Ok(Rest { content, chunks, lost: Vec::new() })
+    }
+
+    /// The blocks of a partition but those that are lost, each with its modifications, and before them what comes before
+    /// the first.
     fn blocks_of<'a>(
         &self,
         member: &'a Member,
-        content: &'a [u8],
+        read: &'a Rest,
         sorted: &'a [Modification<'a>],
     ) -> Vec<BlockWork<'a>> {
         let blocks = &member.blocks;
@@ -128,14 +140,15 @@ impl Shared {
         let (now, mut rest) = sorted.split_at(before);
         let low = now.first().filter(|_| first > 0).map_or(&member.low[..], |one| one.key);
         let mut all = vec![BlockWork { index: 0, low, block: None, now }];
-        for (index, block) in content.chunks_exact(self.layout.block_bytes()).enumerate() {
+        for (index, block) in read.content.chunks_exact(self.layout.block_bytes()).enumerate() {
             let of_block = match index + 1 < blocks.len() {
                 true => rest.partition_point(|one| one.key < blocks.low(index + 1)),
                 false => rest.len(),
             };
             let (now, later) = rest.split_at(of_block);
             rest = later;
-            all.push(BlockWork { index, low: blocks.low(index), block: Some(block), now });
+            let block = Some(block).filter(|_| read.has_block(index));
+            all.push(BlockWork { index, low: blocks.low(index), block, now });
         }
         all
     }

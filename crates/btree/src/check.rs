@@ -1,0 +1,81 @@
+//! Checks: what is damaged on the data device, by tree and key.
+
+use moirai_units::BlockRange;
+use moirai_update::SpaceId;
+
+use crate::Result;
+use crate::store::{CATALOG, Store};
+
+/// Something on the data device that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// What it is.
+    pub what: &'static str,
+    /// The device.
+    pub device: String,
+    /// Where it lies.
+    pub blocks: BlockRange,
+    /// What it holds of the records; none of a superblock or a checkpoint, which are written anew.
+    pub keys: Option<DamagedKeys>,
+}
+
+/// Keys whose values, or changes, cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedKeys {
+    /// The name of their tree; none of the catalog that holds the names, and where that cannot be read.
+    pub tree: Option<String>,
+    /// The lowest key that may be among them.
+    pub from: Vec<u8>,
+    /// The key before which they end; none where they may be the last of the tree.
+    pub to: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Reads everything that the store has on its data device, and tells what is damaged. Changes that come meanwhile may be
+    /// left out.
+    pub async fn check(&self) -> Vec<Damage> {
+        let found = self.engine.check().await;
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let names = self.names().await;
+        found.into_iter().map(|one| named(one, &names)).collect()
+    }
+
+    /// Checks, and drops what is damaged for ever: leaves, and changes that wait to be applied to them. What can be read
+    /// around it stays. Merges that are pending for a dropped value are applied as to none. Returns what was dropped; errors
+    /// as of [`Store::checkpoint`].
+    pub async fn drop_damaged(&self) -> Result<Vec<Damage>> {
+        let names = self.names().await;
+        let found = self.engine.drop_damaged().await?;
+        Ok(found.into_iter().map(|one| named(one, &names)).collect())
+    }
+
+    /// The names of trees, as far as they can be read.
+    async fn names(&self) -> Vec<(SpaceId, String)> {
+        let mut names = Vec::new();
+        for name in self.trees().await.unwrap_or_default() {
+            if let Ok(Some(tree)) = self.find_tree(&name).await {
+                names.push((tree.space, name));
+            }
+        }
+        names
+    }
+}
+
+fn named(found: moirai_update::Damage, names: &[(SpaceId, String)]) -> Damage {
+    let moirai_update::Damage { what, device, blocks, keys } = found;
+    let what = match &keys {
+        Some(keys) if keys.space == CATALOG => "the catalog of trees",
+        _ => what,
+    };
+    let keys = keys.map(|keys| {
+        let name = names.iter().find(|(space, _)| *space == keys.space);
+        DamagedKeys {
+            tree: name.map(|(_, name)| name.clone()),
+            from: keys.from.into(),
+            to: keys.to.map(Vec::from),
+        }
+    });
+    Damage { what, device, blocks, keys }
+}

@@ -1,0 +1,207 @@
+//! Damage: it is found by a check, and dropped where that is asked for; all else stays.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::sync::Arc;
+
+use moirai_btree::{AddU64, Batch, Damage, Error, Store, Tree, with_leaves};
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{block_on_virtual, sleep};
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
+use moirai_update::{Format, KindNumber, Kinds, Options};
+
+const ADD: KindNumber = KindNumber(17);
+const KEYS: u64 = 20_000;
+
+struct Bench {
+    data: Arc<FaultyDevice>,
+    log: Arc<FaultyDevice>,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let power = Power::on();
+        let device = |name: &str, bytes: u64| {
+            let capacity = BlockCount(bytes / 512);
+            FaultyDevice::new(name.into(), capacity, BlockCount(16), Arc::clone(&power))
+        };
+        let bench = Bench { data: device("data", 16 << 20), log: device("log", 8 << 20) };
+        let format = Format { partition_blocks: 16, ..with_leaves(ByteCount(4096)) };
+        Store::format(&*bench.data, &[Arc::clone(&bench.log) as _], format).await.unwrap();
+        bench
+    }
+
+    async fn open(&self, options: Options) -> (Store, Tree) {
+        let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
+        let mut kinds = Kinds::new();
+        kinds.register(ADD, Arc::new(AddU64)).unwrap();
+        let store = Store::open(Arc::clone(&self.data) as _, &logs, kinds, options).await.unwrap();
+        let tree = match options.read_only {
+            true => store.find_tree("numbers").await.unwrap().unwrap(),
+            false => store.tree("numbers").await.unwrap(),
+        };
+        (store, tree)
+    }
+
+    /// Changes a byte of each block that holds these bytes: also of blocks that are free by now.
+    async fn damage(&self, holds: &[u8]) {
+        let device: &dyn Device = &*self.data;
+        for lbn in (0..device.inquiry().capacity.0).map(Lbn) {
+            let mut content = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
+            if content.windows(holds.len()).any(|window| window == holds) {
+                content[100] ^= 1;
+                device.write(lbn, content).await.unwrap();
+            }
+        }
+    }
+}
+
+fn key(number: u64) -> [u8; 24] {
+    let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&spread.to_be_bytes());
+    key[8..16].copy_from_slice(&number.to_be_bytes());
+    key[16..].copy_from_slice(b"__THIS__");
+    key
+}
+
+/// As many keys as are within what is damaged, and what each key has now: 1 for what was put, 2 with what was added.
+async fn look(store: &Store, tree: &Tree, damage: &[Damage]) -> (u64, [u64; 3], u64) {
+    let (mut within, mut values, mut unreadable) = (0, [0; 3], 0);
+    for number in 0..KEYS {
+        let key = key(number);
+        let is_within = damage.iter().filter_map(|one| one.keys.as_ref()).any(|keys| {
+            keys.from[..] <= key[..] && keys.to.as_ref().is_none_or(|to| key[..] < to[..])
+        });
+        within += u64::from(is_within);
+        match store.get(tree, &key).await {
+            Ok(value) => {
+                let value = value.map_or(0, |value| u64::from_le_bytes(value.try_into().unwrap()));
+                values[value as usize] += 1;
+                assert!(value == 2 || is_within, "{number} has {value}, and is not told");
+            }
+            Err(Error::Update(moirai_update::Error::Damaged { .. })) => unreadable += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (within, values, unreadable)
+}
+
+/// In leaves, with changes pending for them.
+#[test]
+fn damaged_leaves_are_found_and_dropped() {
+    block_on_virtual(1, async {
+        let bench = Bench::new().await;
+        let (store, tree) = bench.open(Options::default()).await;
+        for number in 0..KEYS {
+            store.put(&tree, &key(number), &1_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        sleep(Nanos(60_000_000_000)).await;
+        assert_eq!(store.check().await, []);
+        // Pending, in the log.
+        let mut batch = Batch::new();
+        for number in 0..KEYS {
+            batch.merge(&tree, ADD, &key(number), &1_u64.to_le_bytes());
+        }
+        store.commit(&batch).await.unwrap();
+        drop(store);
+        bench.damage(&key(777)).await;
+        bench.damage(&key(9999)).await;
+        let (store, tree) = bench.open(Options { read_only: true, ..Options::default() }).await;
+        let damage = store.check().await;
+        assert_eq!(damage.len(), 2, "{damage:?}");
+        for one in &damage {
+            assert_eq!((one.what, &one.device[..]), ("a leaf", "data"));
+            assert_eq!(one.keys.as_ref().unwrap().tree.as_deref(), Some("numbers"));
+        }
+        let (within, values, unreadable) = look(&store, &tree, &damage).await;
+        // Two leaves of 4 KiB with records of 32 bytes and some more each.
+        assert!((100..=2 * 4096 / 32).contains(&within), "{within}");
+        assert_eq!((values[2] + unreadable, unreadable <= within), (KEYS, true));
+        store.drop_damaged().await.unwrap_err();
+        drop(store);
+        let (store, tree) = bench.open(Options::default()).await;
+        let dropped = store.drop_damaged().await.unwrap();
+        assert_eq!(dropped, damage);
+        assert_eq!(store.check().await, []);
+        assert_eq!(store.figures().set_aside, 0);
+        let (_, values, unreadable) = look(&store, &tree, &damage).await;
+        // What was added to nothing is 1.
+        assert_eq!((values, unreadable), ([0, within, KEYS - within], 0));
+        store.close().await.unwrap();
+        let (store, tree) = bench.open(Options::default()).await;
+        assert_eq!(look(&store, &tree, &damage).await.1, values);
+        // And it goes on.
+        for number in 0..KEYS {
+            store.put(&tree, &key(number), &2_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        assert_eq!(look(&store, &tree, &[]).await.1, [0, 0, KEYS]);
+    });
+}
+
+/// In chunks that wait beside their leaves: the leaves stay.
+#[test]
+fn damaged_chunks_are_found_and_dropped() {
+    block_on_virtual(1, async {
+        let bench = Bench::new().await;
+        let (store, tree) = bench.open(Options::default()).await;
+        for number in 0..KEYS {
+            store.put(&tree, &key(number), &1_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        sleep(Nanos(60_000_000_000)).await;
+        store.close().await.unwrap();
+        let options = Options { idle: None, ..Options::default() };
+        let (store, tree) = bench.open(options).await;
+        let staged = store.figures().staged_bytes;
+        for number in 0..KEYS {
+            store.merge(&tree, ADD, &key(number), &1_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        assert!(store.figures().staged_bytes > staged, "{:?}", store.figures());
+        store.close().await.unwrap();
+        // Leaves, and chunks of partitions that were not rewritten.
+        for number in (0..KEYS).step_by(2000) {
+            bench.damage(&key(number)).await;
+        }
+        let (store, tree) = bench.open(options).await;
+        let dropped = store.drop_damaged().await.unwrap();
+        let count = |what| dropped.iter().filter(|one| one.what == what).count();
+        assert_eq!((count("a leaf"), count("staged changes") > 0), (10, true), "{dropped:?}");
+        assert_eq!(store.check().await, []);
+        let (within, values, unreadable) = look(&store, &tree, &dropped).await;
+        // A key of a leaf whose staged changes are damaged may have lost nothing.
+        assert_eq!((values[2] >= KEYS - within, unreadable), (true, 0));
+        assert!(values[0] > 0, "what is in neither is not there: {values:?}");
+        store.close().await.unwrap();
+    });
+}
+
+/// A copy of the superblock that rotted is written anew.
+#[test]
+fn a_damaged_superblock_is_written_anew() {
+    block_on_virtual(1, async {
+        let bench = Bench::new().await;
+        let (store, tree) = bench.open(Options::default()).await;
+        store.put(&tree, b"key", &1_u64.to_le_bytes()).await.unwrap();
+        store.close().await.unwrap();
+        let device: &dyn Device = &*bench.data;
+        let mut copy = device.read(BlockRange::new(Lbn(8), BlockCount(8))).await.unwrap();
+        copy[200] ^= 1;
+        device.write(Lbn(8), copy).await.unwrap();
+        let (store, tree) = bench.open(Options::default()).await;
+        let damage = store.check().await;
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!((damage[0].what, damage[0].blocks.first), ("a superblock", Lbn(8)));
+        store.drop_damaged().await.unwrap();
+        assert_eq!(store.check().await, []);
+        assert_eq!(store.get(&tree, b"key").await.unwrap(), Some(1_u64.to_le_bytes().to_vec()));
+    });
+}

@@ -1,0 +1,167 @@
+//! `moirai store`: reads everything in a store, and drops what is damaged for ever.
+
+use std::sync::Arc;
+
+use clap::Subcommand;
+use moirai::TreesPlace;
+use moirai::btree::{AddDecimal, Damage, Error, Store};
+use moirai::units::{ByteCount, Lbn};
+use moirai::update::{Kinds, Options};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{kv, print, progress, run};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Read everything in a store of keys and values, and list what is damaged
+    ///
+    /// Compares every leaf, all changes that wait for their leaves, the checkpoint and both superblocks with their checksums.
+    /// Opening the store reads its log. Writes nothing. The exit status is 1 when something is damaged.
+    Check {
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Drop what is damaged in a store of keys and values, and keep the rest
+    ///
+    /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and damaged changes are not made;
+    /// the list says of which keys. Try a backup, or the other copy of a mirror, before.
+    Repair {
+        #[command(flatten)]
+        place: Place,
+        /// Drop what is damaged
+        #[arg(long)]
+        drop: bool,
+        /// Open a store whose log ends where a device cannot be read; changes that the log has after that are lost
+        #[arg(long)]
+        force_log_end: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where a store is.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// Device or volume of the store, as URI
+    #[arg(long, value_name = "URI")]
+    store: String,
+    /// Device of the log, as URI; repeat for several [default: the end of the --store device]
+    #[arg(long, value_name = "URI")]
+    log: Vec<String>,
+    /// Memory for pending changes and the leaf directory
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    memory: ByteCount,
+}
+
+pub(crate) fn run(command: &Command) -> Result<(), Failure> {
+    let (Command::Check { place, .. } | Command::Repair { place, .. }) = command;
+    let mut uris = vec![place.store.clone()];
+    uris.extend_from_slice(&place.log);
+    run::in_time(moirai::are_simulated(&uris)?, carry_out(command))
+}
+
+async fn carry_out(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Check { place, json } => {
+            let options = Options { read_only: true, ..Options::default() };
+            check(&open(place, options).await?, *json).await
+        }
+        Command::Repair { place, drop, force_log_end, json } => {
+            let options =
+                Options { read_only: !drop, force_log_end: *force_log_end, ..Options::default() };
+            let store = open(place, options).await?;
+            if !drop {
+                return check(&store, *json).await;
+            }
+            let bar = progress::clock("repairing");
+            let dropped = store.drop_damaged().await?;
+            bar.finish_and_clear();
+            print_damage(&dropped, *json)?;
+            store.close().await?;
+            match (dropped.is_empty(), json) {
+                (true, false) => print::line("nothing is damaged"),
+                (false, false) => print::line("this is dropped; all else is readable"),
+                (_, true) => Ok(()),
+            }
+        }
+    }
+}
+
+async fn open(place: &Place, options: Options) -> Result<Store, Error> {
+    let mut kinds = Kinds::new();
+    kinds.register(kv::ADD, Arc::new(AddDecimal))?;
+    let options = Options { memory: place.memory, ..options };
+    moirai::open_trees(TreesPlace { data: &place.store, logs: &place.log }, kinds, options).await
+}
+
+/// Lists what is damaged; a failure when something is.
+async fn check(store: &Store, json: bool) -> Result<(), Failure> {
+    let bar = progress::clock("checking");
+    let damage = store.check().await;
+    bar.finish_and_clear();
+    print_damage(&damage, json)?;
+    if damage.is_empty() {
+        return if json { Ok(()) } else { print::line("nothing is damaged") };
+    }
+    Err(Failure::Failed(
+        "the store is damaged: restore it from a backup, or drop what the list names with \
+         `moirai store repair --drop`, which keeps all else"
+            .into(),
+    ))
+}
+
+#[derive(Serialize)]
+struct Row {
+    what: &'static str,
+    device: String,
+    /// The first damaged byte of the device, and how many they are.
+    offset: u64,
+    bytes: u64,
+    tree: Option<String>,
+    /// The lowest key, and the key before which they end, in hexadecimal digits.
+    from_hex: Option<String>,
+    to_hex: Option<String>,
+}
+
+fn print_damage(damage: &[Damage], json: bool) -> Result<(), Failure> {
+    let offset = |one: &Damage| one.blocks.first.since(Lbn(0)).bytes().0;
+    if json {
+        let row = |one: &Damage| Row {
+            what: one.what,
+            device: one.device.clone(),
+            offset: offset(one),
+            bytes: one.blocks.count.bytes().0,
+            tree: one.keys.as_ref().and_then(|keys| keys.tree.clone()),
+            from_hex: one.keys.as_ref().map(|keys| hex::encode(&keys.from)),
+            to_hex: one.keys.as_ref().and_then(|keys| keys.to.as_ref()).map(hex::encode),
+        };
+        return print::json(&damage.iter().map(row).collect::<Vec<_>>());
+    }
+    if damage.is_empty() {
+        return Ok(());
+    }
+    let rows = damage.iter().map(|one| {
+        let keys = one.keys.as_ref();
+        let tree = keys.map(|keys| keys.tree.clone().unwrap_or_else(|| "unknown".into()));
+        let range = keys.map(|keys| match &keys.to {
+            Some(to) => format!("{} to before {}", keys.from.escape_ascii(), to.escape_ascii()),
+            None => format!("{} and later", keys.from.escape_ascii()),
+        });
+        let place = format!("{} from byte {}", one.blocks.count.bytes(), offset(one));
+        vec![
+            one.what.to_owned(),
+            tree.unwrap_or_else(|| "-".into()),
+            range.unwrap_or_else(|| "-".into()),
+            one.device.clone(),
+            place,
+        ]
+    });
+    let columns =
+        [("damaged", false), ("tree", false), ("keys", false), ("device", false), ("place", false)];
+    print::table(&columns, rows.collect())
+}
