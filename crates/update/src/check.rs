@@ -234,9 +234,6 @@ impl Shared {
     /// Drops what is damaged, and writes the rest anew.
     pub(crate) async fn drop_damaged(&self) -> Result<Vec<Damage>> {
         let (damage, partitions) = self.check_all().await;
-        if damage.is_empty() {
-            return Ok(damage);
-        }
         self.state().to_salvage.extend(partitions);
         loop {
             let swept = self.room.notified();
@@ -250,8 +247,6 @@ impl Shared {
             self.sweep_wake.notify_one();
             swept.await;
         }
-        // Writes superblocks and checkpoint anew, too.
-        self.take_checkpoint().await?;
         Ok(damage)
     }
 }

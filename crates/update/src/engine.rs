@@ -433,7 +433,10 @@ impl Engine {
         if self.shared.is_read_only {
             return Err(Error::ReadOnly { device: self.shared.data.inquiry().name.clone() });
         }
-        self.shared.drop_damaged().await
+        let dropped = self.shared.drop_damaged().await?;
+        // It writes superblocks and checkpoint anew.
+        self.checkpoint().await?;
+        Ok(dropped)
     }
 
     /// Brings all that was taken in to the data device, and returns when the log is needed for none of it;

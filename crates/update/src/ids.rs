@@ -1,7 +1,7 @@
 //! Numbers of spaces, groups, partitions and kinds.
 
 /// A space of keys, from 1 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpaceId(pub u32);
 
 /// The number of a group: one more with each.

@@ -13,7 +13,7 @@ use crate::data::layout::Layout;
 use crate::data::place::{Place, Run, put_runs, take_runs};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{Error, Result};
-use crate::ids::{PartitionId, Seq};
+use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
@@ -22,29 +22,47 @@ use crate::state::partition::{Partition, Staged};
 
 /// Device blocks of a checkpoint that are written at once.
 const PART_BLOCKS: BlockCount = BlockCount(1 << 11);
+/// Partitions that are encoded while nobody else uses the state.
+const AT_ONCE: u32 = 64;
 /// What damaged blocks of a checkpoint are called in messages.
 const WHAT: &str = "the checkpoint of its partitions";
 /// Where a free number has its space's.
 const NO_PARTITION: u64 = 0;
 
 impl Shared {
-    /// Makes the state durable by itself, so that the log before what is pending is free.
+    /// Makes the state durable by itself, so that the log before what is pending is free. For the sweeper alone: what a
+    /// checkpoint holds of partitions changes by sweeps, and by new spaces, which it leaves out.
     pub(crate) async fn take_checkpoint(&self) -> Result<()> {
         let mut held = self.superblock.lock().await;
-        // The extents that it tells of are not free before it counts.
-        let (bytes, next, start, _told) = {
+        let (mut bytes, next, start, slots, spaces) = {
             let state = self.state();
             // A state that lacks a group must not take the place of the log.
             self.check_running()?;
             let start = self.log.start_of(state.oldest());
-            let extent = |one: &Partition| (Arc::clone(&one.place), one.staged.clone());
-            let told: Vec<_> = state.partitions.iter().map(|(_, one)| extent(one)).collect();
-            (encode_state(&state), state.applied, start, told)
+            let slots = state.partitions.slots();
+            let spaces: Vec<SpaceId> = state.spaces.keys().copied().collect();
+            let mut bytes = Vec::new();
+            encode_header(&mut bytes, &state, slots);
+            (bytes, state.applied, start, slots, spaces)
         };
         let Some(start) = start else { return Ok(()) };
         // No group may be in the checkpoint in part, and be lost with the log.
         self.flushed_before(next).await?;
-        let extents = write_checkpoint(&*self.data, &self.extents, &bytes).await?;
+        let mut writer = CheckpointWriter::new(&*self.data, &self.extents);
+        for first in (0..slots).step_by(AT_ONCE as usize) {
+            {
+                let state = self.state();
+                for id in first..(first + AT_ONCE).min(slots) {
+                    let partition = state.partition(PartitionId(id));
+                    let is_old = |one: &&Partition| spaces.binary_search(&one.space).is_ok();
+                    encode_partition(&mut bytes, partition.filter(is_old));
+                }
+            }
+            writer.write(&mut bytes, PART_BLOCKS.bytes().0 as usize).await?;
+        }
+        writer.write(&mut bytes, 1).await?;
+        let written = writer.bytes;
+        let extents = writer.finish().await?;
         self.data.flush().await?;
         let mut superblock = held.0.clone();
         superblock.generation += 1;
@@ -57,7 +75,7 @@ impl Shared {
                 .map_or(BlockRange::new(Lbn(0), BlockCount::ZERO), |root| root.blocks),
         };
         superblock.write(&*self.data).await?;
-        self.counts.checkpoint_bytes.add(bytes.len() as u64);
+        self.counts.checkpoint_bytes.add(written);
         let blocks: BlockCount = extents.iter().map(|extent| extent.blocks.count).sum();
         self.checkpoint_blocks.store(blocks.0, Ordering::Relaxed);
         *held = (superblock, extents);
@@ -68,28 +86,35 @@ impl Shared {
     }
 }
 
+/// What comes before the partitions, of which there are `slots` at most.
+fn encode_header(out: &mut Vec<u8>, state: &State, slots: u32) {
+    put_number(out, u64::from(slots));
+    put_number(out, state.refused);
+    put_number(out, u64::from(state.was_full));
+}
+
+/// A partition, or that its number is free.
+fn encode_partition(out: &mut Vec<u8>, partition: Option<&Partition>) {
+    let Some(partition) = partition else { return put_number(out, NO_PARTITION) };
+    put_number(out, u64::from(partition.space.0));
+    put_bytes(out, &partition.low);
+    put_number(out, partition.frontier.0);
+    partition.blocks.encode(out);
+    put_runs(out, partition.place.runs());
+    put_number(out, partition.staged.len() as u64);
+    for staged in &partition.staged {
+        staged.chunk.encode(out);
+        put_number(out, staged.extent.first().0);
+    }
+}
+
 /// The state, as bytes.
+#[cfg(any(fuzzing, test))]
 pub(crate) fn encode_state(state: &State) -> Vec<u8> {
     let mut out = Vec::new();
-    put_number(&mut out, u64::from(state.partitions.slots()));
-    put_number(&mut out, state.refused);
-    put_number(&mut out, u64::from(state.was_full));
-    let mut next = 0;
-    for (id, partition) in state.partitions.iter() {
-        (next..id.0).for_each(|_| put_number(&mut out, NO_PARTITION));
-        next = id.0 + 1;
-        put_number(&mut out, u64::from(partition.space.0));
-        put_bytes(&mut out, &partition.low);
-        put_number(&mut out, partition.frontier.0);
-        partition.blocks.encode(&mut out);
-        put_runs(&mut out, partition.place.runs());
-        put_number(&mut out, partition.staged.len() as u64);
-        for staged in &partition.staged {
-            staged.chunk.encode(&mut out);
-            put_number(&mut out, staged.extent.first().0);
-        }
-    }
-    (next..state.partitions.slots()).for_each(|_| put_number(&mut out, NO_PARTITION));
+    let slots = state.partitions.slots();
+    encode_header(&mut out, state, slots);
+    (0..slots).for_each(|id| encode_partition(&mut out, state.partition(PartitionId(id))));
     out
 }
 
@@ -133,42 +158,54 @@ pub(crate) fn decode_state(
     taker.is_empty().then_some(state)
 }
 
-/// Writes `bytes` into free extents, and last the list of these, its root.
-pub(crate) async fn write_checkpoint(
-    device: &dyn Device,
-    extents: &Arc<Extents>,
-    bytes: &[u8],
-) -> Result<Vec<Extent>> {
-    let full = || Error::full(device);
-    let mut taken = Vec::new();
-    let mut list = Vec::new();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let count = BlockCount::holding(ByteCount(rest.len() as u64)).min(PART_BLOCKS);
-        let extent = extents.take_part(count, BlockCount(1), BlockCount::ZERO).ok_or_else(full)?;
-        let room = (extent.blocks.count.bytes().0 as usize).min(rest.len());
-        let (part, later) = rest.split_at(room);
-        // One at a time: a checkpoint is to take its own memory once.
-        device.write(extent.first(), IoBuf::holding(part)).await?;
-        put_number(&mut list, extent.first().0);
-        put_number(&mut list, part.len() as u64);
-        list.extend_from_slice(&crc32c::crc32c(part).to_le_bytes());
-        taken.push(extent);
-        rest = later;
+/// Writes a checkpoint into free extents, and last the list of these, its root.
+struct CheckpointWriter<'a> {
+    device: &'a dyn Device,
+    extents: &'a Arc<Extents>,
+    /// What is written, and the root's list of it.
+    taken: Vec<Extent>,
+    list: Vec<u8>,
+    bytes: u64,
+}
+
+impl<'a> CheckpointWriter<'a> {
+    fn new(device: &'a dyn Device, extents: &'a Arc<Extents>) -> CheckpointWriter<'a> {
+        CheckpointWriter { device, extents, taken: Vec::new(), list: Vec::new(), bytes: 0 }
     }
-    if !taken.is_empty() {
+
+    /// Writes parts of `bytes` and takes them out, while there are at least so many.
+    async fn write(&mut self, bytes: &mut Vec<u8>, at_least: usize) -> Result<()> {
+        while bytes.len() >= at_least.max(1) {
+            let count = BlockCount::holding(ByteCount(bytes.len() as u64)).min(PART_BLOCKS);
+            let extent = self.extents.take_part(count, BlockCount(1), BlockCount::ZERO);
+            let extent = extent.ok_or_else(|| Error::full(self.device))?;
+            let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
+            let part: Vec<u8> = bytes.drain(..room).collect();
+            self.device.write(extent.first(), IoBuf::holding(&part)).await?;
+            put_number(&mut self.list, extent.first().0);
+            put_number(&mut self.list, part.len() as u64);
+            self.list.extend_from_slice(&crc32c::crc32c(&part).to_le_bytes());
+            self.taken.push(extent);
+            self.bytes += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the root; gives all extents, with its own as the last.
+    async fn finish(mut self) -> Result<Vec<Extent>> {
         let mut root = Vec::new();
-        put_number(&mut root, taken.len() as u64);
-        root.extend_from_slice(&list);
+        put_number(&mut root, self.taken.len() as u64);
+        root.extend_from_slice(&self.list);
         let sum = crc32c::crc32c(&root);
         root.splice(..0, sum.to_le_bytes());
         root.splice(..0, (root.len() as u32 - 4).to_le_bytes());
         let count = BlockCount::holding(ByteCount(root.len() as u64));
-        let extent = extents.take(count, BlockCount::ZERO).ok_or_else(full)?;
-        device.write(extent.first(), IoBuf::holding(&root)).await?;
-        taken.push(extent);
+        let extent = self.extents.take(count, BlockCount::ZERO);
+        let extent = extent.ok_or_else(|| Error::full(self.device))?;
+        self.device.write(extent.first(), IoBuf::holding(&root)).await?;
+        self.taken.push(extent);
+        Ok(self.taken)
     }
-    Ok(taken)
 }
 
 /// Reads the checkpoint; with the extents that it lies in.

@@ -11,6 +11,7 @@ pub(crate) mod partitions;
 pub(crate) mod queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use moirai_units::{BlockCount, Lbn};
@@ -59,12 +60,16 @@ pub(crate) struct State {
     layout: Layout,
     /// Whether it has what neither the log nor a checkpoint says yet.
     pub(crate) is_ahead: bool,
+    /// Partitions that need the log, by the oldest group that each needs.
+    needing: BTreeSet<(Seq, PartitionId)>,
     /// Partitions that have more pending than is good for who reads them.
     pub(crate) hot: BTreeSet<PartitionId>,
     /// From how many bytes on.
     pub(crate) hot_bytes: usize,
     /// Partitions whose reading has cost as much as writing their blocks, with what is staged, would.
     pub(crate) costly: BTreeSet<PartitionId>,
+    /// Whether no partition is worth rewriting in idle time, as far as the last look at all of them told.
+    pub(crate) is_settled: bool,
     /// Partitions with few blocks, which could be merged with their neighbours.
     pub(crate) small: BTreeSet<PartitionId>,
     /// Partitions that are set aside.
@@ -105,6 +110,14 @@ impl Directory {
         self.partitions.len()
     }
 
+    /// The partitions of a part of the places.
+    pub(crate) fn within(
+        &self,
+        places: impl std::slice::SliceIndex<[(u64, PartitionId)], Output = [(u64, PartitionId)]>,
+    ) -> impl Iterator<Item = PartitionId> + '_ {
+        self.partitions.get(places).unwrap_or_default().iter().map(|(_, partition)| *partition)
+    }
+
     pub(crate) fn at(&self, index: usize) -> Option<PartitionId> {
         self.partitions.get(index).map(|(_, partition)| *partition)
     }
@@ -122,6 +135,7 @@ impl State {
             unplaced_bytes: 0,
             staged_bytes: 0,
             was_full: false,
+            is_settled: false,
             small: BTreeSet::new(),
             set_aside: 0,
             to_salvage: BTreeSet::new(),
@@ -130,6 +144,7 @@ impl State {
             extents,
             layout,
             is_ahead: false,
+            needing: BTreeSet::new(),
             hot: BTreeSet::new(),
             hot_bytes: usize::MAX,
             costly: BTreeSet::new(),
@@ -154,6 +169,29 @@ impl State {
             *other < prefix
                 || (*other == prefix && self.partition(*partition).is_some_and(|p| *p.low <= *key))
         })
+    }
+
+    /// All partitions in the order of their keys, from the one after `low` in `space` on, and around to it.
+    pub(crate) fn around(
+        &self,
+        space: SpaceId,
+        low: &[u8],
+    ) -> impl Iterator<Item = PartitionId> + '_ {
+        let here = self.spaces.get(&space);
+        let passed = here.map_or(0, |directory| self.rank(directory, low));
+        let later = self.spaces.range((Bound::Excluded(space), Bound::Unbounded));
+        let earlier = self.spaces.range(..space);
+        let after = here.into_iter().flat_map(move |directory| directory.within(passed..));
+        let before = here.into_iter().flat_map(move |directory| directory.within(..passed));
+        let others = later.chain(earlier).flat_map(|(_, directory)| directory.iter());
+        after.chain(others).chain(before)
+    }
+
+    /// The partitions that need groups before `seq`, when there are no more than `most`.
+    pub(crate) fn needing(&self, seq: Seq, most: usize) -> Option<Vec<PartitionId>> {
+        let all = self.needing.range(..(seq, PartitionId(0))).map(|(_, id)| *id);
+        let some: Vec<PartitionId> = all.take(most + 1).collect();
+        (some.len() <= most).then_some(some)
     }
 
     /// The place of the partition that `key` is of among those of its space.
@@ -188,6 +226,7 @@ impl State {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;
+        self.index(id);
         self.spaces.get_mut(&space)?.partitions.insert(place, (low, id));
         Some(())
     }
@@ -203,6 +242,9 @@ impl State {
         }
         directory.partitions.remove(place);
         let partition = self.partitions.remove(id)?;
+        if let Some(oldest) = partition.indexed {
+            self.needing.remove(&(oldest, id));
+        }
         self.directory_bytes = self.directory_bytes.saturating_sub(partition.directory_bytes());
         self.staged_bytes -= staged_blocks(&partition.staged).bytes().0;
         self.hot.remove(&id);
@@ -250,6 +292,7 @@ impl State {
         if seq < partition.frontier {
             return;
         }
+        let is_oldest = seq < partition.since;
         partition.since = partition.since.min(seq);
         let before = partition.active.bytes();
         self.queued_bytes += partition.active.push(key, encoded);
@@ -258,6 +301,20 @@ impl State {
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
             self.hot.insert(id);
         }
+        self.is_settled = false;
+        if is_oldest {
+            self.index(id);
+        }
+    }
+
+    /// Keeps the index of the oldest groups that partitions need.
+    fn index(&mut self, id: PartitionId) {
+        let Some(partition) = self.partitions.get_mut(id) else { return };
+        let oldest = partition.oldest();
+        if let Some(before) = std::mem::replace(&mut partition.indexed, oldest) {
+            self.needing.remove(&(before, id));
+        }
+        self.needing.extend(oldest.map(|oldest| (oldest, id)));
     }
 
     /// What is pending is apart from what comes. A seal of which nothing came, because the engine ended
@@ -280,6 +337,7 @@ impl State {
         }
         partition.since = Seq(u64::MAX);
         partition.sealed = Some(sealed);
+        self.index(id);
         Some(())
     }
 
@@ -292,6 +350,9 @@ impl State {
                 partition.active = queue;
                 partition.since = sealed.since.min(partition.since);
             }
+        }
+        for id in 0..self.partitions.slots() {
+            self.index(PartitionId(id));
         }
         let is_hot = |partition: &Partition| partition.active.bytes() >= self.hot_bytes;
         let hot = self.partitions.iter().filter(|(_, partition)| is_hot(partition));
@@ -350,11 +411,13 @@ impl State {
         self.queued = self.queued.saturating_sub(sealed.queue.count());
         self.unplaced_bytes = self.unplaced_bytes.saturating_sub(sealed.queue.bytes() as u64);
         partition.frontier = sealed.at;
+        self.is_settled = false;
         // The group of the seal itself has nothing that the frontier would pass over.
         #[cfg(feature = "canary")]
         if self.has_canary {
             partition.frontier.0 += 2;
         }
+        self.index(id);
         Some(())
     }
 
@@ -452,6 +515,7 @@ impl State {
                 }
                 let partition = self.partition_mut(id)?;
                 (partition.active, partition.since) = (active, since);
+                self.index(id);
                 break;
             }
             self.enqueue_all(space, &active, since)?;
@@ -477,11 +541,11 @@ impl State {
 
     /// The oldest group that is needed to come to this state again.
     pub(crate) fn oldest(&self) -> Seq {
-        self.partitions.iter().filter_map(|(_, one)| one.oldest()).min().unwrap_or(self.applied)
+        self.needing.first().map_or(self.applied, |(oldest, _)| *oldest)
     }
 
     /// Whether something of a group before `seq` is pending.
     pub(crate) fn oldest_is_before(&self, seq: Seq) -> bool {
-        self.partitions.iter().any(|(_, one)| one.oldest().is_some_and(|oldest| oldest < seq))
+        self.needing.first().is_some_and(|(oldest, _)| *oldest < seq)
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Partition {
     pub(crate) active: Queue,
     /// The oldest group that has something in `active`.
     pub(crate) since: Seq,
+    /// What the state's index of these says of [`Partition::oldest`].
+    pub(crate) indexed: Option<Seq>,
 }
 
 impl Staged {
@@ -81,6 +83,7 @@ impl Partition {
             sealed: None,
             active: Queue::default(),
             since: Seq(u64::MAX),
+            indexed: None,
         }
     }
 

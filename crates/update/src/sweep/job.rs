@@ -24,6 +24,10 @@ const IDLE_SHARE: u64 = 16;
 const SMALL_SHARE: usize = 8;
 /// Small partitions whose neighbours are looked at in one go.
 const MERGES_TRIED: usize = 16;
+/// Partitions that are looked at in one go, while nobody else uses the state: about half a millisecond.
+const LOOKED_AT: usize = 4096;
+/// Partitions that are sorted by their keys in one go.
+const SORTED: usize = 512;
 
 /// Why a sweep goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,31 @@ struct Choice {
     /// See [`Job`].
     is_to_place: bool,
     is_optional: bool,
+}
+
+/// Where the sweeper looks for partitions next.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    /// After the partition with this key, which was chosen or passed over last because something was needed.
+    space: SpaceId,
+    low: Box<[u8]>,
+    /// From this number on, for what is worth rewriting in idle time; and whether something was since number 0.
+    slot: u32,
+    has_found: bool,
+}
+
+impl Cursor {
+    fn pass(&mut self, partition: &Partition) {
+        (self.space, self.low) = (partition.space, partition.low.clone());
+    }
+}
+
+/// What a look at some of the partitions came to.
+enum Look<T> {
+    Found(T),
+    /// There are more to look at.
+    Unfinished,
+    Nothing,
 }
 
 /// Seals that were appended.
@@ -133,8 +162,7 @@ impl Shared {
             return Some(Need::Older(older));
         }
         if state.queued_bytes > self.queues_bytes_max(state) / 2 {
-            let all: usize = state.partitions.iter().map(|(_, one)| one.active.bytes()).sum();
-            let average = all / state.partitions.len().max(1);
+            let average = state.unplaced_bytes as usize / state.partitions.len().max(1);
             return Some(Need::Memory { bytes_min: average / 2 });
         }
         None
@@ -148,8 +176,13 @@ impl Shared {
     /// Seals the next partitions that are to be swept, and waits until the seals are applied; `None` when there are none.
     /// What comes for these partitions until then is sealed, too, where it comes before the seals in the log.
     pub(super) async fn seal_some(&self, cursor: &mut Cursor) -> Result<Option<Vec<Job>>> {
-        let Some(Seals { choice, is_logged, end }) = self.append_seals(cursor) else {
-            return Ok(None);
+        let (mut looks, looks_max) = (0, 2 + self.state().partitions.len() / LOOKED_AT);
+        let Seals { choice, is_logged, end } = loop {
+            match self.append_seals(cursor) {
+                Look::Found(seals) => break seals,
+                Look::Unfinished if looks < looks_max => looks += 1,
+                _ => return Ok(None),
+            }
         };
         self.visible_before(end).await?;
         let Choice { ids, merge, is_to_place, is_optional } = choice;
@@ -171,9 +204,13 @@ impl Shared {
     }
 
     /// Chooses the next partitions that are to be swept, and appends their seals.
-    fn append_seals(&self, cursor: &mut Cursor) -> Option<Seals> {
+    fn append_seals(&self, cursor: &mut Cursor) -> Look<Seals> {
         let mut state = self.state();
-        let choice = self.choose_some(&mut state, cursor)?;
+        let choice = match self.choose_some(&mut state, cursor) {
+            Look::Found(choice) => choice,
+            Look::Unfinished => return Look::Unfinished,
+            Look::Nothing => return Look::Nothing,
+        };
         let mut group = Vec::new();
         for id in choice.ids.iter().chain(&choice.merge) {
             Entry::Seal { partition: *id }.encode(&mut group);
@@ -181,11 +218,12 @@ impl Shared {
         // Where the log has no room for what is to come either, none of it is there.
         let is_logged = self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
         let end = self.append_own(&mut state, group, is_logged);
-        Some(Seals { choice, is_logged, end })
+        Look::Found(Seals { choice, is_logged, end })
     }
 
-    fn choose_some(&self, state: &mut State, cursor: &mut Cursor) -> Option<Choice> {
+    fn choose_some(&self, state: &mut State, cursor: &mut Cursor) -> Look<Choice> {
         let need = self.need(state);
+        let mut is_unfinished = false;
         // What the log, or who waits for a checkpoint, needs comes before those with so much that reading takes long.
         let mut ids: Vec<PartitionId> = match need {
             Some(Need::Older(_) | Need::Space) => Vec::new(),
@@ -200,7 +238,7 @@ impl Shared {
             ids = self.optional(state, state.costly.iter().copied());
             if ids.is_empty() && self.is_idle() {
                 is_to_place = true;
-                ids = self.optional(state, worth_rewriting(state, self.layout.block_bytes()));
+                (ids, is_unfinished) = self.worth_rewriting(state, cursor);
             }
         }
         if ids.is_empty() {
@@ -213,19 +251,40 @@ impl Shared {
             && let Some(need) = need
         {
             let most = (self.queues_bytes_max(state) / 8, self.log.own_bytes_max());
-            ids = choose(state, need, cursor, most);
-            if let Some(last) = ids.last().and_then(|id| state.partition(*id)) {
-                *cursor = (last.space, last.low.clone());
-            }
+            (ids, is_unfinished) = choose(state, need, cursor, most);
         }
         let is_due = state.small.len() * SMALL_SHARE >= state.partitions.len();
         if has_log && (is_due || (ids.is_empty() && self.is_idle())) {
             merge = neighbours_to_merge(state, &ids, self.layout.partition_blocks as usize);
         }
-        if ids.is_empty() && merge.is_empty() {
-            return None;
+        match ids.is_empty() && merge.is_empty() {
+            true if is_unfinished => Look::Unfinished,
+            true => Look::Nothing,
+            false => Look::Found(Choice { ids, merge, is_to_place, is_optional }),
         }
-        Some(Choice { ids, merge, is_to_place, is_optional })
+    }
+
+    /// Some of the partitions that are worth rewriting when there is nothing else to do, and whether there are more to
+    /// look at.
+    fn worth_rewriting(&self, state: &mut State, cursor: &mut Cursor) -> (Vec<PartitionId>, bool) {
+        let slots = state.partitions.slots();
+        let end = cursor.slot.saturating_add(LOOKED_AT as u32).min(slots);
+        let block_bytes = self.layout.block_bytes();
+        let mut is_worth = (cursor.slot..end).map(PartitionId).filter(|id| {
+            state.partition(*id).is_some_and(|one| is_worth_rewriting(one, block_bytes))
+        });
+        let first = is_worth.next();
+        cursor.has_found |= first.is_some();
+        let ids = self.optional(state, first.into_iter().chain(is_worth));
+        match ids.last() {
+            Some(last) if ids.len() == OPTIONAL_PARTITIONS => cursor.slot = last.0 + 1,
+            _ if end < slots => cursor.slot = end,
+            _ => {
+                cursor.slot = 0;
+                state.is_settled = !std::mem::take(&mut cursor.has_found);
+            }
+        }
+        (ids, cursor.slot > 0)
     }
 
     /// Some of these partitions, which nobody waits for: as far as there is room.
@@ -251,10 +310,7 @@ impl Shared {
         let is_discardable =
             self.data.inquiry().discard.is_some() && self.extents.has_discardable();
         let state = self.state();
-        let has_small = state.small.len() > 1;
-        is_discardable
-            || has_small
-            || worth_rewriting(&state, self.layout.block_bytes()).next().is_some()
+        is_discardable || state.small.len() > 1 || !state.is_settled
     }
 }
 
@@ -266,14 +322,11 @@ fn is_pending(state: &State, id: PartitionId) -> bool {
     state.partition(id).is_some_and(|one| one.sealed.is_none() && !one.active.is_empty())
 }
 
-/// Partitions that are worth rewriting when there is nothing else to do.
-fn worth_rewriting(state: &State, block_bytes: usize) -> impl Iterator<Item = PartitionId> {
-    let is_worth = move |one: &Partition| {
-        let waiting = one.active.bytes() as u64 + staged_blocks(&one.staged).bytes().0;
-        let blocks = (one.blocks.len() * block_bytes) as u64;
-        is_sealable(one) && waiting > 0 && waiting >= blocks / IDLE_SHARE
-    };
-    state.partitions.iter().filter(move |(_, one)| is_worth(one)).map(|(id, _)| id)
+/// Whether a partition is worth rewriting when there is nothing else to do.
+fn is_worth_rewriting(partition: &Partition, block_bytes: usize) -> bool {
+    let waiting = partition.active.bytes() as u64 + staged_blocks(&partition.staged).bytes().0;
+    let blocks = (partition.blocks.len() * block_bytes) as u64;
+    is_sealable(partition) && waiting > 0 && waiting >= blocks / IDLE_SHARE
 }
 
 /// Neighbours, one of them small, whose blocks are to be those of one partition; none when there are none, or one of them
@@ -316,45 +369,61 @@ fn neighbours_to_merge(
     Vec::new()
 }
 
-/// The partitions to sweep: in key order from the cursor on, and around to it.
+/// The partitions to sweep, in key order from the cursor on and around to it, and whether there are more to look at.
 fn choose(
     state: &State,
     need: Need,
-    cursor: &Cursor,
+    cursor: &mut Cursor,
     (bytes_max, entry_bytes_max): (usize, usize),
-) -> Vec<PartitionId> {
-    let needs = |id: &PartitionId| {
-        let Some(partition) = state.partition(*id) else { return false };
-        match need {
-            _ if partition.sealed.is_some() => false,
-            Need::Space => !partition.is_set_aside && partition.has_waiting(),
-            _ if partition.active.is_empty() => false,
-            Need::Memory { bytes_min } => partition.active.bytes() >= bytes_min,
-            Need::Older(seq) => partition.since < seq,
-        }
+) -> (Vec<PartitionId>, bool) {
+    let needs = |partition: &Partition| match need {
+        _ if partition.sealed.is_some() => false,
+        Need::Space => !partition.is_set_aside && partition.has_waiting(),
+        _ if partition.active.is_empty() => false,
+        Need::Memory { bytes_min } => partition.active.bytes() >= bytes_min,
+        Need::Older(seq) => partition.since < seq,
     };
-    let is_behind = |id: &PartitionId| {
-        let partition = state.partition(*id);
-        partition.is_some_and(|one| (one.space, &one.low) > (cursor.0, &cursor.1))
+    // Few are found faster than by looking for them.
+    let few = match need {
+        Need::Older(seq) => state.needing(seq, SORTED),
+        Need::Memory { .. } | Need::Space => None,
     };
-    let all = || state.spaces.values().flat_map(|directory| directory.iter());
-    let around = all().filter(is_behind).chain(all().filter(|id| !is_behind(id)));
+    let few = few.map(|mut ids| {
+        let place = |id: &PartitionId| {
+            let one = state.partition(*id)?;
+            let is_before = (one.space, &one.low) <= (cursor.space, &cursor.low);
+            Some((is_before, one.space, &one.low))
+        };
+        ids.sort_by(|one, other| place(one).cmp(&place(other)));
+        ids
+    });
     let mut chosen = Vec::new();
+    let (mut looked, mut last) = (0, None);
     // What is pending, and about what the entries take that say where it went.
     let (mut bytes, mut entry_bytes) = (0, 0);
-    for id in around.filter(needs) {
+    let all = state.around(cursor.space, &cursor.low);
+    let candidates: Box<dyn Iterator<Item = PartitionId>> = match few {
+        Some(few) => Box::new(few.into_iter()),
+        None => Box::new(all.take(LOOKED_AT)),
+    };
+    for id in candidates {
         let Some(partition) = state.partition(id) else { continue };
-        bytes += partition.active.bytes();
-        entry_bytes += 2 * partition.blocks.memory_bytes() + partition.active.bytes() / 4;
-        let is_enough =
-            chosen.len() >= BATCH_PARTITIONS || bytes > bytes_max || entry_bytes > entry_bytes_max;
-        if is_enough && !chosen.is_empty() {
-            break;
+        looked += 1;
+        if needs(partition) {
+            bytes += partition.active.bytes();
+            entry_bytes += 2 * partition.blocks.memory_bytes() + partition.active.bytes() / 4;
+            let is_enough = chosen.len() >= BATCH_PARTITIONS
+                || bytes > bytes_max
+                || entry_bytes > entry_bytes_max;
+            if is_enough && !chosen.is_empty() {
+                break;
+            }
+            chosen.push(id);
         }
-        chosen.push(id);
+        last = Some(partition);
     }
-    chosen
+    if let Some(last) = last {
+        cursor.pass(last);
+    }
+    (chosen, looked == LOOKED_AT)
 }
-
-/// The partition that was chosen last because something was needed: its space and lowest key.
-pub(super) type Cursor = (SpaceId, Box<[u8]>);

@@ -38,7 +38,7 @@ use moirai_units::{BlockCount, ByteCount};
 
 use crate::data::extents::Extent;
 use crate::error::{Error, Result};
-use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::ids::{PartitionId, Seq};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::chunk::Chunk;
@@ -85,7 +85,7 @@ impl Shared {
             waiting: VecDeque::new(),
             postponed: Vec::new(),
             free: BlockCount::ZERO,
-            cursor: (SpaceId(0), Box::default()),
+            cursor: Cursor::default(),
             due: 0.0,
         };
         loop {
