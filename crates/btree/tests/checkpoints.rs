@@ -1,7 +1,4 @@
 //! Checkpoints: what comes while one is written is in the log.
-
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
-
 use std::sync::Arc;
 
 use futures::future::join;
