@@ -65,7 +65,7 @@ impl Store {
             Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
             Bound::Unbounded => None,
         };
-        let sample = self.engine.sample(space, from, to, SAMPLE_LEAVES)?;
+        let sample = self.engine.sample(space, from, to, SAMPLE_LEAVES).await?;
         if sample.picked.len() as u64 == sample.blocks {
             return self.measure(tree, range).await;
         }

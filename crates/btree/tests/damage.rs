@@ -11,7 +11,7 @@ use std::sync::Arc;
 use moirai_btree::{AddU64, Batch, Damage, Error, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{block_on_virtual, sleep};
-use moirai_storage::Device;
+use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{Format, KindNumber, Kinds, Options};
 
@@ -181,6 +181,79 @@ fn damaged_chunks_are_found_and_dropped() {
         assert_eq!((values[2] >= KEYS - within, unreadable), (true, 0));
         assert!(values[0] > 0, "what is in neither is not there: {values:?}");
         store.close().await.unwrap();
+    });
+}
+
+/// Whether a device block is a table of leaves: their count, and for each its lowest key behind a length, and a checksum.
+fn is_table(block: &[u8]) -> bool {
+    let count = block[0];
+    let (mut rest, mut last): (&[u8], &[u8]) = (&block[1..], &[]);
+    for _ in 0..count {
+        let length = rest.first().copied().unwrap_or(0) as usize;
+        let Some(low) = rest.get(1..1 + length) else { return false };
+        if low < last || rest.len() < 5 + length {
+            return false;
+        }
+        (last, rest) = (low, &rest[5 + length..]);
+    }
+    (4..=16).contains(&count) && rest.iter().all(|byte| *byte == 0)
+}
+
+/// The leaves of a partition cannot be told from each other without their table: they go together, and no others.
+#[test]
+fn a_damaged_table_of_leaves_is_found_and_dropped() {
+    block_on_virtual(1, async {
+        let bench = Bench::new().await;
+        let (store, tree) = bench.open(Options::default()).await;
+        for number in 0..KEYS {
+            store.put(&tree, &key(number), &2_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        sleep(Nanos(60_000_000_000)).await;
+        store.close().await.unwrap();
+        let device: &dyn Device = &*bench.data;
+        let mut tables = Vec::new();
+        for lbn in (16..device.inquiry().capacity.0).map(Lbn) {
+            let block = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
+            if is_table(&block) {
+                tables.push((lbn, block));
+            }
+        }
+        // Tables that were left are there, too.
+        assert!(tables.len() >= KEYS as usize * 40 / (16 * 4096), "{}", tables.len());
+        for (lbn, block) in &mut tables[..] {
+            block[9] ^= 1;
+            device.write(*lbn, IoBuf::holding(block)).await.unwrap();
+        }
+        let (store, _) = bench.open(Options { read_only: true, ..Options::default() }).await;
+        let all = store.check().await;
+        assert!(all.iter().all(|one| one.what == "a table of leaves"), "{all:?}");
+        let kept = all.last().unwrap().blocks.first;
+        drop(store);
+        // All but one are mended.
+        for (lbn, block) in &mut tables {
+            block[9] ^= u8::from(*lbn != kept);
+            device.write(*lbn, IoBuf::holding(block)).await.unwrap();
+        }
+        let (store, tree) = bench.open(Options::default()).await;
+        let damage = store.check().await;
+        assert_eq!((damage.len(), damage[0].blocks.first), (1, kept), "{damage:?}");
+        let (within, values, unreadable) = look(&store, &tree, &damage).await;
+        let partition = 16 * 4096 / 40;
+        assert!((partition / 4..=partition).contains(&within), "{within}");
+        assert_eq!((values, unreadable), ([0, 0, KEYS - within], within));
+        // What is put now is kept, and counts afterwards.
+        for number in 0..KEYS {
+            store.put(&tree, &key(number), &2_u64.to_le_bytes()).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        assert_eq!(store.figures().set_aside, 1);
+        // It is staged, and found once there is a table again.
+        let (_, values, unreadable) = look(&store, &tree, &[]).await;
+        assert_eq!((values, unreadable), ([0, 0, KEYS - within], within));
+        assert_eq!(store.drop_damaged().await.unwrap()[0].blocks.first, kept);
+        assert_eq!((store.check().await, store.figures().set_aside), (vec![], 0));
+        assert_eq!(look(&store, &tree, &[]).await.1, [0, 0, KEYS]);
     });
 }
 

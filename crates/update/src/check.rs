@@ -1,25 +1,21 @@
 //! Checks: everything that the engine has on the data device is read and compared with its checksums. What is damaged is
 //! told, and dropped where that is asked for.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use futures::StreamExt;
-use moirai_storage::IoBuf;
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::BlockRange;
 
-use crate::codec::is_sum;
 use crate::data::checkpoint::read_checkpoint;
 use crate::data::extents::Extents;
 use crate::data::place::Place;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
+use crate::read_whole::{Content, Lost};
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
-use crate::state::chunk::Stretch;
 use crate::state::partition::Staged;
 
 /// Partitions that are read at the same time.
@@ -57,54 +53,27 @@ struct Whole {
     /// The lowest key of the next one.
     high: Option<Box<[u8]>>,
     place: Arc<Place>,
-    blocks: Arc<BlockTable>,
     staged: Vec<Arc<Staged>>,
 }
 
-/// What can be read of a partition.
-pub(crate) struct Rest {
-    /// All blocks, with zeros in the place of those that are lost.
-    pub(crate) content: IoBuf,
-    /// The modifications of each chunk, without the parts that are lost.
-    pub(crate) chunks: Vec<Bytes>,
-    /// What cannot be read.
-    pub(crate) lost: Vec<Lost>,
-}
-
-/// A block, or a part of a chunk, that cannot be read.
-pub(crate) enum Lost {
-    Block(usize, BlockRange),
-    /// With the blocks that it is for.
-    Staged(RangeInclusive<usize>, BlockRange),
-}
-
-impl Rest {
-    pub(crate) fn has_block(&self, index: usize) -> bool {
-        !self.lost.iter().any(|lost| matches!(lost, Lost::Block(lost, _) if *lost == index))
-    }
-}
-
 impl Whole {
-    fn damage(&self, lost: Lost, device: &str) -> Damage {
-        let (what, of, blocks) = match lost {
-            Lost::Block(index, blocks) => ("a leaf", index..=index, blocks),
-            Lost::Staged(of, blocks) => ("staged changes", of, blocks),
+    fn damage(&self, lost: Lost, table: &BlockTable, device: &str) -> Damage {
+        let (what, blocks, first, last) = match lost {
+            Lost::Table(blocks) => ("a table of leaves", blocks, 0, self.place.blocks()),
+            Lost::Block(index, blocks) => ("a leaf", blocks, index, index),
+            Lost::Staged(of, blocks) => ("staged changes", blocks, *of.start(), *of.end()),
         };
-        Damage { what, device: device.to_owned(), blocks, keys: Some(self.keys(&of)) }
-    }
-
-    /// The keys of some blocks.
-    fn keys(&self, of: &RangeInclusive<usize>) -> DamagedKeys {
-        let (first, last) = (*of.start(), *of.end());
-        let low = |block: usize| match block {
-            0 => self.low.clone(),
-            block => self.blocks.low(block).into(),
+        // Where the table is lost, the keys of a single block are not known.
+        let low = |block: usize| match block < table.len() && block > 0 {
+            true => table.low(block).into(),
+            false => self.low.clone(),
         };
-        let to = match last + 1 < self.blocks.len() {
+        let to = match last + 1 < table.len() {
             true => Some(low(last + 1)),
             false => self.high.clone(),
         };
-        DamagedKeys { space: self.space, from: low(first), to }
+        let keys = DamagedKeys { space: self.space, from: low(first), to };
+        Damage { what, device: device.to_owned(), blocks, keys: Some(keys) }
     }
 }
 
@@ -130,12 +99,12 @@ impl Shared {
 
     /// What is damaged of a partition; blocks are read one by one only where something is.
     async fn check_partition(&self, one: &Whole) -> Vec<Damage> {
-        match self.read_whole(&one.place, &one.blocks, &one.staged).await {
-            Ok((content, _)) if self.is_of_format(one, &content) => Vec::new(),
+        match self.read_whole(&one.place, &one.staged).await {
+            Ok(content) if self.is_of_format(&content) => Vec::new(),
             _ => {
-                let rest = self.read_rest(&one.place, &one.blocks, &one.staged).await;
+                let rest = self.read_rest(&one.place, &one.staged).await;
                 let device = &self.data.inquiry().name;
-                rest.lost.into_iter().map(|lost| one.damage(lost, device)).collect()
+                rest.lost.into_iter().map(|lost| one.damage(lost, &rest.table, device)).collect()
             }
         }
     }
@@ -159,7 +128,6 @@ impl Shared {
                     low: one.low.clone(),
                     high: None,
                     place: Arc::clone(&one.place),
-                    blocks: Arc::clone(&one.blocks),
                     staged: one.staged.clone(),
                 });
             }
@@ -187,48 +155,9 @@ impl Shared {
         damage
     }
 
-    fn is_of_format(&self, one: &Whole, content: &[u8]) -> bool {
-        let mut blocks = content.chunks_exact(self.layout.block_bytes()).enumerate();
-        blocks.all(|(index, block)| self.format.last_key(one.blocks.low(index), block).is_ok())
-    }
-
-    /// Reads what can be read of a partition, block by block and part by part.
-    pub(crate) async fn read_rest(
-        &self,
-        place: &Place,
-        table: &BlockTable,
-        staged: &[Arc<Staged>],
-    ) -> Rest {
-        let block_bytes = self.layout.block_bytes();
-        let content = IoBuf::zeroed(BlockCount(self.layout.block.0 * table.len() as u64));
-        let mut rest = Rest { content, chunks: Vec::new(), lost: Vec::new() };
-        for index in 0..table.len() {
-            let Some(blocks) = place.block_at(&self.layout, index) else { continue };
-            let read = self.data.read(blocks).await.ok().filter(|read| {
-                let is_whole = is_sum(table.checksum(index), crc32c::crc32c(read));
-                is_whole && self.format.last_key(table.low(index), read).is_ok()
-            });
-            let to = rest.content.get_mut(index * block_bytes..(index + 1) * block_bytes);
-            match read.zip(to) {
-                Some((read, to)) => to.copy_from_slice(&read),
-                None => rest.lost.push(Lost::Block(index, blocks)),
-            }
-        }
-        for one in staged {
-            let mut chunk = Vec::with_capacity(one.chunk.bytes());
-            for (of, Stretch { bytes, checksum }) in one.chunk.parts_of_blocks() {
-                let (range, before) = self.staged_at(one, &bytes);
-                let read = self.data.read(range).await.ok();
-                let from = bytes.start.wrapping_sub(before);
-                let read = read.as_ref().and_then(|read| read.get(from..from + bytes.len()));
-                match read.filter(|read| is_sum(checksum, crc32c::crc32c(read))) {
-                    Some(read) => chunk.extend_from_slice(read),
-                    None => rest.lost.push(Lost::Staged(of, range)),
-                }
-            }
-            rest.chunks.push(chunk.into());
-        }
-        rest
+    fn is_of_format(&self, content: &Content) -> bool {
+        let mut blocks = content.blocks(self.layout.block_bytes()).enumerate();
+        blocks.all(|(index, block)| self.format.last_key(content.table.low(index), block).is_ok())
     }
 
     /// Drops what is damaged, and writes the rest anew.

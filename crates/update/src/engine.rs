@@ -17,6 +17,7 @@ use crate::data::extents::Extents;
 use crate::data::format::{disk_id, name_of};
 use crate::data::requests::Requests;
 use crate::data::superblock::{NAME_BYTES, Superblock};
+use crate::data::tables::Tables;
 use crate::error::{Error, Result};
 use crate::figures::{Counts, Figures};
 use crate::group::Group;
@@ -40,6 +41,9 @@ const HOT_BYTES_MAX: usize = 1 << 20;
 /// The part of the memory that one partition's queue may take: to sort it takes as much again. Groups wait then,
 /// whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
+
+/// The part of the memory that tables of blocks may take.
+const TABLES_SHARE: usize = 4;
 
 /// The update engine over a data device and one or more log devices.
 ///
@@ -157,6 +161,7 @@ impl Engine {
             memory_bytes: options.memory.0 as usize,
             cache_bytes_max: options.cache.0 as usize,
             cache: Cache::new(),
+            tables: Tables::new(options.memory.0 as usize / TABLES_SHARE),
             state: Lagging::new(state),
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
@@ -388,15 +393,15 @@ impl Engine {
     }
 
     /// Picks up to `most` blocks, two at least, of those that hold the keys from `from` to `to`, which is at or after
-    /// `from`, or to the last. Reads no block; [`Error::NoSpace`].
-    pub fn sample(
+    /// `from`, or to the last. Reads no block, but may read where they lie. Errors as of [`Engine::get`].
+    pub async fn sample(
         &self,
         space: SpaceId,
         from: &[u8],
         to: Option<&[u8]>,
         most: usize,
     ) -> Result<Sample> {
-        self.shared.sample(space, from, to, most)
+        self.shared.sample(space, from, to, most).await
     }
 
     /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
@@ -486,9 +491,9 @@ impl Engine {
     /// What it did.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let Shared { counts, cache, log, extents, .. } = &*self.shared;
+        let Shared { counts, cache, tables, log, extents, .. } = &*self.shared;
         let state = self.shared.state();
-        let blocks = state.partitions.iter().map(|(_, one)| one.blocks.len() as u64).sum();
+        let blocks = state.partitions.iter().map(|(_, one)| one.place.blocks() as u64).sum();
         Figures {
             modifications: counts.modifications.get(),
             queued: state.queued as u64,
@@ -502,12 +507,13 @@ impl Engine {
             placed: counts.placed.get(),
             reads: counts.reads.get(),
             staged_reads: counts.staged_reads.get(),
+            table_reads: counts.table_reads.get(),
             cached_reads: counts.cached_reads.get(),
             cached_bytes: cache.bytes() as u64,
             waits: counts.waits.get(),
             partitions: state.partitions.len() as u64,
             blocks,
-            directory_bytes: state.directory_bytes as u64,
+            directory_bytes: (state.directory_bytes + tables.bytes()) as u64,
             data_bytes: extents.capacity().bytes().0,
             data_free_bytes: extents.free().bytes().0,
             log_capacity_bytes: log.capacity_bytes(),

@@ -26,6 +26,7 @@ pub(crate) struct Counts {
     pub(crate) placed: Count,
     pub(crate) reads: Count,
     pub(crate) staged_reads: Count,
+    pub(crate) table_reads: Count,
     pub(crate) cached_reads: Count,
     pub(crate) waits: Count,
 }
@@ -57,6 +58,8 @@ pub struct Figures {
     pub reads: u64,
     /// How many of these were of staged chunks.
     pub staged_reads: u64,
+    /// Requests to the data device for tables, which say what keys the blocks of a partition hold.
+    pub table_reads: u64,
     /// How many blocks readers found in memory.
     pub cached_reads: u64,
     /// Bytes of memory that blocks take which were read.
@@ -67,7 +70,7 @@ pub struct Figures {
     pub partitions: u64,
     /// Blocks in them.
     pub blocks: u64,
-    /// Bytes of memory for finding blocks.
+    /// Bytes of memory for finding blocks: partitions, their staged chunks, and tables of blocks.
     pub directory_bytes: u64,
     /// Bytes of the data device that partitions, staged chunks and checkpoints share.
     pub data_bytes: u64,

@@ -101,14 +101,14 @@ fn entries(group: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::place::Run;
+    use crate::data::place::{Location, Run, TablePlace};
     use crate::data::superblock::{Checkpoint, NAME_BYTES};
     use crate::group::Group;
     use crate::ids::{DELETE, PUT};
     use crate::kind::Modification;
     use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, Start};
     use crate::state::block_table::BlockTable;
-    use crate::state::chunk::Chunk;
+    use crate::state::chunk::{Blocks, Chunk};
     use crate::state::entry::Placed;
     use crate::state::queue::{Queue, encode};
 
@@ -135,7 +135,7 @@ mod tests {
         let mut encoded = Vec::new();
         encode(&mut encoded, Modification { key: b"a", kind: DELETE, bytes: b"" });
         queue.push(b"a", &encoded);
-        let (chunk, _) = Chunk::of(&queue, &BlockTable::default(), &Kinds::new());
+        let (chunk, _) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new());
         own(&[Entry::Staged { partition: A, chunk, first: Lbn(first) }])
     }
 
@@ -143,7 +143,11 @@ mod tests {
         let blocks = BlockTable::new(lows.iter().map(|low| (low.as_bytes(), 7)));
         let low = lows.first().unwrap().as_bytes().into();
         let runs = vec![Run { first: Lbn(first), count: lows.len() as u32 }];
-        Placed { partition, low, runs, blocks: Arc::new(blocks) }
+        let table = match lows.len() {
+            3.. => TablePlace::Behind { bytes: 100, checksum: 7 },
+            _ => TablePlace::Short(Arc::new(blocks)),
+        };
+        Placed { partition, low, location: Location { runs, table } }
     }
 
     /// Two chunks, a division, a merge of the halves, and a space that is made.

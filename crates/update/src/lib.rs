@@ -32,6 +32,8 @@ mod log;
 mod options;
 mod read;
 mod read_many;
+mod read_tables;
+mod read_whole;
 mod sample;
 mod shared;
 mod space;

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PartitionId, SpaceId};
 use crate::kind::{Kinds, Modification, Question, Value};
+use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
@@ -47,7 +48,7 @@ pub struct View {
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
     pub(crate) place: Arc<Place>,
-    blocks: Arc<BlockTable>,
+    table: Arc<BlockTable>,
     pub(crate) block: usize,
     /// Chunks, oldest first, and what of each.
     pub(crate) staged: Vec<(Arc<Staged>, Stretch)>,
@@ -59,7 +60,12 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// A block with what is staged for it; what may be of `key` alone, when one is given.
-    fn of(partition: &Partition, block: usize, key: Option<KeyHash>) -> Wanted {
+    fn of(
+        partition: &Partition,
+        table: Arc<BlockTable>,
+        block: usize,
+        key: Option<KeyHash>,
+    ) -> Wanted {
         let mut staged = Vec::new();
         for one in &partition.staged {
             if let Some(part) = one.chunk.part(block, key) {
@@ -68,13 +74,21 @@ impl Wanted {
         }
         Wanted {
             place: Arc::clone(&partition.place),
-            blocks: Arc::clone(&partition.blocks),
+            table,
             block,
             staged,
             pending: Vec::new(),
             is_to_keep: false,
         }
     }
+}
+
+/// Where a value is found: what is to be read, unless what is pending says all, and what is pending in memory, oldest first,
+/// as queues have it.
+pub(crate) struct Lookup {
+    pub(crate) partition: PartitionId,
+    pub(crate) wanted: Option<Wanted>,
+    pub(crate) pending: Vec<u8>,
 }
 
 /// What was read of a partition.
@@ -95,62 +109,69 @@ pub(crate) fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
 impl Shared {
     /// The value under a key; from memory alone when what is pending says all.
     pub(crate) async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (wanted, is_told) = {
-            let mut state = self.state();
-            let (id, wanted, is_told) = self.wanted_for(&state, space, key)?;
-            if !is_told {
-                self.pay(&mut state, id, &wanted);
+        let Lookup { wanted, pending, .. } = self
+            .with_tables(|state, tables| {
+                let found = self.lookup(state, tables, space, key)?;
+                if let Some(Lookup { partition, wanted: Some(wanted), .. }) = &found {
+                    self.pay(state, *partition, wanted);
+                }
+                Ok(found)
+            })
+            .await?;
+        match wanted {
+            None => self.value_in(None, key, &pending),
+            Some(wanted) => {
+                let found = self.read_block(&wanted).await?;
+                self.value_in(Some((&wanted, &found)), key, &pending)
             }
-            (wanted, is_told)
-        };
-        let found = match is_told {
-            true => Found::default(),
-            false => self.read_block(&wanted).await?,
-        };
-        self.value_in(&wanted, &found, key, &wanted.pending)
+        }
     }
 
-    /// What to read for the value under a key, of which partition, and whether what is pending says all.
-    pub(crate) fn wanted_for(
+    /// Where the value under a key is found; `None` when a table is missing.
+    pub(crate) fn lookup(
         &self,
         state: &State,
+        tables: &mut TablesAtHand<'_>,
         space: SpaceId,
         key: &[u8],
-    ) -> Result<(PartitionId, Wanted, bool)> {
+    ) -> Result<Option<Lookup>> {
         let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
         let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
-        let block = partition.blocks.holding(key);
-        let mut wanted = Wanted::of(partition, block, Some(KeyHash::of(key)));
-        wanted.is_to_keep = true;
-        let mut is_told = false;
+        let (mut pending, mut is_told) = (Vec::new(), false);
         for modification in in_memory(partition).flat_map(|queue| queue.of_key(key)) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
-                wanted.pending.clear();
+                pending.clear();
             }
-            encode(&mut wanted.pending, modification);
+            encode(&mut pending, modification);
         }
-        Ok((id, wanted, is_told))
+        if is_told {
+            return Ok(Some(Lookup { partition: id, wanted: None, pending }));
+        }
+        let Some(table) = tables.of(&partition.place) else { return Ok(None) };
+        let block = table.holding(key);
+        let mut wanted = Wanted::of(partition, table, block, Some(KeyHash::of(key)));
+        wanted.is_to_keep = true;
+        Ok(Some(Lookup { partition: id, wanted: Some(wanted), pending }))
     }
 
     /// The value under a key, from what was read and from the key's modifications in memory.
     pub(crate) fn value_in(
         &self,
-        wanted: &Wanted,
-        found: &Found,
+        read: Option<(&Wanted, &Found)>,
         key: &[u8],
         pending: &[u8],
     ) -> Result<Option<Vec<u8>>> {
         let mut value = Value::default();
         let block_bytes = self.layout.block_bytes();
-        if let Some(block) = &found.block {
-            let low = wanted.blocks.low(wanted.block);
+        if let Some((wanted, Found { block: Some(block), .. })) = read {
+            let low = wanted.table.low(wanted.block);
             let in_block = self.format.find(low, block, key);
             let damaged = |_| self.damaged_block(&wanted.place, wanted.block);
             value.set(in_block.map_err(damaged)?);
         }
         self.format.settle(&mut value, block_bytes);
-        let staged = found.staged.iter().flat_map(|part| decode(part));
+        let staged = read.iter().flat_map(|(_, found)| &found.staged).flat_map(|part| decode(part));
         for modification in staged.filter(|one| one.key == key).chain(decode(pending)) {
             self.kinds.apply(modification.kind, &mut value, modification.bytes);
             self.format.settle(&mut value, block_bytes);
@@ -182,7 +203,9 @@ impl Shared {
 
     /// A block with all that is pending for it; `None` when nothing lies where it is asked for.
     pub(crate) async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
-        let Some((mut wanted, low, next)) = self.wanted_at(space, at)? else { return Ok(None) };
+        let wanted =
+            self.with_tables(|state, tables| self.wanted_at(state, tables, space, at)).await?;
+        let Some((mut wanted, low, next)) = wanted else { return Ok(None) };
         let found = self.read_block(&wanted).await?;
         let from = low.as_deref().unwrap_or_default();
         let is_of_block = |one: &Modification<'_>| {
@@ -193,9 +216,9 @@ impl Shared {
         let mut all: Vec<Modification<'_>> = staged.chain(decode(&pending)).collect();
         all.sort_by(|one, other| one.key.cmp(other.key));
         let mut pieces = Pieces::new(self.layout.block_bytes());
-        let block_low = match wanted.blocks.len() {
+        let block_low = match wanted.table.len() {
             0 => from,
-            _ => wanted.blocks.low(wanted.block),
+            _ => wanted.table.low(wanted.block),
         };
         self.format
             .apply(block_low, found.block.as_deref(), &all, &self.kinds, &mut pieces)
@@ -203,54 +226,59 @@ impl Shared {
         Ok(Some(View { pieces, low, next }))
     }
 
-    /// What to read for a view, and the keys between which it lies.
+    /// What to read for a view, and the keys between which it lies; `None` outside when a table is missing.
     #[expect(clippy::type_complexity, reason = "the parts of a view, used once")]
     fn wanted_at(
         &self,
+        state: &mut State,
+        tables: &mut TablesAtHand<'_>,
         space: SpaceId,
         at: At<'_>,
-    ) -> Result<Option<(Wanted, Option<Box<[u8]>>, Option<Box<[u8]>>)>> {
-        let mut state = self.state();
+    ) -> Result<Option<Option<(Wanted, Option<Box<[u8]>>, Option<Box<[u8]>>)>>> {
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
         let mut place = match at {
             At::Key(key) | At::Before(key) => state.position(space, key).unwrap_or(0),
             At::Last => directory.len().saturating_sub(1),
         };
-        let Some(mut partition) = partition_at(place) else { return Ok(None) };
+        if matches!(at, At::Before(key) if key.is_empty()) {
+            return Ok(Some(None));
+        }
+        let Some(mut partition) = partition_at(place) else { return Ok(Some(None)) };
+        let Some(mut table) = tables.of(&partition.place) else { return Ok(None) };
         let mut block = match at {
-            At::Key(key) | At::Before(key) => partition.blocks.holding(key),
-            At::Last => partition.blocks.len().saturating_sub(1),
+            At::Key(key) | At::Before(key) => table.holding(key),
+            At::Last => table.len().saturating_sub(1),
         };
         // The lowest key of a block: of the first one that of its partition, which may be the very first.
-        let low = |place: usize, partition: &Partition, block: usize| -> Option<Box<[u8]>> {
-            match (block, place) {
+        let low = |place: usize, partition: &Partition, table: &BlockTable, block: usize| {
+            let low: Option<Box<[u8]>> = match (block, place) {
                 (0, 0) => None,
                 (0, _) => Some(partition.low.clone()),
-                _ => Some(partition.blocks.low(block).into()),
-            }
+                _ => Some(table.low(block).into()),
+            };
+            low
         };
         if let At::Before(key) = at
-            && low(place, partition, block).is_some_and(|low| *low >= *key)
+            && low(place, partition, &table, block).is_some_and(|low| *low >= *key)
         {
             if block > 0 {
                 block -= 1;
             } else {
                 place -= 1;
-                let Some(before) = partition_at(place) else { return Ok(None) };
+                let Some(before) = partition_at(place) else { return Ok(Some(None)) };
                 partition = before;
-                block = partition.blocks.len().saturating_sub(1);
+                let Some(before) = tables.of(&partition.place) else { return Ok(None) };
+                table = before;
+                block = table.len().saturating_sub(1);
             }
         }
-        if matches!(at, At::Before(key) if key.is_empty()) {
-            return Ok(None);
-        }
-        let first = low(place, partition, block);
-        let next = match block + 1 < partition.blocks.len() {
-            true => Some(partition.blocks.low(block + 1).into()),
+        let first = low(place, partition, &table, block);
+        let next = match block + 1 < table.len() {
+            true => Some(table.low(block + 1).into()),
             false => partition_at(place + 1).map(|next| next.low.clone()),
         };
-        let mut wanted = Wanted::of(partition, block, None);
+        let mut wanted = Wanted::of(partition, table, block, None);
         let from = first.as_deref().unwrap_or_default();
         for modification in in_memory(partition).flat_map(Queue::iter) {
             let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
@@ -259,9 +287,9 @@ impl Shared {
             }
         }
         if let Some(id) = directory.at(place) {
-            self.pay(&mut state, id, &wanted);
+            self.pay(state, id, &wanted);
         }
-        Ok(Some((wanted, first, next)))
+        Ok(Some(Some((wanted, first, next))))
     }
 
     /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
@@ -282,7 +310,7 @@ impl Shared {
     /// Reads a block, if there is one that is not kept, and what is staged for it: a request for each, all at the same
     /// time.
     pub(crate) async fn read_block(&self, wanted: &Wanted) -> Result<Found> {
-        let Wanted { blocks, block, staged, .. } = wanted;
+        let Wanted { table, block, staged, .. } = wanted;
         let mut found = Found::default();
         let mut place = wanted.place.find(*block);
         if let Some((extent, index)) = place {
@@ -304,7 +332,7 @@ impl Shared {
         let mut read = self.data.submit(batch).await.into_iter();
         if let Some((extent, index)) = place {
             let buffer = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
-            let is_right = |buffer: &IoBuf| is_sum(blocks.checksum(*block), crc32c::crc32c(buffer));
+            let is_right = |buffer: &IoBuf| is_sum(table.checksum(*block), crc32c::crc32c(buffer));
             let whole = buffer.filter(is_right);
             let whole = whole.ok_or_else(|| self.damaged_block(&wanted.place, *block))?;
             if wanted.is_to_keep {
@@ -338,60 +366,14 @@ impl Shared {
         (BlockRange::between(first, end.max(first)), before)
     }
 
-    /// Reads all blocks of a partition, and all that is staged.
-    pub(crate) async fn read_whole(
-        &self,
-        place: &Place,
-        blocks: &BlockTable,
-        staged: &[Arc<Staged>],
-    ) -> Result<(IoBuf, Vec<Bytes>)> {
-        let mut batch: Vec<Request> = place.ranges(&self.layout).map(Request::read).collect();
-        let runs = batch.len();
-        let chunk_blocks = |one: &Staged| BlockRange::new(one.extent.first(), one.chunk.length());
-        batch.extend(staged.iter().map(|one| Request::read(chunk_blocks(one))));
-        let mut content = IoBuf::zeroed(BlockCount::ZERO);
-        let mut chunks = Vec::with_capacity(staged.len());
-        if batch.is_empty() {
-            return Ok((content, chunks));
-        }
-        let mut read = self.data.submit(batch).await.into_iter();
-        let mut next = || -> Result<Option<IoBuf>> {
-            Ok(read.next().transpose()?.and_then(|done| done.data.into_iter().next()))
-        };
-        if runs > 0 {
-            content = next()?.unwrap_or(content);
-            if runs > 1 {
-                let mut bytes = content.to_vec();
-                for _ in 1..runs {
-                    bytes.extend(next()?.iter().flat_map(|more| more.iter()));
-                }
-                content = IoBuf::holding(&bytes);
-            }
-            self.counts.swept_bytes.add(content.len() as u64);
-            for (index, block) in content.chunks_exact(self.layout.block_bytes()).enumerate() {
-                if !is_sum(blocks.checksum(index), crc32c::crc32c(block)) {
-                    return Err(self.damaged_block(place, index));
-                }
-            }
-        }
-        for one in staged {
-            let damaged = || self.damaged_chunk(chunk_blocks(one));
-            let buffer = next()?.ok_or_else(damaged)?.freeze();
-            self.counts.swept_bytes.add(buffer.len() as u64);
-            let bytes = buffer.get(..one.chunk.bytes()).ok_or_else(damaged)?;
-            for Stretch { bytes: part, checksum } in one.chunk.parts() {
-                let part = bytes.get(part).unwrap_or_default();
-                if !is_sum(checksum, crc32c::crc32c(part)) {
-                    return Err(damaged());
-                }
-            }
-            chunks.push(buffer.slice_ref(bytes));
-        }
-        Ok((content, chunks))
+    pub(crate) fn damaged_chunk(&self, blocks: BlockRange) -> Error {
+        Error::damaged(&*self.data, "a staged chunk", blocks)
     }
 
-    fn damaged_chunk(&self, blocks: BlockRange) -> Error {
-        Error::damaged(&*self.data, "a staged chunk", blocks)
+    pub(crate) fn damaged_table(&self, place: &Place) -> Error {
+        let nowhere = BlockRange::new(self.layout.data.first, BlockCount::ZERO);
+        let blocks = place.table_range(&self.layout).unwrap_or(nowhere);
+        Error::damaged(&*self.data, "the table of a partition's blocks", blocks)
     }
 
     pub(crate) fn damaged_block(&self, place: &Place, block: usize) -> Error {

@@ -5,7 +5,8 @@ use futures::stream;
 
 use crate::error::Result;
 use crate::ids::{PartitionId, SpaceId};
-use crate::read::{Found, Wanted};
+use crate::read::{Found, Lookup, Wanted};
+use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -16,8 +17,6 @@ const READS_MAX: usize = 32;
 struct Asked {
     partition: PartitionId,
     wanted: Wanted,
-    /// Whether what is pending leaves one of them open.
-    is_read: bool,
     keys: Vec<AskedKey>,
 }
 
@@ -26,8 +25,13 @@ struct AskedKey {
     place: usize,
     /// Its modifications in memory, as queues have them.
     pending: Vec<u8>,
-    /// Whether these say all.
-    is_told: bool,
+}
+
+/// What to read, block by block, and the keys of which memory says all.
+#[derive(Default)]
+struct AllAsked {
+    blocks: Vec<Asked>,
+    told: Vec<AskedKey>,
 }
 
 impl Shared {
@@ -37,60 +41,73 @@ impl Shared {
         space: SpaceId,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let all = self.asked(&mut self.state(), space, keys)?;
+        let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
+        sorted.sort_by_key(|(_, key)| *key);
+        let AllAsked { blocks, told } =
+            self.with_tables(|state, tables| self.asked(state, tables, space, &sorted)).await?;
         let mut answers = vec![None; keys.len()];
-        let mut reads = stream::iter(all)
+        let mut answer = |read: Option<(&Wanted, &Found)>, asked: &AskedKey| -> Result<()> {
+            if let (Some(key), Some(answer)) = (keys.get(asked.place), answers.get_mut(asked.place))
+            {
+                *answer = self.value_in(read, key, &asked.pending)?;
+            }
+            Ok(())
+        };
+        told.iter().try_for_each(|asked| answer(None, asked))?;
+        let mut reads = stream::iter(blocks)
             .map(async |asked| {
-                let found = match asked.is_read {
-                    true => self.read_block(&asked.wanted).await,
-                    false => Ok(Found::default()),
-                };
+                let found = self.read_block(&asked.wanted).await;
                 (asked, found)
             })
             .buffer_unordered(READS_MAX);
-        while let Some((asked, found)) = reads.next().await {
-            let (found, nothing) = (found?, Found::default());
-            for AskedKey { place, pending, is_told } in &asked.keys {
-                let (Some(key), Some(answer)) = (keys.get(*place), answers.get_mut(*place)) else {
-                    continue;
-                };
-                let found = if *is_told { &nothing } else { &found };
-                *answer = self.value_in(&asked.wanted, found, key, pending)?;
-            }
+        while let Some((Asked { wanted, keys, .. }, found)) = reads.next().await {
+            let found = found?;
+            keys.iter().try_for_each(|asked| answer(Some((&wanted, &found)), asked))?;
         }
+        drop(reads);
         Ok(answers)
     }
 
-    /// What to read for `keys`, block by block.
-    fn asked(&self, state: &mut State, space: SpaceId, keys: &[&[u8]]) -> Result<Vec<Asked>> {
-        let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
-        sorted.sort_by_key(|(_, key)| *key);
-        let mut all: Vec<Asked> = Vec::new();
-        for (place, key) in sorted {
-            let (partition, mut wanted, is_told) = self.wanted_for(state, space, key)?;
-            let pending = std::mem::take(&mut wanted.pending);
-            if is_told {
-                wanted.staged.clear();
-            }
-            let of_key = AskedKey { place, pending, is_told };
-            match all.last_mut() {
+    /// What to read for the sorted `keys`, which come with the places of their answers; `None` when tables are missing.
+    fn asked(
+        &self,
+        state: &mut State,
+        tables: &mut TablesAtHand<'_>,
+        space: SpaceId,
+        keys: &[(usize, &[u8])],
+    ) -> Result<Option<AllAsked>> {
+        let mut all = AllAsked::default();
+        let mut has_all = true;
+        for (place, key) in keys {
+            let Some(Lookup { partition, wanted, pending }) =
+                self.lookup(state, tables, space, key)?
+            else {
+                has_all = false;
+                continue;
+            };
+            let of_key = AskedKey { place: *place, pending };
+            let Some(mut wanted) = wanted else {
+                all.told.push(of_key);
+                continue;
+            };
+            match all.blocks.last_mut() {
                 Some(last) if last.partition == partition && last.wanted.block == wanted.block => {
-                    last.is_read |= !is_told;
                     last.wanted.staged.append(&mut wanted.staged);
                     last.keys.push(of_key);
                 }
-                _ => {
-                    all.push(Asked { partition, wanted, is_read: !is_told, keys: vec![of_key] });
-                }
+                _ => all.blocks.push(Asked { partition, wanted, keys: vec![of_key] }),
             }
         }
-        for asked in all.iter_mut().filter(|asked| asked.is_read) {
+        if !has_all {
+            return Ok(None);
+        }
+        for asked in &mut all.blocks {
             let staged = &mut asked.wanted.staged;
             // Later chunks have extents of higher numbers.
             staged.sort_by_key(|(one, part)| (one.extent.number, part.bytes.start));
             staged.dedup_by_key(|(one, part)| (one.extent.number, part.bytes.start));
             self.pay(state, asked.partition, &asked.wanted);
         }
-        Ok(all)
+        Ok(Some(all))
     }
 }

@@ -15,6 +15,7 @@ use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;
+use crate::data::tables::Tables;
 use crate::error::{Error, Result};
 use crate::figures::Counts;
 use crate::group::Group;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) memory_bytes: usize,
     pub(crate) cache_bytes_max: usize,
     pub(crate) cache: Cache,
+    pub(crate) tables: Tables,
     /// Reached by [`Shared::state`] alone.
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
@@ -187,12 +189,14 @@ impl Shared {
 
     /// Bytes of memory that queues may take.
     pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
-        self.memory_bytes.saturating_sub(state.directory_bytes).max(self.memory_bytes / 4)
+        let directory_bytes = state.directory_bytes + self.tables.bytes();
+        self.memory_bytes.saturating_sub(directory_bytes).max(self.memory_bytes / 4)
     }
 
     /// Bytes of memory that blocks may take which were read: what others leave.
     pub(crate) fn cache_bytes_max(&self, state: &State) -> usize {
-        let left = self.memory_bytes.saturating_sub(state.directory_bytes + state.pending_bytes());
+        let others = state.directory_bytes + self.tables.bytes() + state.pending_bytes();
+        let left = self.memory_bytes.saturating_sub(others);
         left.min(self.cache_bytes_max)
     }
 

@@ -10,18 +10,17 @@ use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
-use crate::data::place::{Place, Run, put_runs, take_runs};
+use crate::data::place::{Location, Place};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::state::block_table::BlockTable;
 use crate::state::chunk::Chunk;
 use crate::state::partition::{Partition, Staged};
 
 /// Device blocks of a checkpoint that are written at once.
-const PART_BLOCKS: BlockCount = BlockCount(1 << 11);
+const PART_BLOCKS: BlockCount = BlockCount(1 << 9);
 /// Partitions that are encoded while nobody else uses the state.
 const AT_ONCE: u32 = 64;
 /// What damaged blocks of a checkpoint are called in messages.
@@ -99,8 +98,7 @@ fn encode_partition(out: &mut Vec<u8>, partition: Option<&Partition>) {
     put_number(out, u64::from(partition.space.0));
     put_bytes(out, &partition.low);
     put_number(out, partition.frontier.0);
-    partition.blocks.encode(out);
-    put_runs(out, partition.place.runs());
+    partition.place.location().encode(out);
     put_number(out, partition.staged.len() as u64);
     for staged in &partition.staged {
         staged.chunk.encode(out);
@@ -141,12 +139,11 @@ pub(crate) fn decode_state(
     for id in 0..slots {
         let Some(space) = taker.space_or_none()? else { continue };
         let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
-        partition.blocks = Arc::new(BlockTable::take(&mut taker)?);
-        let mut place = Place::default();
-        for Run { first, count } in take_runs(&mut taker, partition.blocks.len())? {
-            place.push(extents.take_this(first, layout.extent_of(count as usize))?, count);
-        }
-        partition.place = Arc::new(place);
+        let location = Location::take(&mut taker)?;
+        let taken = location.extents(&layout);
+        let taken = taken.map(|(run, count)| extents.take_this(run.first, count));
+        let taken = taken.collect::<Option<Vec<Extent>>>()?;
+        partition.place = Arc::new(Place::new(taken, location));
         for _ in 0..taker.number()? {
             let chunk = Chunk::take(&mut taker)?;
             let extent = extents.take_this(Lbn(taker.number()?), chunk.length())?;

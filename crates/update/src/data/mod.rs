@@ -8,3 +8,4 @@ pub(crate) mod layout;
 pub(crate) mod place;
 pub(crate) mod requests;
 pub(crate) mod superblock;
+pub(crate) mod tables;

@@ -1,14 +1,31 @@
-//! Where the blocks of a partition lie.
+//! Where the blocks of a partition lie, and their table.
+//!
+//! ```text
+//!  extent: | block 0 | block 1 | ... | block n | table of the blocks |
+//! ```
+//!
+//! The table is read when it is needed, so that those of all partitions may take more than memory. A short one is kept where
+//! it is said where the blocks lie: in the log, in checkpoints and in memory.
 
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use std::sync::Arc;
 
-use crate::codec::{Taker, put_number};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
+
+use crate::codec::{Taker, is_sum, put_number};
 use crate::data::extents::Extent;
-use crate::data::layout::Layout;
+use crate::data::layout::{Layout, PARTITION_BLOCKS_MAX};
+use crate::state::block_table::BlockTable;
+
+/// A table of so many bytes is short: it takes no more than a few blocks, and no read.
+const SHORT_BYTES: usize = 64;
 
 /// Where the blocks of a partition lie: in one extent, or in several on a device whose free blocks are scattered.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Vec<(Extent, Run)>);
+pub(crate) struct Place {
+    extents: Vec<(Extent, u32)>,
+    table: TablePlace,
+    blocks: u32,
+}
 
 /// Some of a partition's blocks: where they begin, and how many of the engine's blocks they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,26 +34,148 @@ pub(crate) struct Run {
     pub(crate) count: u32,
 }
 
+/// Where a table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TablePlace {
+    /// Here.
+    Short(Arc<BlockTable>),
+    /// Behind the last of the blocks.
+    Behind { bytes: u32, checksum: u32 },
+}
+
+/// What the log and checkpoints say of a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// The last may have no blocks, and the table alone.
+    pub(crate) runs: Vec<Run>,
+    pub(crate) table: TablePlace,
+}
+
+impl Default for TablePlace {
+    fn default() -> TablePlace {
+        TablePlace::Short(Arc::default())
+    }
+}
+
+impl TablePlace {
+    /// A table, with what is to be written of it behind the blocks.
+    pub(crate) fn of(table: &Arc<BlockTable>) -> (TablePlace, Vec<u8>) {
+        let mut bytes = Vec::new();
+        table.encode(&mut bytes);
+        if bytes.len() <= SHORT_BYTES {
+            return (TablePlace::Short(Arc::clone(table)), Vec::new());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        (TablePlace::Behind { bytes: bytes.len() as u32, checksum }, bytes)
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self, TablePlace::Short(_))
+    }
+
+    /// Device blocks that it takes behind the blocks.
+    pub(crate) fn device_blocks(&self) -> BlockCount {
+        match self {
+            TablePlace::Short(_) => BlockCount::ZERO,
+            TablePlace::Behind { bytes, .. } => BlockCount::holding(ByteCount(u64::from(*bytes))),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            TablePlace::Short(table) => table.memory_bytes(),
+            TablePlace::Behind { .. } => 0,
+        }
+    }
+}
+
+impl Location {
+    /// How many blocks there are.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.runs.iter().map(|run| run.count).sum()
+    }
+
+    /// The first device block of each extent, and how many it has.
+    pub(crate) fn extents(&self, layout: &Layout) -> impl Iterator<Item = (Run, BlockCount)> {
+        let last = self.runs.len().saturating_sub(1);
+        self.runs.iter().enumerate().map(move |(index, run)| {
+            let table = match index == last {
+                true => self.table.device_blocks(),
+                false => BlockCount::ZERO,
+            };
+            let blocks = layout.blocks_at(run.first, run.count as usize).count;
+            (*run, layout.rounded(blocks + table))
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.runs.len() as u64);
+        for run in &self.runs {
+            put_number(out, run.first.0);
+            put_number(out, u64::from(run.count));
+        }
+        match &self.table {
+            TablePlace::Short(table) => {
+                put_number(out, 0);
+                table.encode(out);
+            }
+            TablePlace::Behind { bytes, checksum } => {
+                put_number(out, u64::from(*bytes));
+                out.extend_from_slice(&checksum.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Location> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut blocks = 0_u32;
+        for _ in 0..taker.number()? {
+            let run = Run { first: Lbn(taker.number()?), count: taker.number32()? };
+            // Only the last may have the table alone.
+            let has_blocks = runs.last().is_none_or(|before| before.count > 0);
+            blocks = blocks.checked_add(run.count).filter(|_| has_blocks)?;
+            runs.push(run);
+        }
+        let is_empty_last = runs.last().is_some_and(|last| last.count == 0);
+        let table = match taker.number32()? {
+            0 => TablePlace::Short(Arc::new(BlockTable::take(taker)?)),
+            bytes => TablePlace::Behind { bytes, checksum: taker.le32()? },
+        };
+        let fits = match &table {
+            TablePlace::Short(table) => table.len() == blocks as usize && !is_empty_last,
+            TablePlace::Behind { .. } => blocks > 0,
+        };
+        (fits && blocks <= PARTITION_BLOCKS_MAX).then_some(Location { runs, table })
+    }
+}
+
 impl Place {
-    /// Adds the next `count` blocks, which lie in `extent`.
-    pub(crate) fn push(&mut self, extent: Extent, count: u32) {
-        let first = extent.first();
-        self.0.push((extent, Run { first, count }));
+    /// The place with these extents, which are those that `location` says.
+    pub(crate) fn new(extents: Vec<Extent>, location: Location) -> Place {
+        let counts = location.runs.iter().map(|run| run.count);
+        let blocks = location.blocks();
+        Place { extents: extents.into_iter().zip(counts).collect(), table: location.table, blocks }
     }
 
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
-        self.0.iter().map(|(_, run)| *run)
+    /// How many blocks there are.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks as usize
     }
 
-    /// The extents, each by itself.
-    pub(crate) fn into_extents(self) -> impl Iterator<Item = Extent> {
-        self.0.into_iter().map(|(extent, _)| extent)
+    pub(crate) fn location(&self) -> Location {
+        let run = |(extent, count): &(Extent, u32)| Run { first: extent.first(), count: *count };
+        Location { runs: self.extents.iter().map(run).collect(), table: self.table.clone() }
+    }
+
+    /// A number that no other place since the opening has, where there are blocks.
+    pub(crate) fn number(&self) -> u64 {
+        self.extents.last().map_or(0, |(extent, _)| extent.number)
     }
 
     /// The extent of a block, and which block of the extent it is.
     pub(crate) fn find(&self, mut block: usize) -> Option<(&Extent, usize)> {
-        for (extent, run) in &self.0 {
-            let count = run.count as usize;
+        for (extent, count) in &self.extents {
+            let count = *count as usize;
             if block < count {
                 return Some((extent, block));
             }
@@ -51,38 +190,55 @@ impl Place {
         Some(layout.block_at(extent.first(), index))
     }
 
-    /// The device blocks of each extent's blocks.
+    /// The device blocks of each extent's blocks, and in the last one of the table behind them.
     pub(crate) fn ranges(&self, layout: &Layout) -> impl Iterator<Item = BlockRange> {
-        self.runs().map(|run| layout.blocks_at(run.first, run.count as usize))
+        let last = self.extents.len().saturating_sub(1);
+        self.extents.iter().enumerate().map(move |(index, (extent, count))| {
+            let mut range = layout.blocks_at(extent.first(), *count as usize);
+            if index == last {
+                range.count += self.table.device_blocks();
+            }
+            range
+        })
+    }
+
+    /// The table, where it is short.
+    pub(crate) fn short_table(&self) -> Option<&Arc<BlockTable>> {
+        match &self.table {
+            TablePlace::Short(table) => Some(table),
+            TablePlace::Behind { .. } => None,
+        }
+    }
+
+    /// The device blocks of a table that is not short.
+    pub(crate) fn table_range(&self, layout: &Layout) -> Option<BlockRange> {
+        let (extent, count) = self.extents.last()?;
+        let blocks = layout.blocks_at(extent.first(), *count as usize);
+        let range = BlockRange::new(blocks.end(), self.table.device_blocks());
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// The table that `content` begins with, when it is that of this place.
+    pub(crate) fn take_table(&self, content: &[u8]) -> Option<Arc<BlockTable>> {
+        let (bytes, checksum) = match &self.table {
+            TablePlace::Short(table) => return Some(Arc::clone(table)),
+            TablePlace::Behind { bytes, checksum } => (content.get(..*bytes as usize)?, *checksum),
+        };
+        let mut taker = Taker(bytes);
+        let is_right = is_sum(checksum, crc32c::crc32c(bytes));
+        let table = is_right.then(|| BlockTable::take(&mut taker)).flatten()?;
+        (table.len() == self.blocks() && taker.is_empty()).then(|| Arc::new(table))
     }
 
     /// Device blocks of all extents.
     pub(crate) fn device_blocks(&self) -> BlockCount {
-        self.0.iter().map(|(extent, _)| extent.blocks.count).sum()
+        self.extents.iter().map(|(extent, _)| extent.blocks.count).sum()
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(Extent, Run)>()
+        size_of::<Place>()
+            + self.extents.capacity() * size_of::<(Extent, u32)>()
+            + self.table.memory_bytes()
     }
-}
-
-/// Appends runs of so many blocks together as the reader knows.
-pub(crate) fn put_runs(out: &mut Vec<u8>, runs: impl Iterator<Item = Run>) {
-    for run in runs {
-        put_number(out, run.first.0);
-        put_number(out, u64::from(run.count));
-    }
-}
-
-/// Runs that have `blocks` together.
-pub(crate) fn take_runs(taker: &mut Taker<'_>, blocks: usize) -> Option<Vec<Run>> {
-    let mut runs = Vec::new();
-    let mut left = blocks;
-    while left > 0 {
-        let run = Run { first: Lbn(taker.number()?), count: taker.number32()? };
-        left = left.checked_sub(run.count as usize).filter(|_| run.count > 0)?;
-        runs.push(run);
-    }
-    Some(runs)
 }

@@ -5,6 +5,7 @@
 //! each modification: who reads a value reads the parts alone that may have something of it.
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
@@ -51,9 +52,29 @@ pub(crate) struct Stretch {
     pub(crate) checksum: u32,
 }
 
+/// What a chunk is divided by.
+pub(crate) enum Blocks {
+    Of(Arc<BlockTable>),
+    /// So many blocks with unknown keys: the chunk is one part, for all of them.
+    All(usize),
+}
+
+impl Blocks {
+    /// The blocks that may hold `key`, the first and the last.
+    fn holding(&self, key: &[u8]) -> (u16, u16) {
+        match self {
+            Blocks::Of(table) => {
+                let block = table.holding(key) as u16;
+                (block, block)
+            }
+            Blocks::All(count) => (0, count.saturating_sub(1) as u16),
+        }
+    }
+}
+
 impl Chunk {
     /// What `queue` holds, as short as the kinds allow; with the chunk's bytes.
-    pub(crate) fn of(queue: &Queue, blocks: &BlockTable, kinds: &Kinds) -> (Chunk, Vec<u8>) {
+    pub(crate) fn of(queue: &Queue, blocks: &Blocks, kinds: &Kinds) -> (Chunk, Vec<u8>) {
         let sorted = sorted(queue.iter());
         let mut bytes = Vec::with_capacity(queue.bytes());
         let mut hashes = Vec::with_capacity(sorted.len());
@@ -76,16 +97,16 @@ impl Chunk {
                     kinds_of.push(modification.kind);
                 }
             });
-            let block = blocks.holding(key) as u16;
+            let (first, last) = blocks.holding(key);
             let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
-            if parts.last().is_none_or(|part| block != part.last && is_full(part)) {
+            if parts.last().is_none_or(|part| last != part.last && is_full(part)) {
                 begin = before as u32;
-                parts.push(Part { first: block, last: block, count: 0, end: 0, checksum: 0 });
+                parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
             }
             if let Some(part) = parts.last_mut() {
                 let added = bytes.get(before..).unwrap_or_default();
                 part.checksum = crc32c::crc32c_append(part.checksum, added);
-                part.last = block;
+                part.last = last;
                 (part.count, part.end) = (hashes.len() as u32, bytes.len() as u32);
             }
         }
@@ -240,8 +261,8 @@ mod tests {
             encode(&mut encoded, Modification { key, kind: PUT, bytes: &[7; 200] });
             queue.push(key, &encoded);
         }
-        let blocks = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
-        Chunk::of(&queue, &blocks, &Kinds::new())
+        let table = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
+        Chunk::of(&queue, &Blocks::Of(Arc::new(table)), &Kinds::new())
     }
 
     #[test]

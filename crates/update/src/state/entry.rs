@@ -3,15 +3,12 @@
 //! A group is a sequence of entries that are durable together. Modifications come from programs, the others
 //! from the engine itself.
 
-use std::sync::Arc;
-
 use moirai_units::Lbn;
 
 use crate::codec::{Taker, put_bytes, put_number};
-use crate::data::place::{Run, put_runs, take_runs};
+use crate::data::place::Location;
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
-use crate::state::block_table::BlockTable;
 use crate::state::chunk::Chunk;
 
 /// What an entry of the engine begins with, where others have their space.
@@ -46,8 +43,7 @@ pub(crate) struct Placed {
     /// Its lowest key.
     pub(crate) low: Box<[u8]>,
     /// Where its blocks lie.
-    pub(crate) runs: Vec<Run>,
-    pub(crate) blocks: Arc<BlockTable>,
+    pub(crate) location: Location,
 }
 
 /// Whether a group is one of the engine's own entries.
@@ -88,8 +84,7 @@ impl Entry<'_> {
                 for placed in into {
                     put_number(out, u64::from(placed.partition.0));
                     put_bytes(out, &placed.low);
-                    placed.blocks.encode(out);
-                    put_runs(out, placed.runs.iter().copied());
+                    placed.location.encode(out);
                 }
             }
         }
@@ -126,9 +121,7 @@ impl Entry<'_> {
                 for _ in 0..count {
                     let partition = PartitionId(taker.number32()?);
                     let low = taker.bytes()?.into();
-                    let blocks = Arc::new(BlockTable::take(taker)?);
-                    let runs = take_runs(taker, blocks.len())?;
-                    into.push(Placed { partition, low, runs, blocks });
+                    into.push(Placed { partition, low, location: Location::take(taker)? });
                 }
                 Entry::Placed { from, into }
             }

@@ -19,7 +19,7 @@ use moirai_units::{BlockCount, Lbn};
 use crate::codec::{Taker, prefix_of};
 use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
-use crate::data::place::{Place, Run};
+use crate::data::place::Place;
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::state::entry::{Entry, Placed};
@@ -222,7 +222,7 @@ impl State {
         let place = self.rank(directory, &partition.low);
         self.directory_bytes += partition.directory_bytes();
         self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
-        if partition.blocks.len() <= self.layout.partition_blocks as usize / 4 {
+        if partition.place.blocks() <= self.layout.partition_blocks as usize / 4 {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;
@@ -496,15 +496,13 @@ impl State {
         if into.first()?.low != low {
             return None;
         }
-        for Placed { partition, low, runs, blocks } in into {
+        let layout = self.layout;
+        for Placed { partition, low, location } in into {
             let mut new = Partition::new(space, low, frontier);
-            let mut place = Place::default();
-            for Run { first, count } in runs {
-                let extent = self.arrived(first, self.layout.extent_of(count as usize))?;
-                place.push(extent, count);
-            }
-            new.place = Arc::new(place);
-            new.blocks = blocks;
+            let extents = location.extents(&layout);
+            let extents = extents.map(|(run, count)| self.arrived(run.first, count));
+            let extents = extents.collect::<Option<Vec<Extent>>>()?;
+            new.place = Arc::new(Place::new(extents, location));
             self.add(partition, new)?;
         }
         for (active, since) in came {

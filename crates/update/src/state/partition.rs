@@ -8,7 +8,6 @@ use moirai_units::BlockCount;
 use crate::data::extents::Extent;
 use crate::data::place::Place;
 use crate::ids::{Seq, SpaceId};
-use crate::state::block_table::BlockTable;
 use crate::state::chunk::Chunk;
 use crate::state::queue::Queue;
 
@@ -45,7 +44,6 @@ pub(crate) struct Partition {
     pub(crate) low: Box<[u8]>,
     /// Where its blocks lie.
     pub(crate) place: Arc<Place>,
-    pub(crate) blocks: Arc<BlockTable>,
     /// Oldest first.
     pub(crate) staged: Vec<Arc<Staged>>,
     /// What reading what is staged has cost since blocks were written, in bytes transferred. Not in the log.
@@ -75,7 +73,6 @@ impl Partition {
             space,
             low,
             place: Arc::default(),
-            blocks: Arc::default(),
             staged: Vec::new(),
             paid_bytes: 0,
             is_set_aside: false,
@@ -91,7 +88,7 @@ impl Partition {
     /// the work on it, which takes readers about as long again: 64 blocks of 4 KiB cost them some 2 ms, by few runs on
     /// flash whose speed varies.
     pub(crate) fn price_bytes(&self, block_bytes: usize) -> u64 {
-        let blocks = (self.blocks.len() * block_bytes) as u64;
+        let blocks = (self.place.blocks() * block_bytes) as u64;
         2 * (2 * blocks + staged_blocks(&self.staged).bytes().0) + 3 * REQUEST_BYTES
     }
 
@@ -103,11 +100,7 @@ impl Partition {
     /// Bytes of memory, without its queues.
     pub(crate) fn directory_bytes(&self) -> usize {
         let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();
-        size_of::<Partition>()
-            + self.low.len()
-            + self.blocks.memory_bytes()
-            + self.place.memory_bytes()
-            + staged
+        size_of::<Partition>() + self.low.len() + self.place.memory_bytes() + staged
     }
 
     /// The oldest group that it still needs the log for.

@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::state::block_table::BlockTable;
 use crate::state::entry::Entry;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 
@@ -45,7 +44,6 @@ pub(super) struct Member {
     pub(super) id: PartitionId,
     pub(super) low: Box<[u8]>,
     pub(super) sealed: Sealed,
-    pub(super) blocks: Arc<BlockTable>,
     /// Where its blocks lie: not free before those that replace them are durable.
     pub(super) place: Arc<Place>,
     pub(super) staged: Vec<Arc<Staged>>,
@@ -114,7 +112,6 @@ impl Member {
             id,
             low: partition.low.clone(),
             sealed: partition.sealed.clone()?,
-            blocks: Arc::clone(&partition.blocks),
             place: Arc::clone(&partition.place),
             staged: partition.staged.clone(),
             is_set_aside: partition.is_set_aside,
@@ -325,7 +322,7 @@ fn is_pending(state: &State, id: PartitionId) -> bool {
 /// Whether a partition is worth rewriting when there is nothing else to do.
 fn is_worth_rewriting(partition: &Partition, block_bytes: usize) -> bool {
     let waiting = partition.active.bytes() as u64 + staged_blocks(&partition.staged).bytes().0;
-    let blocks = (partition.blocks.len() * block_bytes) as u64;
+    let blocks = (partition.place.blocks() * block_bytes) as u64;
     is_sealable(partition) && waiting > 0 && waiting >= blocks / IDLE_SHARE
 }
 
@@ -349,7 +346,7 @@ fn neighbours_to_merge(
         let blocks_at = |place: usize| {
             let id = directory.at(place).filter(|id| !taken.contains(id))?;
             let one = state.partition(id).filter(|one| is_sealable(one))?;
-            Some((id, one.blocks.len()))
+            Some((id, one.place.blocks()))
         };
         let Some((_, mut blocks)) = blocks_at(place) else { continue };
         let mut fits = |place: usize| {
@@ -411,7 +408,7 @@ fn choose(
         looked += 1;
         if needs(partition) {
             bytes += partition.active.bytes();
-            entry_bytes += 2 * partition.blocks.memory_bytes() + partition.active.bytes() / 4;
+            entry_bytes += 2 * partition.place.memory_bytes() + partition.active.bytes() / 4;
             let is_enough = chosen.len() >= BATCH_PARTITIONS
                 || bytes > bytes_max
                 || entry_bytes > entry_bytes_max;

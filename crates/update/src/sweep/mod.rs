@@ -263,14 +263,18 @@ impl Sweeper<'_> {
                         }
                         let mut into = Vec::with_capacity(written.len());
                         for (index, one) in written.into_iter().enumerate() {
-                            let runs = one.place.runs().collect();
                             let partition = match index {
                                 0 => partition,
                                 _ => state.partitions.reserve(),
                             };
-                            let extents = one.place.into_extents();
+                            if let Some(last) = one.extents.last()
+                                && !one.location.table.is_short()
+                            {
+                                shared.tables.keep(last.number, &one.table);
+                            }
+                            let extents = one.extents.into_iter();
                             state.arriving.extend(extents.map(|extent| (extent.first(), extent)));
-                            into.push(Placed { partition, low: one.low, runs, blocks: one.blocks });
+                            into.push(Placed { partition, low: one.low, location: one.location });
                         }
                         Entry::Placed { from, into }.encode(&mut group);
                     }
@@ -291,6 +295,9 @@ impl Sweeper<'_> {
                 // The checkpoint says where all is, and frees the log.
                 shared.take_checkpoint().await?;
             }
+        }
+        for member in left.iter().flat_map(|job| &job.members) {
+            shared.tables.forget(&member.place);
         }
         drop(left);
         if !has_progress && !self.postponed.is_empty() {

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use moirai_storage::IoBuf;
+use moirai_units::BlockCount;
 
 use crate::block_format::Pieces;
-use crate::check::Rest;
-use crate::data::place::Place;
+use crate::data::extents::Extent;
+use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
 use crate::kind::Modification;
+use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
 use crate::state::queue::{decode, sorted};
@@ -24,10 +26,12 @@ pub(super) struct Rewritten {
 }
 
 /// Blocks that were written: a partition to be.
+#[derive(Default)]
 pub(super) struct Written {
     pub(super) low: Box<[u8]>,
-    pub(super) place: Place,
-    pub(super) blocks: Arc<BlockTable>,
+    pub(super) extents: Vec<Extent>,
+    pub(super) location: Location,
+    pub(super) table: Arc<BlockTable>,
 }
 
 /// A block of a partition, if it has any, and the modifications that go into it.
@@ -56,7 +60,7 @@ impl Shared {
             };
             let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
             let sorted = sorted(staged.chain(member.sealed.queue.iter()));
-            is_appended = match self.is_behind(member, &read.content, &sorted) {
+            is_appended = match self.is_behind(member, &read, &sorted) {
                 _ if !read.lost.is_empty() => false,
                 Ok(is_behind) => is_appended && is_behind,
                 Err(error) => return Ok(Done::SetAside(error)),
@@ -108,19 +112,18 @@ impl Shared {
         // The first has all keys from the old partition's lowest on.
         match written.first_mut() {
             Some(first) => first.low = low,
-            None => written.push(Written { low, place: Place::default(), blocks: Arc::default() }),
+            None => written.push(Written { low, ..Written::default() }),
         }
         Ok(Done::Placed(Rewritten { written, refused }))
     }
 
     /// Reads a partition whole, or what is left of one that is to be salvaged.
-    async fn read_member(&self, member: &Member) -> Result<Rest> {
-        if self.state().to_salvage.contains(&member.id) {
-            return Ok(self.read_rest(&member.place, &member.blocks, &member.staged).await);
+    async fn read_member(&self, member: &Member) -> Result<Content> {
+        let is_to_salvage = self.state().to_salvage.contains(&member.id);
+        match is_to_salvage {
+            true => Ok(self.read_rest(&member.place, &member.staged).await),
+            false => self.read_whole(&member.place, &member.staged).await,
         }
-        let read = self.read_whole(&member.place, &member.blocks, &member.staged).await?;
-        let (content, chunks) = read;
-        Ok(Rest { content, chunks, lost: Vec::new() })
     }
 
     /// The blocks of a partition but those that are lost, each with its modifications, and before them what comes before
@@ -128,27 +131,27 @@ impl Shared {
     fn blocks_of<'a>(
         &self,
         member: &'a Member,
-        read: &'a Rest,
+        read: &'a Content,
         sorted: &'a [Modification<'a>],
     ) -> Vec<BlockWork<'a>> {
-        let blocks = &member.blocks;
-        let first = blocks.len().min(1);
+        let table = &read.table;
+        let first = table.len().min(1);
         let before = match first {
             0 => sorted.len(),
-            _ => sorted.partition_point(|one| one.key < blocks.low(0)),
+            _ => sorted.partition_point(|one| one.key < table.low(0)),
         };
         let (now, mut rest) = sorted.split_at(before);
         let low = now.first().filter(|_| first > 0).map_or(&member.low[..], |one| one.key);
         let mut all = vec![BlockWork { index: 0, low, block: None, now }];
-        for (index, block) in read.content.chunks_exact(self.layout.block_bytes()).enumerate() {
-            let of_block = match index + 1 < blocks.len() {
-                true => rest.partition_point(|one| one.key < blocks.low(index + 1)),
+        for (index, block) in read.blocks(self.layout.block_bytes()).enumerate() {
+            let of_block = match index + 1 < table.len() {
+                true => rest.partition_point(|one| one.key < table.low(index + 1)),
                 false => rest.len(),
             };
             let (now, later) = rest.split_at(of_block);
             rest = later;
             let block = Some(block).filter(|_| read.has_block(index));
-            all.push(BlockWork { index, low: blocks.low(index), block, now });
+            all.push(BlockWork { index, low: table.low(index), block, now });
         }
         all
     }
@@ -172,38 +175,51 @@ impl Shared {
     fn is_behind(
         &self,
         member: &Member,
-        content: &[u8],
+        read: &Content,
         sorted: &[Modification<'_>],
     ) -> Result<bool> {
-        let Some(last) = member.blocks.len().checked_sub(1) else { return Ok(true) };
-        let block = content.chunks_exact(self.layout.block_bytes()).nth(last);
+        let Some(last) = read.table.len().checked_sub(1) else { return Ok(true) };
+        let block = read.blocks(self.layout.block_bytes()).last();
         let Some((block, first)) = block.zip(sorted.first()) else { return Ok(false) };
-        let last_key = self.format.last_key(member.blocks.low(last), block);
+        let last_key = self.format.last_key(read.table.low(last), block);
         let last_key = last_key.map_err(|_| self.damaged_block(&member.place, last))?;
         Ok(first.key > last_key)
     }
 
-    /// Writes blocks to an extent, or to several where no free run is so long. Tells whether there was space.
+    /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
     async fn write_blocks(&self, mut pieces: Pieces, written: &mut Vec<Written>) -> Result<bool> {
         if pieces.is_empty() {
             return Ok(true);
         }
         let low = pieces.lows.first().cloned().unwrap_or_default();
         let table = pieces.iter().map(|(low, block)| (low, crc32c::crc32c(block)));
-        let blocks = Arc::new(BlockTable::new(table));
-        let mut place = Place::default();
-        while !pieces.is_empty() {
-            let count = self.layout.extent_of(pieces.len());
-            let unit = self.layout.extent_of(1);
+        let table = Arc::new(BlockTable::new(table));
+        let (table_place, table_bytes) = TablePlace::of(&table);
+        let (mut extents, mut runs) = (Vec::new(), Vec::new());
+        let block = self.layout.block;
+        let mut is_written = false;
+        while !is_written {
+            let count = BlockCount(pieces.len() as u64 * block.0) + table_place.device_blocks();
+            let unit = match pieces.is_empty() {
+                true => count,
+                false => self.layout.extent_of(1),
+            };
             let extent = self.extents.take_part(count, unit, self.checkpoint_reserve());
             let Some(extent) = extent else { return Ok(false) };
-            let room = (extent.blocks.count.0 / self.layout.block.0) as usize;
+            is_written = extent.blocks.count >= count;
+            let room = (extent.blocks.count.0 / block.0) as usize;
             let now = pieces.take(room.min(pieces.len()));
-            self.counts.placed_bytes.add(now.bytes.len() as u64);
-            self.data.write(extent.first(), IoBuf::holding(&now.bytes)).await?;
-            place.push(extent, now.len() as u32);
+            runs.push(Run { first: extent.first(), count: now.len() as u32 });
+            let mut bytes = now.bytes;
+            if is_written {
+                bytes.extend_from_slice(&table_bytes);
+            }
+            self.counts.placed_bytes.add(bytes.len() as u64);
+            self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
+            extents.push(extent);
         }
-        written.push(Written { low, place, blocks });
+        let location = Location { runs, table: table_place };
+        written.push(Written { low, extents, location, table });
         Ok(true)
     }
 }

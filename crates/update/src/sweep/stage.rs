@@ -1,16 +1,21 @@
 //! Staging: what was sealed goes to a chunk, in an extent of its own, and the blocks stay as they are.
 
+use std::sync::Arc;
+
 use moirai_storage::IoBuf;
 
 use crate::error::Result;
 use crate::shared::Shared;
-use crate::state::chunk::Chunk;
+use crate::state::block_table::BlockTable;
+use crate::state::chunk::{Blocks, Chunk};
 use crate::state::partition::staged_blocks;
 use crate::sweep::Done;
 use crate::sweep::job::Member;
 
 /// A partition is rewritten once deletes come to this part of its blocks' bytes: they are short beside what they delete.
 const DELETED_SHARE: u64 = 8;
+/// Bytes of a chunk that are read as fast as a part of them.
+const READ_AT_ONCE: usize = 4 << 10;
 
 /// How much may be staged for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +39,15 @@ impl Shared {
             // A queue that is too long as it is may be short enough once it is combined; a quarter is worth the try.
             let worth = used.bytes().0 as usize + queue.bytes() / 4;
             // Where there are no blocks, making some is as cheap.
-            if member.blocks.len() == 0 || worth > self.layout.staging_bytes() {
+            if member.place.blocks() == 0 || worth > self.layout.staging_bytes() {
                 return Ok(Done::Postponed);
             }
         }
-        let (chunk, bytes) = Chunk::of(queue, &member.blocks, &self.kinds);
+        let blocks = match self.blocks_for_chunk(member).await {
+            Some(table) => Blocks::Of(table),
+            None => Blocks::All(member.place.blocks()),
+        };
+        let (chunk, bytes) = Chunk::of(queue, &blocks, &self.kinds);
         let reserve = match limit {
             Limit::Partition
                 if used + self.layout.rounded(chunk.length()) > self.layout.staging =>
@@ -57,10 +66,21 @@ impl Shared {
         Ok(Done::Staged(chunk, Some(extent)))
     }
 
+    /// The table that divides a member's chunk into parts. None for a chunk so short that who reads any of it reads all of it,
+    /// unless the table is in memory; and none where it cannot be read.
+    async fn blocks_for_chunk(&self, member: &Member) -> Option<Arc<BlockTable>> {
+        match self.tables.get(&member.place) {
+            None if member.sealed.queue.bytes() > READ_AT_ONCE => {
+                self.table(&member.place).await.ok()
+            }
+            kept => kept,
+        }
+    }
+
     /// Whether applying what is staged, and `chunk`, would give much of the partition's space back.
     fn frees_much(&self, member: &Member, chunk: &Chunk) -> bool {
         let staged: u64 = member.staged.iter().map(|one| one.chunk.deleted_bytes()).sum();
-        let blocks = (member.blocks.len() * self.layout.block_bytes()) as u64;
+        let blocks = (member.place.blocks() * self.layout.block_bytes()) as u64;
         staged + chunk.deleted_bytes() >= blocks / DELETED_SHARE
     }
 }
