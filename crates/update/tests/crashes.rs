@@ -331,6 +331,7 @@ async fn survive(canary: bool, physical: BlockCount) {
                 tasks.push(spawn(async move { engine.commit(&group).await }));
             }
             let mut failed = false;
+            let first = groups.len() - tasks.len();
             let (engine, shown_now) = (Arc::clone(&running), Arc::clone(&shown));
             let reads = any_reads(&mut random, bench.blocks);
             tasks.push(spawn(async move {
@@ -341,8 +342,14 @@ async fn survive(canary: bool, physical: BlockCount) {
                 let engine = Arc::clone(&running);
                 tasks.push(spawn(async move { engine.checkpoint().await }));
             }
-            for task in tasks.drain(..) {
-                failed |= task.await.is_err();
+            for (index, task) in tasks.drain(..).enumerate() {
+                match task.await {
+                    // Nothing of it was taken in.
+                    Err(Error::Full { .. }) => {
+                        groups.get_mut(first + index).map(Vec::clear);
+                    }
+                    done => failed |= done.is_err(),
+                }
             }
             if failed || bench.power.is_off() {
                 break;
