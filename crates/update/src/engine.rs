@@ -1,7 +1,7 @@
 //! The engine: taking modifications in, and the tasks that bring them to their places.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moirai_runtime::{Task, check_timers, now, spawn};
 use moirai_storage::Device;
@@ -174,7 +174,8 @@ impl Engine {
             superblock: tokio::sync::Mutex::new((superblock, held)),
             is_read_only: options.read_only,
             stopped: Mutex::new(None),
-            is_space_wanted: AtomicBool::new(false),
+            space_wanted_bytes: AtomicUsize::new(0),
+            is_space_refused: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
             idle: options.idle,
             last_commit: Mutex::new(now()),
@@ -321,6 +322,7 @@ impl Engine {
     ) -> Result<()> {
         let shared = &self.shared;
         let mut waiting_since = None;
+        shared.is_space_refused.store(false, Ordering::Relaxed);
         let seq = loop {
             let freed = shared.room.notified();
             shared.check_running()?;
@@ -337,12 +339,14 @@ impl Engine {
                 let has_room = has_memory && shared.log.has_room(group.bytes.len());
                 // Where sweeps are stuck, nothing makes room either.
                 let is_stuck = shared.is_stuck.load(Ordering::Relaxed);
-                if (!has_space && shared.is_full(&state)) || (!has_room && is_stuck) {
+                let is_refused = shared.is_space_refused.load(Ordering::Relaxed);
+                if (!has_space && (is_refused || shared.is_full(&state))) || (!has_room && is_stuck)
+                {
                     state.was_full = true;
                     return Err(Error::full(&*shared.data));
                 }
                 if !has_space {
-                    shared.want_space();
+                    shared.want_space(group.added_bytes);
                 }
                 if has_room && has_space {
                     *shared.last_commit.lock() = now();

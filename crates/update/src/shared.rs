@@ -1,7 +1,7 @@
 //! What the engine's door, the writer of its log and its sweeper share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use moirai_runtime::now;
 use moirai_storage::Device;
@@ -61,7 +61,9 @@ pub(crate) struct Shared {
     pub(crate) is_read_only: bool,
     pub(crate) stopped: Mutex<Option<Arc<str>>>,
     /// Whether a group waits for space on the data device.
-    pub(crate) is_space_wanted: AtomicBool,
+    pub(crate) space_wanted_bytes: AtomicUsize,
+    /// Sweeps have found none for the group that waits.
+    pub(crate) is_space_refused: AtomicBool,
     /// Whether partitions wait for space on the data device, and nothing can be done for them.
     pub(crate) is_stuck: AtomicBool,
     /// See [`Options::idle`](crate::Options::idle).

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 
 use moirai_units::{BlockCount, ByteCount};
 
+use crate::error::Result;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -80,18 +81,39 @@ impl Shared {
         self.is_stuck.load(Ordering::Relaxed) || state.waiting_bytes() == 0
     }
 
-    /// Has sweeps rewrite partitions until half of the space that is free is enough for what is not applied yet.
-    pub(crate) fn want_space(&self) {
-        self.is_space_wanted.store(true, Ordering::Relaxed);
+    /// Has sweeps rewrite partitions until half of the space that is free is enough for what is not applied yet and a group
+    /// that adds so many bytes.
+    pub(crate) fn want_space(&self, added_bytes: usize) {
+        self.space_wanted_bytes.store(added_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn is_space_wanted(&self, state: &State) -> bool {
-        if !self.is_space_wanted.load(Ordering::Relaxed) {
+        let wanted_bytes = self.space_wanted_bytes.load(Ordering::Relaxed);
+        if wanted_bytes == 0 {
             return false;
         }
-        let is_wanted = self.growth_with(state, 0).0 > self.room(state) / 2;
-        self.is_space_wanted.store(is_wanted, Ordering::Relaxed);
+        let is_wanted = self.growth_with(state, wanted_bytes).0 > self.room(state) / 2;
+        if !is_wanted {
+            self.space_wanted_bytes.store(0, Ordering::Relaxed);
+        }
         is_wanted
+    }
+
+    /// Tells a group that waits for space that sweeps find no more of it: all is applied, or is for partitions that are set
+    /// aside. Returns whether there was such a group.
+    pub(crate) async fn refuse_space(&self) -> Result<bool> {
+        if self.space_wanted_bytes.load(Ordering::Relaxed) == 0 {
+            return Ok(false);
+        }
+        // Groups before it may be on their way to the log, and delete something.
+        if self.state().unapplied.bytes > 0 {
+            self.all_visible().await?;
+            return Ok(true);
+        }
+        self.space_wanted_bytes.store(0, Ordering::Relaxed);
+        self.is_space_refused.store(true, Ordering::Relaxed);
+        self.room.notify_waiters();
+        Ok(true)
     }
 
     /// Says whether partitions wait for space, and nothing can be done for them.

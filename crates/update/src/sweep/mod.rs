@@ -197,7 +197,9 @@ impl Sweeper<'_> {
                 }
                 None => {
                     shared.set_stuck(!self.postponed.is_empty());
-                    return Ok(shared.free_log().await? || shared.discard_some().await);
+                    return Ok(shared.refuse_space().await?
+                        || shared.free_log().await?
+                        || shared.discard_some().await);
                 }
             }
         }
