@@ -107,8 +107,13 @@ impl Segment {
         let begun: Vec<_> = begun
             .map(|(at, frame)| *at..*at + Frame::blocks(frame.bytes as usize, self.physical))
             .collect();
+        // The log may need none of the frames that are here, and then they are not taken from `free`.
+        let earlier = self.headers.iter().filter(|(_, frame)| frame.number <= number);
+        let last = earlier.max_by_key(|(_, frame)| frame.number);
+        let behind_last =
+            last.map(|(at, frame)| *at + Frame::blocks(frame.bytes as usize, self.physical));
         let could_begin = |at: BlockCount| match writer {
-            LogWriter::Append => free.begins_at(at),
+            LogWriter::Append => free.begins_at(at) || Some(at) == behind_last,
             LogWriter::Trail { .. } => free.contains(at),
         };
         let could_follow = |sector: &&Gap| {
