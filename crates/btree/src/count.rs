@@ -99,11 +99,11 @@ impl Store {
     /// What the leaf with a key holds of a range.
     async fn records_at(&self, tree: &Tree, key: &[u8], range: &KeyRange) -> Result<Estimate> {
         let mut found = Estimate::default();
-        let Some(view) = self.engine.view(tree.space, At::Key(key)).await? else {
+        let Some(view) = self.engine.view(tree.space, At::Key(key), 1).await? else {
             return Ok(found);
         };
         let damaged = || Error::NoLeaf { tree: tree.name().to_owned() };
-        for (_, block) in view.pieces.iter() {
+        for (_, block) in view.blocks() {
             let leaf = Leaf::of(block).ok_or_else(damaged)?;
             for index in 0..leaf.len() {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;

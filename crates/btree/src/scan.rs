@@ -1,9 +1,10 @@
-//! Scans over a range of keys: a position between two records that moves both ways, leaf by leaf.
+//! Scans over a range of keys: a position between two records that moves both ways.
 
 use std::ops::Bound;
 
 use futures::Stream;
 use futures::stream::try_unfold;
+use moirai_runtime::Task;
 use moirai_update::{At, View};
 
 use crate::leaf::Leaf;
@@ -50,8 +51,10 @@ enum Gap {
 /// on the other, so `prev` after `next` returns the same record again. A scan that came to an end stays there and can
 /// turn back.
 ///
-/// A scan reads one leaf at a time and shows it as it was when it was read. It is no snapshot: the scan may show or miss
-/// records that change meanwhile. While it goes one way, no record comes twice or out of order.
+/// A scan reads a leaf first, and then more of them at once the longer it goes one way, up to 64; once it reads eight or more
+/// it also reads the next ones before they are asked for. It shows leaves as they were when they were read. It is no
+/// snapshot: the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
+/// order.
 #[derive(Debug)]
 pub struct Scan<'a> {
     store: &'a Store,
@@ -60,11 +63,28 @@ pub struct Scan<'a> {
     direction: Direction,
     /// The position, while no leaf is loaded.
     gap: Gap,
-    has_leaf: bool,
-    leaf: Loaded,
+    has_leaves: bool,
+    leaves: Loaded,
+    /// How many leaves are read next, and which way the last ones lay.
+    leaves_max: usize,
+    way: Direction,
+    /// The next leaves that way, which are being read.
+    ahead: Option<Ahead>,
 }
 
-/// The records of a leaf that are in the range.
+/// How many leaves are read at once: at most, and before the next ones are read ahead.
+const LEAVES_MAX: usize = 64;
+const LEAVES_AHEAD_MIN: usize = 8;
+
+struct Ahead(Task<moirai_update::Result<Option<View>>>);
+
+impl std::fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ahead").finish_non_exhaustive()
+    }
+}
+
+/// The records of some leaves that are in the range.
 #[derive(Debug, Default)]
 struct Loaded {
     /// Keys and values.
@@ -115,8 +135,18 @@ impl<'a> Scan<'a> {
             Direction::Forward => start_of(&range),
             Direction::Backward => end_of(&range),
         };
-        let leaf = Loaded::default();
-        Scan { store, tree, range, direction, gap, has_leaf: false, leaf }
+        Scan {
+            store,
+            tree,
+            range,
+            direction,
+            gap,
+            has_leaves: false,
+            leaves: Loaded::default(),
+            leaves_max: 1,
+            way: direction,
+            ahead: None,
+        }
     }
 
     /// Passes the next record in the scan's direction and returns its key and value; `None` at the end.
@@ -136,9 +166,10 @@ impl<'a> Scan<'a> {
     /// Moves to `key`, which need not exist: [`Scan::next`] returns the record of `key` or the first one after it in the
     /// scan's direction. A key outside of the range moves the scan to that end of the range. Reads nothing yet.
     pub fn seek(&mut self, key: &[u8]) {
-        self.has_leaf = false;
-        self.leaf.records.clear();
-        self.leaf.at = 0;
+        self.has_leaves = false;
+        self.ahead = None;
+        self.leaves.records.clear();
+        self.leaves.at = 0;
         self.gap = match self.direction {
             _ if !self.range.begins_by(key) => start_of(&self.range),
             _ if !self.range.reaches(key) => end_of(&self.range),
@@ -159,28 +190,33 @@ impl<'a> Scan<'a> {
     pub(crate) async fn count(mut self) -> Result<u64> {
         let mut count = 0;
         while self.load(Direction::Forward).await? {
-            count += self.leaf.records.len() as u64;
+            count += self.leaves.records.len() as u64;
         }
         Ok(count)
     }
 
     async fn step(&mut self, way: Direction) -> Result<Option<(&[u8], &[u8])>> {
         let index = loop {
-            if let Some(index) = self.leaf.pass(way) {
+            if let Some(index) = self.leaves.pass(way) {
                 break index;
             }
             if !self.load(way).await? {
                 return Ok(None);
             }
         };
-        Ok(self.leaf.record(index))
+        Ok(self.leaves.record(index))
     }
 
-    /// Loads the leaf at the position, or after the one that is loaded; tells whether there was one.
+    /// Loads the leaf at the position, or some after those that are loaded; tells whether there were any.
     async fn load(&mut self, way: Direction) -> Result<bool> {
-        let at = match (self.has_leaf, way, &self.gap) {
-            (true, Direction::Forward, _) => self.leaf.next.as_deref().map(At::Key),
-            (true, Direction::Backward, _) => self.leaf.low.as_deref().map(At::Before),
+        if !self.has_leaves || way != self.way {
+            self.ahead = None;
+            self.leaves_max = 1;
+        }
+        self.way = way;
+        let at = match (self.has_leaves, way, &self.gap) {
+            (true, Direction::Forward, _) => self.leaves.next.as_deref().map(At::Key),
+            (true, Direction::Backward, _) => self.leaves.low.as_deref().map(At::Before),
             (false, Direction::Forward, Gap::End) => None,
             (false, Direction::Backward, Gap::End) => Some(At::Last),
             (false, Direction::Backward, Gap::Before(key)) => Some(At::Before(key)),
@@ -188,37 +224,50 @@ impl<'a> Scan<'a> {
         };
         let Some(at) = at else { return Ok(false) };
         let space = self.store.space_of(&self.tree)?;
-        let Some(view) = self.store.engine.view(space, at).await? else { return Ok(false) };
+        let engine = &self.store.engine;
+        let view = match self.ahead.take() {
+            Some(Ahead(view)) => view.await?,
+            None => engine.view(space, at, self.leaves_max).await?,
+        };
+        let Some(view) = view else { return Ok(false) };
         // Leaves may have been divided otherwise since: what was passed does not come again.
         let (mut low, mut next) = (view.low.clone(), view.next.clone());
         match way {
-            Direction::Forward if self.has_leaf => low.clone_from(&self.leaf.next),
-            Direction::Backward if self.has_leaf => next.clone_from(&self.leaf.low),
+            Direction::Forward if self.has_leaves => low.clone_from(&self.leaves.next),
+            Direction::Backward if self.has_leaves => next.clone_from(&self.leaves.low),
             _ => {}
         }
         self.fill(&view, low.as_deref(), next.as_deref())?;
-        self.leaf.at = match (self.has_leaf, way) {
+        self.leaves.at = match (self.has_leaves, way) {
             (true, Direction::Forward) => 0,
-            (true, Direction::Backward) => self.leaf.records.len(),
-            (false, _) => self.leaf.rank(&self.gap),
+            (true, Direction::Backward) => self.leaves.records.len(),
+            (false, _) => self.leaves.rank(&self.gap),
         };
-        self.leaf.low = low.filter(|low| match &self.range.from {
+        self.leaves.low = low.filter(|low| match &self.range.from {
             Bound::Included(from) | Bound::Excluded(from) => **low > from[..],
             Bound::Unbounded => true,
         });
-        self.leaf.next = next.filter(|next| self.range.reaches(next));
-        self.has_leaf = true;
+        self.leaves.next = next.filter(|next| self.range.reaches(next));
+        self.has_leaves = true;
+        self.leaves_max = (self.leaves_max * 2).min(LEAVES_MAX);
+        if self.leaves_max > LEAVES_AHEAD_MIN {
+            let at = match way {
+                Direction::Forward => self.leaves.next.as_deref().map(At::Key),
+                Direction::Backward => self.leaves.low.as_deref().map(At::Before),
+            };
+            self.ahead = at.map(|at| Ahead(engine.view_ahead(space, at, self.leaves_max)));
+        }
         Ok(true)
     }
 
     /// Copies the records from `low` up to `next`.
     fn fill(&mut self, view: &View, low: Option<&[u8]>, next: Option<&[u8]>) -> Result<()> {
-        let Loaded { bytes, records, at, .. } = &mut self.leaf;
+        let Loaded { bytes, records, at, .. } = &mut self.leaves;
         bytes.clear();
         records.clear();
         *at = 0;
         let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
-        for (_, block) in view.pieces.iter() {
+        for (_, block) in view.blocks() {
             let leaf = Leaf::of(block).ok_or_else(damaged)?;
             for index in 0..leaf.len() {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;

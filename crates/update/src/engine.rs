@@ -27,10 +27,10 @@ use crate::log::replay::replay;
 use crate::log::segments::{LogDisk, Ring, Segments};
 use crate::log::{Log, Opened};
 use crate::options::{Durability, Options};
-use crate::read::{At, View};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
+use crate::view::{At, View};
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
@@ -419,9 +419,36 @@ impl Engine {
         self.shared.query(space, key, question).await
     }
 
-    /// A block with all that is pending for it; `None` when nothing lies there. Errors as of [`Engine::get`].
-    pub async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
-        self.shared.view(space, at).await
+    /// The block at `at` with all that is pending for it, and some that follow it and are read with the same request, up to
+    /// `blocks_max` together; with [`At::Before`] and [`At::Last`], some that come before it. `None` when nothing lies there.
+    /// Errors as of [`Engine::get`].
+    pub async fn view(
+        &self,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Result<Option<View>> {
+        self.shared.view(space, at, blocks_max).await
+    }
+
+    /// As [`Engine::view`], begun now in a task of its own: for who wants these blocks soon.
+    pub fn view_ahead(
+        &self,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Task<Result<Option<View>>> {
+        let shared = Arc::clone(&self.shared);
+        let key = at.key().map(<[u8]>::to_vec);
+        let is_key = matches!(at, At::Key(_));
+        spawn(async move {
+            let at = match &key {
+                Some(key) if is_key => At::Key(key),
+                Some(key) => At::Before(key),
+                None => At::Last,
+            };
+            shared.view(space, at, blocks_max).await
+        })
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

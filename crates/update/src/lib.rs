@@ -39,6 +39,7 @@ mod shared;
 mod space;
 mod state;
 mod sweep;
+mod view;
 
 pub use block_format::{BlockFormat, NotOfFormat, Pieces, WholeBlocks};
 pub use check::{Damage, DamagedKeys};
@@ -52,5 +53,5 @@ pub use kind::{Kind, Kinds, Modification, Question, Value};
 pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use log::segments::LogWriter;
 pub use options::{Durability, Options};
-pub use read::{At, View};
 pub use sample::{Sample, SampledBlock};
+pub use view::{At, View};

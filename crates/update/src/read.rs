@@ -1,4 +1,4 @@
-//! Reading: a block, what is staged for it, and what is pending in memory.
+//! Reading values: a block, what is staged for it, and what is pending in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,79 +7,47 @@ use bytes::Bytes;
 use moirai_storage::{IoBuf, Request};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
-use crate::block_format::Pieces;
 use crate::codec::is_sum;
-use crate::data::extents::Extent;
 use crate::data::place::Place;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PartitionId, SpaceId};
-use crate::kind::{Kinds, Modification, Question, Value};
+use crate::kind::{Kinds, Question, Value};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
-use crate::state::chunk::Stretch;
 use crate::state::partition::{Partition, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::queue::{Queue, decode, encode};
-
-/// Which block of a space is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At<'a> {
-    /// The one with this key.
-    Key(&'a [u8]),
-    /// The one with the keys just before this one.
-    Before(&'a [u8]),
-    /// The last.
-    Last,
-}
-
-/// A block as it is with all that is pending for it.
-#[derive(Debug)]
-pub struct View {
-    /// What it would be written as: one block, several, or none when it is empty.
-    pub pieces: Pieces,
-    /// Its lowest key; `None` when no block lies before it.
-    pub low: Option<Box<[u8]>>,
-    /// The lowest key of the next block; `None` when there is none.
-    pub next: Option<Box<[u8]>>,
-}
 
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
     pub(crate) place: Arc<Place>,
-    table: Arc<BlockTable>,
-    pub(crate) block: usize,
-    /// Chunks, oldest first, and what of each.
-    pub(crate) staged: Vec<(Arc<Staged>, Stretch)>,
-    /// What is pending in memory, oldest first, as queues have it.
-    pub(crate) pending: Vec<u8>,
+    pub(crate) table: Arc<BlockTable>,
+    /// Neighbouring blocks of one extent.
+    pub(crate) blocks: Range<usize>,
+    /// Chunks, oldest first, and which bytes of each.
+    pub(crate) staged: Vec<(Arc<Staged>, Range<usize>)>,
     /// Whether it is to be kept, once it was read.
     is_to_keep: bool,
 }
 
 impl Wanted {
-    /// A block with what is staged for it; what may be of `key` alone, when one is given.
-    fn of(
+    /// Some blocks with what is staged for them; what may be of `key` alone, when one is given.
+    pub(crate) fn of(
         partition: &Partition,
         table: Arc<BlockTable>,
-        block: usize,
+        blocks: Range<usize>,
         key: Option<KeyHash>,
     ) -> Wanted {
         let mut staged = Vec::new();
         for one in &partition.staged {
-            if let Some(part) = one.chunk.part(block, key) {
-                staged.push((Arc::clone(one), part));
+            if let Some(bytes) = one.chunk.bytes_for(&blocks, key) {
+                staged.push((Arc::clone(one), bytes));
             }
         }
-        Wanted {
-            place: Arc::clone(&partition.place),
-            table,
-            block,
-            staged,
-            pending: Vec::new(),
-            is_to_keep: false,
-        }
+        let place = Arc::clone(&partition.place);
+        Wanted { place, table, blocks, staged, is_to_keep: false }
     }
 }
 
@@ -94,10 +62,19 @@ pub(crate) struct Lookup {
 /// What was read of a partition.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The block, when there is one.
-    block: Option<Bytes>,
-    /// What is staged for it, oldest first.
-    staged: Vec<Bytes>,
+    /// The blocks, one behind the other, when there are any.
+    blocks: Option<Bytes>,
+    /// What is staged for them, oldest first.
+    pub(crate) staged: Vec<Bytes>,
+}
+
+impl Found {
+    /// One of the blocks, when there are any.
+    pub(crate) fn block(&self, index: usize, block_bytes: usize) -> Option<Bytes> {
+        let blocks = self.blocks.as_ref()?;
+        let block = blocks.get(index * block_bytes..(index + 1) * block_bytes)?;
+        Some(blocks.slice_ref(block))
+    }
 }
 
 /// What is pending in memory of a partition, in two queues, the older first.
@@ -121,7 +98,7 @@ impl Shared {
         match wanted {
             None => self.value_in(None, key, &pending),
             Some(wanted) => {
-                let found = self.read_block(&wanted).await?;
+                let found = self.read_blocks(&wanted).await?;
                 self.value_in(Some((&wanted, &found)), key, &pending)
             }
         }
@@ -150,7 +127,7 @@ impl Shared {
         }
         let Some(table) = tables.of(&partition.place) else { return Ok(None) };
         let block = table.holding(key);
-        let mut wanted = Wanted::of(partition, table, block, Some(KeyHash::of(key)));
+        let mut wanted = Wanted::of(partition, table, block..block + 1, Some(KeyHash::of(key)));
         wanted.is_to_keep = true;
         Ok(Some(Lookup { partition: id, wanted: Some(wanted), pending }))
     }
@@ -164,10 +141,10 @@ impl Shared {
     ) -> Result<Option<Vec<u8>>> {
         let mut value = Value::default();
         let block_bytes = self.layout.block_bytes();
-        if let Some((wanted, Found { block: Some(block), .. })) = read {
-            let low = wanted.table.low(wanted.block);
+        if let Some((wanted, Found { blocks: Some(block), .. })) = read {
+            let low = wanted.table.low(wanted.blocks.start);
             let in_block = self.format.find(low, block, key);
-            let damaged = |_| self.damaged_block(&wanted.place, wanted.block);
+            let damaged = |_| self.damaged_block(&wanted.place, wanted.blocks.start);
             value.set(in_block.map_err(damaged)?);
         }
         self.format.settle(&mut value, block_bytes);
@@ -201,128 +178,41 @@ impl Shared {
         }
     }
 
-    /// A block with all that is pending for it; `None` when nothing lies where it is asked for.
-    pub(crate) async fn view(&self, space: SpaceId, at: At<'_>) -> Result<Option<View>> {
-        let wanted =
-            self.with_tables(|state, tables| self.wanted_at(state, tables, space, at)).await?;
-        let Some((mut wanted, low, next)) = wanted else { return Ok(None) };
-        let found = self.read_block(&wanted).await?;
-        let from = low.as_deref().unwrap_or_default();
-        let is_of_block = |one: &Modification<'_>| {
-            one.key >= from && next.as_deref().is_none_or(|next| one.key < next)
-        };
-        let pending = std::mem::take(&mut wanted.pending);
-        let staged = found.staged.iter().flat_map(|part| decode(part)).filter(is_of_block);
-        let mut all: Vec<Modification<'_>> = staged.chain(decode(&pending)).collect();
-        all.sort_by(|one, other| one.key.cmp(other.key));
-        let mut pieces = Pieces::new(self.layout.block_bytes());
-        let block_low = match wanted.table.len() {
-            0 => from,
-            _ => wanted.table.low(wanted.block),
-        };
-        self.format
-            .apply(block_low, found.block.as_deref(), &all, &self.kinds, &mut pieces)
-            .map_err(|_| self.damaged_block(&wanted.place, wanted.block))?;
-        Ok(Some(View { pieces, low, next }))
-    }
-
-    /// What to read for a view, and the keys between which it lies; `None` outside when a table is missing.
-    #[expect(clippy::type_complexity, reason = "the parts of a view, used once")]
-    fn wanted_at(
-        &self,
-        state: &mut State,
-        tables: &mut TablesAtHand<'_>,
-        space: SpaceId,
-        at: At<'_>,
-    ) -> Result<Option<Option<(Wanted, Option<Box<[u8]>>, Option<Box<[u8]>>)>>> {
-        let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
-        let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
-        let mut place = match at {
-            At::Key(key) | At::Before(key) => state.position(space, key).unwrap_or(0),
-            At::Last => directory.len().saturating_sub(1),
-        };
-        if matches!(at, At::Before(key) if key.is_empty()) {
-            return Ok(Some(None));
-        }
-        let Some(mut partition) = partition_at(place) else { return Ok(Some(None)) };
-        let Some(mut table) = tables.of(&partition.place) else { return Ok(None) };
-        let mut block = match at {
-            At::Key(key) | At::Before(key) => table.holding(key),
-            At::Last => table.len().saturating_sub(1),
-        };
-        // The lowest key of a block: of the first one that of its partition, which may be the very first.
-        let low = |place: usize, partition: &Partition, table: &BlockTable, block: usize| {
-            let low: Option<Box<[u8]>> = match (block, place) {
-                (0, 0) => None,
-                (0, _) => Some(partition.low.clone()),
-                _ => Some(table.low(block).into()),
-            };
-            low
-        };
-        if let At::Before(key) = at
-            && low(place, partition, &table, block).is_some_and(|low| *low >= *key)
-        {
-            if block > 0 {
-                block -= 1;
-            } else {
-                place -= 1;
-                let Some(before) = partition_at(place) else { return Ok(Some(None)) };
-                partition = before;
-                let Some(before) = tables.of(&partition.place) else { return Ok(None) };
-                table = before;
-                block = table.len().saturating_sub(1);
-            }
-        }
-        let first = low(place, partition, &table, block);
-        let next = match block + 1 < table.len() {
-            true => Some(table.low(block + 1).into()),
-            false => partition_at(place + 1).map(|next| next.low.clone()),
-        };
-        let mut wanted = Wanted::of(partition, table, block, None);
-        let from = first.as_deref().unwrap_or_default();
-        for modification in in_memory(partition).flat_map(Queue::iter) {
-            let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
-            if modification.key >= from && is_before {
-                encode(&mut wanted.pending, modification);
-            }
-        }
-        if let Some(id) = directory.at(place) {
-            self.pay(state, id, &wanted);
-        }
-        Ok(Some(Some((wanted, first, next))))
-    }
-
     /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
     pub(crate) fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
         if wanted.staged.is_empty() {
             return;
         }
-        let block = wanted.place.find(wanted.block);
+        let block = wanted.place.find(wanted.blocks.start);
         let is_alone = block.is_none_or(|(extent, index)| self.cache.has(extent, index));
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
-        let bytes: u64 = wanted.staged.iter().map(|(_, part)| part.bytes.len() as u64).sum();
+        let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         if state.pay(id, first + others + bytes, self.layout.block_bytes()) {
             self.sweep_wake.notify_one();
         }
     }
 
-    /// Reads a block, if there is one that is not kept, and what is staged for it: a request for each, all at the same
-    /// time.
-    pub(crate) async fn read_block(&self, wanted: &Wanted) -> Result<Found> {
-        let Wanted { table, block, staged, .. } = wanted;
+    /// Reads blocks, as far as there are any, and not all are kept, and what is staged for them: one request for the blocks and
+    /// one for each chunk, all at the same time.
+    pub(crate) async fn read_blocks(&self, wanted: &Wanted) -> Result<Found> {
+        let Wanted { place, table, blocks, staged, .. } = wanted;
+        let block_bytes = self.layout.block_bytes();
         let mut found = Found::default();
-        let mut place = wanted.place.find(*block);
-        if let Some((extent, index)) = place {
-            found.block = self.cache.get(extent, index);
-            self.counts.cached_reads.add(u64::from(found.block.is_some()));
+        let mut run = place.find(blocks.start);
+        if let Some((extent, index)) = run {
+            found.blocks = self.cache.get_run(extent, index..index + blocks.len());
+            self.counts.cached_reads.add(u64::from(found.blocks.is_some()));
         }
-        place = place.filter(|_| found.block.is_none());
+        run = run.filter(|_| found.blocks.is_none());
         let mut batch = Vec::with_capacity(1 + staged.len());
-        let range = |(extent, index): (&Extent, usize)| self.layout.block_at(extent.first(), index);
-        batch.extend(place.map(|place| Request::read(range(place))));
-        for (one, part) in staged {
-            batch.push(Request::read(self.staged_at(one, &part.bytes).0));
+        batch.extend(run.map(|(extent, index)| {
+            let mut range = self.layout.block_at(extent.first(), index);
+            range.count = BlockCount(range.count.0 * blocks.len() as u64);
+            Request::read(range)
+        }));
+        for (one, bytes) in staged {
+            batch.push(Request::read(self.staged_at(one, bytes).0));
         }
         if batch.is_empty() {
             return Ok(found);
@@ -330,23 +220,29 @@ impl Shared {
         self.counts.reads.add(batch.len() as u64);
         self.counts.staged_reads.add(staged.len() as u64);
         let mut read = self.data.submit(batch).await.into_iter();
-        if let Some((extent, index)) = place {
-            let buffer = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
-            let is_right = |buffer: &IoBuf| is_sum(table.checksum(*block), crc32c::crc32c(buffer));
-            let whole = buffer.filter(is_right);
-            let whole = whole.ok_or_else(|| self.damaged_block(&wanted.place, *block))?;
+        let mut next = || -> Result<Option<IoBuf>> {
+            Ok(read.next().transpose()?.and_then(|done| done.data.into_iter().next()))
+        };
+        if let Some((extent, index)) = run {
+            let content = next()?.ok_or_else(|| self.damaged_block(place, blocks.start))?;
+            let mut contents = content.chunks_exact(block_bytes);
+            for block in blocks.clone() {
+                let is_right =
+                    |content: &&[u8]| is_sum(table.checksum(block), crc32c::crc32c(content));
+                let whole = contents.next().filter(is_right);
+                whole.ok_or_else(|| self.damaged_block(place, block))?;
+            }
             if wanted.is_to_keep {
                 let bytes_max = self.cache_bytes_max(&self.state());
-                self.cache.keep(extent, index, &whole, bytes_max);
+                self.cache.keep(extent, index, &content, bytes_max);
             }
-            found.block = Some(whole.freeze());
+            found.blocks = Some(content.freeze());
         }
-        for (one, Stretch { bytes, checksum }) in staged {
-            let buffer = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
+        for (one, bytes) in staged {
             let (range, before) = self.staged_at(one, bytes);
-            let buffer = buffer.ok_or_else(|| self.damaged_chunk(range))?.freeze();
+            let buffer = next()?.ok_or_else(|| self.damaged_chunk(range))?.freeze();
             let part = buffer.get(bytes.start.wrapping_sub(before)..bytes.end.wrapping_sub(before));
-            let part = part.filter(|part| is_sum(*checksum, crc32c::crc32c(part)));
+            let part = part.filter(|part| one.chunk.is_right(bytes.start, part));
             let part = part.ok_or_else(|| self.damaged_chunk(range))?;
             found.staged.push(buffer.slice_ref(part));
         }

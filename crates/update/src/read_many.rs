@@ -56,7 +56,7 @@ impl Shared {
         told.iter().try_for_each(|asked| answer(None, asked))?;
         let mut reads = stream::iter(blocks)
             .map(async |asked| {
-                let found = self.read_block(&asked.wanted).await;
+                let found = self.read_blocks(&asked.wanted).await;
                 (asked, found)
             })
             .buffer_unordered(READS_MAX);
@@ -91,7 +91,9 @@ impl Shared {
                 continue;
             };
             match all.blocks.last_mut() {
-                Some(last) if last.partition == partition && last.wanted.block == wanted.block => {
+                Some(last)
+                    if last.partition == partition && last.wanted.blocks == wanted.blocks =>
+                {
                     last.wanted.staged.append(&mut wanted.staged);
                     last.keys.push(of_key);
                 }
@@ -104,8 +106,8 @@ impl Shared {
         for asked in &mut all.blocks {
             let staged = &mut asked.wanted.staged;
             // Later chunks have extents of higher numbers.
-            staged.sort_by_key(|(one, part)| (one.extent.number, part.bytes.start));
-            staged.dedup_by_key(|(one, part)| (one.extent.number, part.bytes.start));
+            staged.sort_by_key(|(one, part)| (one.extent.number, part.start));
+            staged.dedup_by_key(|(one, part)| (one.extent.number, part.start));
             self.pay(state, asked.partition, &asked.wanted);
         }
         Ok(Some(all))

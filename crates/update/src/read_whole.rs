@@ -12,7 +12,6 @@ use crate::data::place::Place;
 use crate::error::Result;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
-use crate::state::chunk::Stretch;
 use crate::state::partition::Staged;
 
 /// What a partition has on the device.
@@ -95,11 +94,8 @@ impl Shared {
             let buffer = next()?.ok_or_else(damaged)?.freeze();
             self.counts.swept_bytes.add(buffer.len() as u64);
             let bytes = buffer.get(..one.chunk.bytes()).ok_or_else(damaged)?;
-            for Stretch { bytes: part, checksum } in one.chunk.parts() {
-                let part = bytes.get(part).unwrap_or_default();
-                if !is_sum(checksum, crc32c::crc32c(part)) {
-                    return Err(damaged());
-                }
+            if !one.chunk.is_right(0, bytes) {
+                return Err(damaged());
             }
             found.chunks.push(buffer.slice_ref(bytes));
         }
@@ -133,12 +129,12 @@ impl Shared {
         let mut chunks = Vec::with_capacity(staged.len());
         for one in staged {
             let mut chunk = Vec::with_capacity(one.chunk.bytes());
-            for (of, Stretch { bytes, checksum }) in one.chunk.parts_of_blocks() {
+            for (of, bytes) in one.chunk.parts() {
                 let (range, before) = self.staged_at(one, &bytes);
                 let read = self.data.read(range).await.ok();
                 let from = bytes.start.wrapping_sub(before);
                 let read = read.as_ref().and_then(|read| read.get(from..from + bytes.len()));
-                match read.filter(|read| is_sum(checksum, crc32c::crc32c(read))) {
+                match read.filter(|read| one.chunk.is_right(bytes.start, read)) {
                     Some(read) => chunk.extend_from_slice(read),
                     None => lost.push(Lost::Staged(of, range)),
                 }

@@ -15,7 +15,7 @@ use moirai_storage::{
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
     At, Durability, Engine, Error, Format, Group, Kinds, Modification, Options, PUT, Question,
-    SpaceId, WholeBlocks,
+    SpaceId, View, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -147,9 +147,9 @@ async fn read(engine: &Engine, key: u64) -> u8 {
     let got = engine.get(SPACE, &key).await.unwrap();
     let got = got.and_then(|value| value.first().copied()).unwrap_or(0);
     assert_eq!(engine.query(SPACE, &key, &FirstByte).await.unwrap(), got);
-    let view = engine.view(SPACE, At::Key(&key)).await.unwrap();
-    let pieces = view.iter().flat_map(|view| view.pieces.iter());
-    let viewed = pieces.filter(|(low, _)| *low == key).find_map(|(_, block)| block.first());
+    let view = engine.view(SPACE, At::Key(&key), 1).await.unwrap();
+    let blocks = view.iter().flat_map(View::blocks);
+    let viewed = blocks.filter(|(low, _)| *low == key).find_map(|(_, block)| block.first());
     assert_eq!(viewed.copied().unwrap_or(0), got);
     got
 }

@@ -359,7 +359,7 @@ pub(super) async fn queries(
                 let first = random.random_range(0..setting.leaves() - length);
                 for leaf in first..first + length {
                     if with_engine {
-                        engine.view(SPACE, At::Key(&leaf.to_be_bytes())).await?;
+                        engine.view(SPACE, At::Key(&leaf.to_be_bytes()), 1).await?;
                     } else {
                         let blocks = BlockCount(setting.leaf.0 / BLOCK_BYTES);
                         let at = Lbn(leaf * blocks.0);

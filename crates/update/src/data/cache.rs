@@ -1,5 +1,6 @@
 //! Blocks that were read, kept in the memory that pending modifications leave.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,6 +53,18 @@ impl Cache {
     pub(crate) fn get(&self, extent: &Extent, block: usize) -> Option<Bytes> {
         let pieces = self.0.lock().blocks.get(&(extent.number, block)).cloned()?;
         Some(Bytes::from(pieces.concat()))
+    }
+
+    /// Neighbouring blocks, one behind the other, when all of them are kept.
+    pub(crate) fn get_run(&self, extent: &Extent, blocks: Range<usize>) -> Option<Bytes> {
+        if blocks.len() == 1 {
+            return self.get(extent, blocks.start);
+        }
+        let mut run = Vec::new();
+        for block in blocks {
+            run.extend_from_slice(&self.get(extent, block)?);
+        }
+        Some(run.into())
     }
 
     /// Whether a block is kept.

@@ -7,6 +7,7 @@
 //! The table is read when it is needed, so that those of all partitions may take more than memory. A short one is kept where
 //! it is said where the blocks lie: in the log, in checkpoints and in memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
@@ -180,6 +181,19 @@ impl Place {
                 return Some((extent, block));
             }
             block -= count;
+        }
+        None
+    }
+
+    /// The blocks that lie in the same extent as one of them, side by side.
+    pub(crate) fn neighbours(&self, block: usize) -> Option<Range<usize>> {
+        let mut first = 0;
+        for (_, count) in &self.extents {
+            let end = first + *count as usize;
+            if block < end {
+                return Some(first..end);
+            }
+            first = end;
         }
         None
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
-use crate::codec::{Taker, put_bytes, put_number};
+use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
 use crate::ids::{DELETE, KindNumber};
@@ -43,13 +43,6 @@ struct Part {
     /// Bytes up to its end.
     end: u32,
     checksum: u32,
-}
-
-/// Where a part lies in its chunk, in bytes, and its checksum.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    pub(crate) bytes: Range<usize>,
-    pub(crate) checksum: u32,
 }
 
 /// What a chunk is divided by.
@@ -145,32 +138,50 @@ impl Chunk {
         BlockCount((self.bytes() as u64).div_ceil(BLOCK_BYTES))
     }
 
-    /// The part where a block's modifications are, if there are any; when it may have something of `key`, if one is given.
-    pub(crate) fn part(&self, block: usize, key: Option<KeyHash>) -> Option<Stretch> {
-        let at = self.parts.partition_point(|part| (part.last as usize) < block);
-        let part = self.parts.get(at).filter(|part| part.first as usize <= block)?;
-        let before = at.checked_sub(1).and_then(|before| self.parts.get(before));
-        let (first, from) = before.map_or((0, 0), |before| (before.count, before.end));
-        let filter = self.filters.get(first as usize..part.count as usize)?;
+    /// Bytes and filters before a part.
+    fn before(&self, part: usize) -> (usize, usize) {
+        let before = part.checked_sub(1).and_then(|before| self.parts.get(before));
+        before.map_or((0, 0), |before| (before.end as usize, before.count as usize))
+    }
+
+    /// The bytes where modifications of some blocks are, if there are any; when the last of these parts may have something
+    /// of `key`, if one is given.
+    pub(crate) fn bytes_for(
+        &self,
+        blocks: &Range<usize>,
+        key: Option<KeyHash>,
+    ) -> Option<Range<usize>> {
+        let first = self.parts.partition_point(|part| (part.last as usize) < blocks.start);
+        let end = self.parts.partition_point(|part| (part.first as usize) < blocks.end);
+        let last = end.checked_sub(1).filter(|last| *last >= first)?;
+        let last_part = self.parts.get(last)?;
+        let filter = self.filters.get(self.before(last).1..last_part.count as usize)?;
         let is_wanted = key.is_none_or(|key| key.may_be_in(filter));
-        let bytes = from as usize..part.end as usize;
-        is_wanted.then_some(Stretch { bytes, checksum: part.checksum })
+        is_wanted.then_some(self.before(first).0..last_part.end as usize)
     }
 
-    /// All parts, in their order.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Stretch> {
-        let mut from = 0;
-        self.parts.iter().map(move |part| {
-            let bytes = from..part.end as usize;
-            from = bytes.end;
-            Stretch { bytes, checksum: part.checksum }
+    /// Whether `content` is whole parts of the chunk, from the one that begins with byte `from` on, as they were written.
+    pub(crate) fn is_right(&self, from: usize, mut content: &[u8]) -> bool {
+        let mut at = self.parts.partition_point(|part| part.end as usize <= from);
+        while !content.is_empty() {
+            let begin = self.before(at).0;
+            let Some(part) = self.parts.get(at) else { return false };
+            let bytes = (part.end as usize).saturating_sub(begin);
+            let Some((content_of, rest)) = content.split_at_checked(bytes) else { return false };
+            if !is_sum(part.checksum, crc32c::crc32c(content_of)) {
+                return false;
+            }
+            (content, at) = (rest, at + 1);
+        }
+        true
+    }
+
+    /// The bytes of all parts, each with the first and the last of its blocks.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (RangeInclusive<usize>, Range<usize>)> {
+        self.parts.iter().enumerate().map(|(at, part)| {
+            let blocks = part.first as usize..=part.last as usize;
+            (blocks, self.before(at).0..part.end as usize)
         })
-    }
-
-    /// All parts, each with the first and the last of its blocks.
-    pub(crate) fn parts_of_blocks(&self) -> impl Iterator<Item = (RangeInclusive<usize>, Stretch)> {
-        let blocks = self.parts.iter().map(|part| part.first as usize..=part.last as usize);
-        blocks.zip(self.parts())
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -270,25 +281,36 @@ mod tests {
         let all: [&[u8]; 9] = [b"f1", b"a", b"b2", b"f0", b"b3", b"f1", b"d1", b"f2", b"e"];
         let (chunk, bytes) = chunk_of(&all);
         assert_eq!(chunk.bytes(), bytes.len());
-        let keys_of = |stretch: Stretch| -> Vec<String> {
-            let part = &bytes[stretch.bytes];
-            assert_eq!(crc32c::crc32c(part), stretch.checksum);
+        let keys_of = |blocks: Range<usize>, key| -> Vec<String> {
+            let wanted = chunk.bytes_for(&blocks, key).unwrap();
+            let part = &bytes[wanted.clone()];
+            assert!(chunk.is_right(wanted.start, part));
+            let mut damaged = part.to_vec();
+            *damaged.last_mut().unwrap() ^= 1;
+            assert!(!chunk.is_right(wanted.start, &damaged));
+            assert!(!chunk.is_right(wanted.start, &part[1..]));
             decode(part).map(|one| String::from_utf8(one.key.to_vec()).unwrap()).collect()
         };
         // What comes before the first block is in the first; of a key the last value alone is there; of the second
         // block there is too little for a part.
-        assert_eq!(keys_of(chunk.part(0, None).unwrap()), ["a", "b2", "b3"]);
+        let first = ["a", "b2", "b3"];
+        assert_eq!(keys_of(0..1, None), first);
         let rest = ["d1", "e", "f0", "f1", "f2"];
-        assert_eq!(keys_of(chunk.part(1, None).unwrap()), rest);
-        assert_eq!(keys_of(chunk.part(2, Some(KeyHash::of(b"f1"))).unwrap()), rest);
+        assert_eq!(keys_of(1..2, None), rest);
+        assert_eq!(keys_of(2..3, Some(KeyHash::of(b"f1"))), rest);
+        // Neighbours, in one piece.
+        assert_eq!(keys_of(1..3, None), rest);
+        assert_eq!(keys_of(0..2, None), [&first[..], &rest[..]].concat());
         assert_eq!(chunk.parts().count(), 2);
         let others = (0..100_u8).filter(|last| !b"012".contains(last));
-        let may_be = |last: &u8| chunk.part(2, Some(KeyHash::of(&[b'f', *last]))).is_some();
+        let may_be =
+            |last: &u8| chunk.bytes_for(&(2..3), Some(KeyHash::of(&[b'f', *last]))).is_some();
         let taken = others.filter(may_be).count();
         assert!(taken <= 10, "{taken} of 97 keys that are not there");
         // Nothing of the first block, and of the last.
         let (chunk, _) = chunk_of(&[b"d1", b"d2"]);
-        assert_eq!((chunk.part(0, None), chunk.part(2, None)), (None, None));
+        assert_eq!((chunk.bytes_for(&(0..1), None), chunk.bytes_for(&(2..3), None)), (None, None));
+        assert!(chunk.bytes_for(&(0..3), None).is_some());
     }
 
     #[test]
