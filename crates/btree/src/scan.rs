@@ -4,8 +4,7 @@ use std::ops::Bound;
 
 use futures::Stream;
 use futures::stream::try_unfold;
-use moirai_runtime::Task;
-use moirai_update::{At, View};
+use moirai_update::{At, View, Views};
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
@@ -51,8 +50,8 @@ enum Gap {
 /// on the other, so `prev` after `next` returns the same record again. A scan that came to an end stays there and can
 /// turn back.
 ///
-/// A scan reads a leaf first, and then more of them at once the longer it goes one way, up to 64; once it reads eight or more
-/// it also reads the next ones before they are asked for. It shows leaves as they were when they were read. It is no
+/// A scan reads one leaf first and, while it goes one way, twice as many with each request, up to 64 leaves or 1 MiB. From
+/// the fifth request on the next leaves are read before they are asked for. It shows leaves as they were when they were read. It is no
 /// snapshot: the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
 /// order.
 #[derive(Debug)]
@@ -68,21 +67,13 @@ pub struct Scan<'a> {
     /// How many leaves are read next, and which way the last ones lay.
     leaves_max: usize,
     way: Direction,
-    /// The next leaves that way, which are being read.
-    ahead: Option<Ahead>,
+    /// The next leaves that way, once there are many.
+    ahead: Option<Views>,
 }
 
-/// How many leaves are read at once: at most, and before the next ones are read ahead.
+/// How many leaves are read at once: at most, and when they are read ahead.
 const LEAVES_MAX: usize = 64;
-const LEAVES_AHEAD_MIN: usize = 8;
-
-struct Ahead(Task<moirai_update::Result<Option<View>>>);
-
-impl std::fmt::Debug for Ahead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ahead").finish_non_exhaustive()
-    }
-}
+const LEAVES_AHEAD_MIN: usize = 16;
 
 /// The records of some leaves that are in the range.
 #[derive(Debug, Default)]
@@ -225,8 +216,22 @@ impl<'a> Scan<'a> {
         let Some(at) = at else { return Ok(false) };
         let space = self.store.space_of(&self.tree)?;
         let engine = &self.store.engine;
-        let view = match self.ahead.take() {
-            Some(Ahead(view)) => view.await?,
+        if self.leaves_max >= LEAVES_AHEAD_MIN && self.ahead.is_none() {
+            let range = self.range.clone();
+            let goes_on = move |key: &[u8]| match way {
+                Direction::Forward => range.reaches(key),
+                Direction::Backward => is_above_start(&range, key),
+            };
+            self.ahead = Some(engine.views(space, at, LEAVES_MAX, goes_on));
+        }
+        let ahead = match &mut self.ahead {
+            Some(ahead) => ahead.next().await.transpose(),
+            None => Ok(None),
+        };
+        // After an error it is tried again, from where the scan is.
+        let ahead = ahead.inspect_err(|_| self.ahead = None)?;
+        let view = match ahead {
+            Some(view) => Some(view),
             None => engine.view(space, at, self.leaves_max).await?,
         };
         let Some(view) = view else { return Ok(false) };
@@ -237,26 +242,19 @@ impl<'a> Scan<'a> {
             Direction::Backward if self.has_leaves => next.clone_from(&self.leaves.low),
             _ => {}
         }
-        self.fill(&view, low.as_deref(), next.as_deref())?;
+        if let Err(error) = self.fill(&view, low.as_deref(), next.as_deref()) {
+            self.ahead = None;
+            return Err(error);
+        }
         self.leaves.at = match (self.has_leaves, way) {
             (true, Direction::Forward) => 0,
             (true, Direction::Backward) => self.leaves.records.len(),
             (false, _) => self.leaves.rank(&self.gap),
         };
-        self.leaves.low = low.filter(|low| match &self.range.from {
-            Bound::Included(from) | Bound::Excluded(from) => **low > from[..],
-            Bound::Unbounded => true,
-        });
+        self.leaves.low = low.filter(|low| is_above_start(&self.range, low));
         self.leaves.next = next.filter(|next| self.range.reaches(next));
         self.has_leaves = true;
         self.leaves_max = (self.leaves_max * 2).min(LEAVES_MAX);
-        if self.leaves_max > LEAVES_AHEAD_MIN {
-            let at = match way {
-                Direction::Forward => self.leaves.next.as_deref().map(At::Key),
-                Direction::Backward => self.leaves.low.as_deref().map(At::Before),
-            };
-            self.ahead = at.map(|at| Ahead(engine.view_ahead(space, at, self.leaves_max)));
-        }
         Ok(true)
     }
 
@@ -283,6 +281,14 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether records before `key` may be in a range.
+fn is_above_start(range: &KeyRange, key: &[u8]) -> bool {
+    match &range.from {
+        Bound::Included(from) | Bound::Excluded(from) => *key > from[..],
+        Bound::Unbounded => true,
     }
 }
 

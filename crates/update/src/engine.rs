@@ -30,7 +30,7 @@ use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
-use crate::view::{At, View};
+use crate::view::{At, View, Views};
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
@@ -431,24 +431,17 @@ impl Engine {
         self.shared.view(space, at, blocks_max).await
     }
 
-    /// As [`Engine::view`], begun now in a task of its own: for who wants these blocks soon.
-    pub fn view_ahead(
+    /// As [`Engine::view`], view after view from `at` on, while `goes_on` says so of the key at which the next one begins; with
+    /// [`At::Before`] and [`At::Last`] downwards, and of the key before which it ends. They are read ahead, several at a time
+    /// on several disks.
+    pub fn views(
         &self,
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
-    ) -> Task<Result<Option<View>>> {
-        let shared = Arc::clone(&self.shared);
-        let key = at.key().map(<[u8]>::to_vec);
-        let is_key = matches!(at, At::Key(_));
-        spawn(async move {
-            let at = match &key {
-                Some(key) if is_key => At::Key(key),
-                Some(key) => At::Before(key),
-                None => At::Last,
-            };
-            shared.view(space, at, blocks_max).await
-        })
+        goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> Views {
+        Arc::clone(&self.shared).views(space, at, blocks_max, goes_on)
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

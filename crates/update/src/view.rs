@@ -1,0 +1,369 @@
+//! Views: neighbouring blocks of a partition, with all that is staged and pending for them; and many of them, read ahead.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moirai_runtime::{Task, spawn};
+use tokio::sync::mpsc;
+
+use crate::block_format::Pieces;
+use crate::error::{Error, Result};
+use crate::ids::SpaceId;
+use crate::kind::Modification;
+use crate::read::{Found, Wanted, in_memory};
+use crate::read_tables::TablesAtHand;
+use crate::shared::Shared;
+use crate::state::State;
+use crate::state::block_table::BlockTable;
+use crate::state::partition::Partition;
+use crate::state::queue::{Queue, decode, encode};
+
+/// Bytes of blocks that are read at once, at most.
+const VIEW_BYTES_MAX: usize = 1 << 20;
+/// Views that are read ahead at the same time: for each disk, and together.
+const VIEWS_OF_DISK: usize = 2;
+const VIEWS_MAX: usize = 16;
+
+/// Which block of a space is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At<'a> {
+    /// The one with this key.
+    Key(&'a [u8]),
+    /// The one with the keys just before this one.
+    Before(&'a [u8]),
+    /// The last.
+    Last,
+}
+
+/// The same, with a key of its own.
+#[derive(Clone, Debug)]
+enum OwnedAt {
+    Key(Box<[u8]>),
+    Before(Box<[u8]>),
+    Last,
+}
+
+impl OwnedAt {
+    fn of(at: At<'_>) -> OwnedAt {
+        match at {
+            At::Key(key) => OwnedAt::Key(key.into()),
+            At::Before(key) => OwnedAt::Before(key.into()),
+            At::Last => OwnedAt::Last,
+        }
+    }
+
+    fn at(&self) -> At<'_> {
+        match self {
+            OwnedAt::Key(key) => At::Key(key),
+            OwnedAt::Before(key) => At::Before(key),
+            OwnedAt::Last => At::Last,
+        }
+    }
+
+    /// Where the view behind one that was asked for here is; `None` behind the last.
+    fn behind(&self, view: &WantedView) -> Option<OwnedAt> {
+        match self {
+            OwnedAt::Key(_) => view.next.clone().map(OwnedAt::Key),
+            OwnedAt::Before(_) | OwnedAt::Last => view.low.clone().map(OwnedAt::Before),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        match self {
+            OwnedAt::Key(key) | OwnedAt::Before(key) => key,
+            OwnedAt::Last => &[],
+        }
+    }
+}
+
+/// Neighbouring blocks as they are with all that is pending for them.
+#[derive(Debug)]
+pub struct View {
+    parts: Vec<Part>,
+    /// The lowest key of the first block; `None` when no block lies before it.
+    pub low: Option<Box<[u8]>>,
+    /// The lowest key of the block behind the last; `None` when there is none.
+    pub next: Option<Box<[u8]>>,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// A block for which nothing is pending, with its lowest key.
+    Block(Box<[u8]>, Bytes),
+    /// What a block would be written as: one, several, or none when it is empty.
+    Pieces(Pieces),
+}
+
+impl View {
+    /// The blocks, in the order of their keys, each with its lowest key. One that modifications are pending for comes as it
+    /// would be written: as one, several, or none when it is empty.
+    pub fn blocks(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.parts.iter().flat_map(|part| {
+            let (block, pieces) = match part {
+                Part::Block(low, block) => (Some((&**low, &**block)), None),
+                Part::Pieces(pieces) => (None, Some(pieces.iter())),
+            };
+            block.into_iter().chain(pieces.into_iter().flatten())
+        })
+    }
+}
+
+/// Views that follow each other, read by a task ahead of who asks for them.
+pub struct Views {
+    views: mpsc::Receiver<Result<View>>,
+    task: Task<()>,
+}
+
+impl Views {
+    /// The next one; `None` behind the last, and once the runtime ends.
+    pub async fn next(&mut self) -> Option<Result<View>> {
+        self.views.recv().await
+    }
+}
+
+impl Drop for Views {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl std::fmt::Debug for Views {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Views").finish_non_exhaustive()
+    }
+}
+
+/// What to read for a view, and the keys between which it lies.
+struct WantedView {
+    wanted: Wanted,
+    low: Option<Box<[u8]>>,
+    next: Option<Box<[u8]>>,
+    /// What is pending in memory, oldest first, as queues have it.
+    pending: Vec<u8>,
+}
+
+/// Which blocks of which partition a view shows.
+struct Shown<'a> {
+    /// The partition's place in the directory of its space.
+    place: usize,
+    partition: &'a Partition,
+    table: Arc<BlockTable>,
+    blocks: Range<usize>,
+}
+
+impl Shown<'_> {
+    /// The lowest key of the first block: the partition's, if that is its first one; `None` of the very first.
+    fn low(&self) -> Option<Box<[u8]>> {
+        match (self.blocks.start, self.place) {
+            (0, 0) => None,
+            (0, _) => Some(self.partition.low.clone()),
+            (block, _) => Some(self.table.low(block).into()),
+        }
+    }
+}
+
+impl Shared {
+    /// The block at `at` and those that follow it, up to `blocks_max`; with [`At::Before`] and [`At::Last`] those that come
+    /// before it. `None` when nothing lies there. All are of one partition, and lie side by side.
+    pub(crate) async fn view(
+        &self,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Result<Option<View>> {
+        match self.located(space, at, blocks_max).await? {
+            Some(wanted) => self.read_view(wanted).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Views from `at` on, in its direction, while `goes_on` says so of the key where the next one begins, or ends.
+    pub(crate) fn views(
+        self: Arc<Shared>,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+        goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> Views {
+        let (sender, views) = mpsc::channel(1);
+        let at = OwnedAt::of(at);
+        let task = spawn(async move {
+            self.read_ahead(space, at, blocks_max, goes_on, sender).await;
+        });
+        Views { views, task }
+    }
+
+    async fn read_ahead(
+        self: Arc<Shared>,
+        space: SpaceId,
+        at: OwnedAt,
+        blocks_max: usize,
+        goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
+        sender: mpsc::Sender<Result<View>>,
+    ) {
+        let most = (self.data.inquiry().parallelism as usize * VIEWS_OF_DISK).clamp(1, VIEWS_MAX);
+        let mut next = Some(at);
+        let mut reads: VecDeque<Task<Result<View>>> = VecDeque::with_capacity(most);
+        loop {
+            while reads.len() < most
+                && let Some(at) = next.take()
+            {
+                let wanted = self.located(space, at.at(), blocks_max).await;
+                if let Ok(Some(wanted)) = &wanted {
+                    next = at.behind(wanted).filter(|next| goes_on(next.key()));
+                }
+                let shared = Arc::clone(&self);
+                reads.extend(wanted.transpose().map(|wanted| {
+                    spawn(async move {
+                        match wanted {
+                            Ok(wanted) => shared.read_view(wanted).await,
+                            Err(error) => Err(error),
+                        }
+                    })
+                }));
+            }
+            let Some(read) = reads.pop_front() else { return };
+            if sender.send(read.await).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What to read for the view at `at`.
+    async fn located(
+        &self,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Result<Option<WantedView>> {
+        let blocks_max = blocks_max.min(VIEW_BYTES_MAX / self.layout.block_bytes()).max(1);
+        self.with_tables(|state, tables| self.wanted_at(state, tables, space, at, blocks_max)).await
+    }
+
+    async fn read_view(&self, wanted: WantedView) -> Result<View> {
+        let WantedView { wanted, low, next, pending } = wanted;
+        let found = self.read_blocks(&wanted).await?;
+        let parts = self.merged(&wanted, &found, (low.as_deref(), next.as_deref()), &pending)?;
+        Ok(View { parts, low, next })
+    }
+
+    /// What to read for a view; `None` outside when a table is missing.
+    fn wanted_at(
+        &self,
+        state: &mut State,
+        tables: &mut TablesAtHand<'_>,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Result<Option<Option<WantedView>>> {
+        let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
+        let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
+        let mut place = match at {
+            At::Before([]) => return Ok(Some(None)),
+            At::Key(key) | At::Before(key) => state.position(space, key).unwrap_or(0),
+            At::Last => directory.len().saturating_sub(1),
+        };
+        let Some(mut partition) = partition_at(place) else { return Ok(Some(None)) };
+        let Some(mut table) = tables.of(&partition.place) else { return Ok(None) };
+        let mut block = match at {
+            At::Key(key) | At::Before(key) => table.holding(key),
+            At::Last => table.len().saturating_sub(1),
+        };
+        if let At::Before(key) = at {
+            let is_low = |low: &[u8]| low >= key;
+            let is_behind = match block {
+                0 => place > 0 && is_low(&partition.low),
+                _ => is_low(table.low(block)),
+            };
+            if is_behind && block > 0 {
+                block -= 1;
+            } else if is_behind {
+                place -= 1;
+                let Some(before) = partition_at(place) else { return Ok(Some(None)) };
+                partition = before;
+                let Some(before) = tables.of(&partition.place) else { return Ok(None) };
+                table = before;
+                block = table.len().saturating_sub(1);
+            }
+        }
+        let (first, end) =
+            partition.place.neighbours(block).map_or((block, block + 1), |run| match at {
+                At::Key(_) => (block, run.end.min(block + blocks_max)),
+                At::Before(_) | At::Last => {
+                    (run.start.max((block + 1).saturating_sub(blocks_max)), block + 1)
+                }
+            });
+        let shown = Shown { place, partition, table, blocks: first..end };
+        let low = shown.low();
+        let next = match end < shown.table.len() {
+            true => Some(shown.table.low(end).into()),
+            false => partition_at(place + 1).map(|next| next.low.clone()),
+        };
+        let mut pending = Vec::new();
+        let from = low.as_deref().unwrap_or_default();
+        for modification in in_memory(partition).flat_map(Queue::iter) {
+            let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
+            if modification.key >= from && is_before {
+                encode(&mut pending, modification);
+            }
+        }
+        let wanted = Wanted::of(partition, shown.table, shown.blocks, None);
+        if let Some(id) = directory.at(place) {
+            self.pay(state, id, &wanted);
+        }
+        Ok(Some(Some(WantedView { wanted, low, next, pending })))
+    }
+
+    /// The blocks with what is staged and pending for them, between two keys.
+    fn merged(
+        &self,
+        wanted: &Wanted,
+        found: &Found,
+        (low, next): (Option<&[u8]>, Option<&[u8]>),
+        pending: &[u8],
+    ) -> Result<Vec<Part>> {
+        let from = low.unwrap_or_default();
+        let is_shown =
+            |one: &Modification<'_>| one.key >= from && next.is_none_or(|next| one.key < next);
+        let staged = found.staged.iter().flat_map(|part| decode(part)).filter(is_shown);
+        let mut all: Vec<Modification<'_>> = staged.chain(decode(pending)).collect();
+        all.sort_by(|one, other| one.key.cmp(other.key));
+        let mut rest = &all[..];
+        let block_bytes = self.layout.block_bytes();
+        let Wanted { place, table, blocks, .. } = wanted;
+        let mut parts = Vec::with_capacity(blocks.len());
+        for block in blocks.clone() {
+            let is_last = block + 1 == blocks.end;
+            let count = match is_last {
+                true => rest.len(),
+                false => rest.partition_point(|one| one.key < table.low(block + 1)),
+            };
+            let (modifications, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            rest = others;
+            let content = found.block(block - blocks.start, block_bytes);
+            // Where there are no blocks yet, what is pending makes some.
+            let block_low = if table.len() == 0 { from } else { table.low(block) };
+            match content {
+                Some(content) if modifications.is_empty() => {
+                    parts.push(Part::Block(block_low.into(), content));
+                }
+                content => {
+                    let mut pieces = Pieces::new(block_bytes);
+                    self.format
+                        .apply(
+                            block_low,
+                            content.as_deref(),
+                            modifications,
+                            &self.kinds,
+                            &mut pieces,
+                        )
+                        .map_err(|_| self.damaged_block(place, block))?;
+                    parts.push(Part::Pieces(pieces));
+                }
+            }
+        }
+        Ok(parts)
+    }
+}
