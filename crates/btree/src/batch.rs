@@ -1,20 +1,15 @@
 //! Batches: changes to the trees of a store that are committed together.
 
-use std::sync::Arc;
-
 use moirai_update::{DELETE, Group, KindNumber, Modification, PUT};
 
-use crate::store::{StoreId, Tree};
-use crate::{Error, Result};
+use crate::Result;
+use crate::store::{Store, Tree};
 
 /// Changes that are durable together or not at all, over any trees of a store. They are applied in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     group: Group,
-    /// The store of the first tree, and its name.
-    first: Option<(StoreId, Arc<str>)>,
-    /// The first tree of another store than that one.
-    other: Option<Arc<str>>,
+    trees: Vec<Tree>,
 }
 
 impl Batch {
@@ -40,9 +35,8 @@ impl Batch {
     }
 
     fn add(&mut self, tree: &Tree, modification: Modification<'_>) {
-        let (store, _) = self.first.get_or_insert_with(|| (tree.store, Arc::clone(&tree.name)));
-        if *store != tree.store {
-            self.other.get_or_insert_with(|| Arc::clone(&tree.name));
+        if self.trees.last() != Some(tree) && !self.trees.contains(tree) {
+            self.trees.push(tree.clone());
         }
         self.group.modify(tree.space, modification);
     }
@@ -62,15 +56,12 @@ impl Batch {
     /// Removes all changes.
     pub fn clear(&mut self) {
         self.group.clear();
-        (self.first, self.other) = (None, None);
+        self.trees.clear();
     }
 
-    /// The changes as one group of the engine; [`Error::OtherStore`] when a tree is not of `store`.
-    pub(crate) fn group_for(&self, store: StoreId) -> Result<&Group> {
-        let first = self.first.as_ref().filter(|(first, _)| *first != store);
-        match first.map(|(_, name)| name).or(self.other.as_ref()) {
-            Some(tree) => Err(Error::OtherStore { tree: tree.as_ref().to_owned() }),
-            None => Ok(&self.group),
-        }
+    /// The changes as one group of the engine, when all trees are of `store`; errors as of [`Store::commit`].
+    pub(crate) fn group_for(&self, store: &Store) -> Result<&Group> {
+        self.trees.iter().try_for_each(|tree| store.check_tree(tree))?;
+        Ok(&self.group)
     }
 }

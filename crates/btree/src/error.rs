@@ -29,6 +29,27 @@ pub enum Error {
         tree: String,
     },
 
+    /// A tree was dropped after the program asked for it.
+    #[error("tree `{tree}` was dropped: get it from the store again to make a new one")]
+    Dropped {
+        /// The tree.
+        tree: String,
+    },
+
+    /// There is no such tree.
+    #[error("there is no tree `{tree}`")]
+    NoTree {
+        /// Its name.
+        tree: String,
+    },
+
+    /// There is a tree of that name.
+    #[error("there is a tree `{tree}` already: drop it first, or take another name")]
+    TreeExists {
+        /// Its name.
+        tree: String,
+    },
+
     /// The leaf size is out of range.
     #[error("a leaf cannot have {bytes} bytes: take a multiple of 512 up to 65536")]
     LeafBytes {

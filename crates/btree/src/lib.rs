@@ -98,6 +98,7 @@ mod atomic;
 mod batch;
 mod check;
 mod count;
+mod drop;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;

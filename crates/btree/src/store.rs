@@ -1,16 +1,19 @@
 //! Stores of named trees.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, ByteCount};
 use moirai_update::{
-    DELETE, Engine, Figures, Format, KindNumber, Kinds, Modification, Options, PUT, Question,
-    SpaceId,
+    DELETE, Durability, Engine, Figures, Format, KindNumber, Kinds, Modification, Options, PUT,
+    Question, SpaceId,
 };
+use parking_lot::RwLock;
 
 use crate::batch::Batch;
+use crate::drop::{NAMELESS, Nameless};
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
 use crate::range::KeyRange;
 use crate::scan::{Direction, Scan};
@@ -42,6 +45,14 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// [`Error::Name`] for a name that no tree can have.
+    pub(crate) fn check_name(name: &str) -> Result<()> {
+        match name.len() {
+            1..=NAME_BYTES_MAX => Ok(()),
+            bytes => Err(Error::Name { bytes }),
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -75,8 +86,10 @@ impl Question for IsThere {
 pub struct Store {
     pub(crate) engine: Engine,
     id: StoreId,
-    /// Held by who makes a tree.
-    making: tokio::sync::Mutex<()>,
+    /// Held by who makes, drops or renames a tree.
+    pub(crate) making: tokio::sync::Mutex<Nameless>,
+    /// The spaces of trees that were dropped since the store was opened.
+    pub(crate) dropped: RwLock<BTreeSet<SpaceId>>,
 }
 
 impl Store {
@@ -102,35 +115,57 @@ impl Store {
         if !options.read_only {
             engine.create_space(CATALOG).await?;
         }
-        Ok(Store { engine, id: StoreId::new(), making: tokio::sync::Mutex::default() })
+        let (making, dropped) = (tokio::sync::Mutex::default(), RwLock::default());
+        let store = Store { engine, id: StoreId::new(), making, dropped };
+        if !options.read_only {
+            store.clear_nameless().await?;
+        }
+        Ok(store)
     }
 
     /// Where the engine keeps a tree of this store.
     pub(crate) fn space_of(&self, tree: &Tree) -> Result<SpaceId> {
-        match tree.store == self.id {
-            true => Ok(tree.space),
-            false => Err(Error::OtherStore { tree: tree.name().to_owned() }),
+        self.check_tree(tree)?;
+        Ok(tree.space)
+    }
+
+    /// Whether a tree is one of this store.
+    pub(crate) fn check_tree(&self, tree: &Tree) -> Result<()> {
+        if tree.store != self.id {
+            return Err(Error::OtherStore { tree: tree.name().to_owned() });
         }
+        if self.dropped.read().contains(&tree.space) {
+            return Err(Error::Dropped { tree: tree.name().to_owned() });
+        }
+        Ok(())
     }
 
     /// The tree called `name`; it is made when there is none. [`Error::Name`] for an empty one, and for more than 100 bytes.
     pub async fn tree(&self, name: &str) -> Result<Tree> {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(Error::Name { bytes: name.len() });
-        }
+        Tree::check_name(name)?;
         if let Some(tree) = self.find_tree(name).await? {
             return Ok(tree);
         }
-        let _alone = self.making.lock().await;
+        let mut nameless = self.making.lock().await;
         if let Some(tree) = self.find_tree(name).await? {
             return Ok(tree);
         }
-        // A number that was given and not used is passed over.
-        let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
-        let space = SpaceId(last + 1);
-        self.engine.create_space(space).await?;
-        let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &space.0.to_le_bytes() };
-        self.engine.modify(CATALOG, entry).await?;
+        let space = match nameless.take(name) {
+            Some((space, group)) => {
+                self.engine.commit(&group).await?;
+                space
+            }
+            None => {
+                // A number that was given and not used is passed over.
+                let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
+                let space = SpaceId(last + 1);
+                self.engine.create_space(space).await?;
+                let bytes = space.0.to_le_bytes();
+                let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &bytes };
+                self.engine.modify(CATALOG, entry).await?;
+                space
+            }
+        };
         Ok(Tree { store: self.id, space, name: name.into() })
     }
 
@@ -150,13 +185,17 @@ impl Store {
         self.engine.spaces().first() == Some(&CATALOG)
     }
 
+    /// The tree of trees.
+    pub(crate) fn catalog(&self) -> Tree {
+        Tree { store: self.id, space: CATALOG, name: "catalog".into() }
+    }
+
     /// The names of all trees, in their order.
     pub async fn trees(&self) -> Result<Vec<String>> {
         if !self.has_catalog() {
             return Ok(Vec::new());
         }
-        let catalog = Tree { store: self.id, space: CATALOG, name: "catalog".into() };
-        let mut scan = self.scan(&catalog, KeyRange::all(), Direction::Forward);
+        let mut scan = self.scan(&self.catalog(), ..NAMELESS, Direction::Forward);
         let mut names = Vec::new();
         while let Some((name, _)) = scan.next().await? {
             names.push(String::from_utf8_lossy(name).into_owned());
@@ -171,7 +210,12 @@ impl Store {
     /// # Errors
     /// [`Error::OtherStore`]; errors as of [`Engine::commit`].
     pub async fn commit(&self, batch: &Batch) -> Result<()> {
-        Ok(self.engine.commit(batch.group_for(self.id)?).await?)
+        Ok(self.engine.commit(batch.group_for(self)?).await?)
+    }
+
+    /// As [`Store::commit`], but the batch is as durable as is said here, or as the options say where that is more.
+    pub async fn commit_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
+        Ok(self.engine.commit_with(batch.group_for(self)?, durability).await?)
     }
 
     /// Puts `value` under `key`, in place of any value there.

@@ -30,6 +30,7 @@ use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
+use crate::sweep::{Cleared, Clears};
 use crate::view::{At, View, Views};
 
 /// The least memory for pending modifications.
@@ -165,6 +166,7 @@ impl Engine {
             state: Lagging::new(state),
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
+            clears: Clears::default(),
             closing: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
@@ -442,6 +444,21 @@ impl Engine {
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Views {
         Arc::clone(&self.shared).views(space, at, blocks_max, goes_on)
+    }
+
+    /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it, and
+    /// tells which keys these are: from one on, and before another or to the last. `None` when there are none. Durable when
+    /// it returns; what is committed meanwhile between these keys may be removed, too. A crash before may leave some removed.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
+    pub async fn clear(
+        &self,
+        space: SpaceId,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Option<Cleared>> {
+        self.shared.clear(space, from, to).await
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

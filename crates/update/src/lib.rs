@@ -54,4 +54,5 @@ pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use log::segments::LogWriter;
 pub use options::{Durability, Options};
 pub use sample::{Sample, SampledBlock};
+pub use sweep::Cleared;
 pub use view::{At, View, Views};

@@ -26,6 +26,7 @@ use crate::log::writer::{Position, Writer};
 use crate::options::Durability;
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
+use crate::sweep::Clears;
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     /// Reached by [`Shared::state`] alone.
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
+    pub(crate) clears: Clears,
     pub(crate) closing: AtomicBool,
     /// Device blocks that the last checkpoint took.
     pub(crate) checkpoint_blocks: AtomicU64,
@@ -238,6 +240,7 @@ impl Shared {
             Arc::clone(&why)
         });
         self.log.fail(&why);
+        self.clears.forget();
         self.room.notify_waiters();
     }
 

@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod drops;
 mod methods;
 
 use std::ops::Bound;

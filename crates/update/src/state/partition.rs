@@ -97,6 +97,11 @@ impl Partition {
         !self.staged.is_empty() || !self.active.is_empty() || self.sealed.is_some()
     }
 
+    /// Whether it holds nothing at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.place.blocks() == 0 && !self.has_waiting()
+    }
+
     /// Bytes of memory, without its queues.
     pub(crate) fn directory_bytes(&self) -> usize {
         let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();

@@ -57,6 +57,8 @@ pub(super) struct Job {
     pub(super) members: Vec<Member>,
     /// Whether to rewrite blocks although more could be staged.
     pub(super) is_to_place: bool,
+    /// Whether nothing is kept of it; see `clear`.
+    pub(super) is_to_clear: bool,
     /// Whether nobody waits for it.
     pub(super) is_optional: bool,
     /// Whether the log holds the seal.
@@ -64,7 +66,7 @@ pub(super) struct Job {
 }
 
 /// The partitions that are swept next.
-struct Choice {
+pub(super) struct Choice {
     ids: Vec<PartitionId>,
     /// Neighbours that become one.
     merge: Vec<PartitionId>,
@@ -99,11 +101,18 @@ enum Look<T> {
 }
 
 /// Seals that were appended.
-struct Seals {
+pub(super) struct Seals {
     choice: Choice,
     is_logged: bool,
     /// They are applied once all groups before this one are.
     end: Seq,
+}
+
+impl Choice {
+    /// These partitions, each by itself.
+    pub(super) fn of(ids: Vec<PartitionId>) -> Choice {
+        Choice { ids, merge: Vec::new(), is_to_place: false, is_optional: false }
+    }
 }
 
 impl Member {
@@ -137,6 +146,7 @@ impl Job {
         members.into_iter().map(move |member| Job {
             members: vec![member],
             is_to_place: false,
+            is_to_clear: false,
             is_optional,
             is_logged,
         })
@@ -174,48 +184,53 @@ impl Shared {
     /// What comes for these partitions until then is sealed, too, where it comes before the seals in the log.
     pub(super) async fn seal_some(&self, cursor: &mut Cursor) -> Result<Option<Vec<Job>>> {
         let (mut looks, looks_max) = (0, 2 + self.state().partitions.len() / LOOKED_AT);
-        let Seals { choice, is_logged, end } = loop {
-            match self.append_seals(cursor) {
-                Look::Found(seals) => break seals,
+        let seals = loop {
+            let mut state = self.state();
+            match self.choose_some(&mut state, cursor) {
+                Look::Found(choice) => break self.append_seals(&mut state, choice),
                 Look::Unfinished if looks < looks_max => looks += 1,
                 _ => return Ok(None),
             }
         };
+        self.sealed_jobs(seals).await.map(Some)
+    }
+
+    /// Waits until seals are applied; gives the jobs for what is sealed.
+    pub(super) async fn sealed_jobs(&self, seals: Seals) -> Result<Vec<Job>> {
+        let Seals { choice, is_logged, end } = seals;
         self.visible_before(end).await?;
         let Choice { ids, merge, is_to_place, is_optional } = choice;
         let state = self.state();
         let member = |id: &PartitionId| Member::of(*id, state.partition(*id)?);
+        let job = |members, is_to_place| Job {
+            members,
+            is_to_place,
+            is_to_clear: false,
+            is_optional,
+            is_logged,
+        };
         let single = |id: &PartitionId| {
-            let members = vec![member(id)?];
-            let is_to_place = is_to_place || state.costly.contains(id);
-            Some(Job { members, is_to_place, is_optional, is_logged })
+            Some(job(vec![member(id)?], is_to_place || state.costly.contains(id)))
         };
         let mut jobs: Vec<Job> = ids.iter().filter_map(single).collect();
         if !merge.is_empty() {
-            let members = merge.iter().filter_map(member).collect();
-            jobs.push(Job { members, is_to_place: true, is_optional, is_logged });
+            jobs.push(job(merge.iter().filter_map(member).collect(), true));
         }
         // Those who waited for one of these queues alone.
         self.room.notify_waiters();
-        Ok(Some(jobs))
+        Ok(jobs)
     }
 
-    /// Chooses the next partitions that are to be swept, and appends their seals.
-    fn append_seals(&self, cursor: &mut Cursor) -> Look<Seals> {
-        let mut state = self.state();
-        let choice = match self.choose_some(&mut state, cursor) {
-            Look::Found(choice) => choice,
-            Look::Unfinished => return Look::Unfinished,
-            Look::Nothing => return Look::Nothing,
-        };
+    /// Appends the seals of partitions that are chosen.
+    pub(super) fn append_seals(&self, state: &mut State, choice: Choice) -> Seals {
         let mut group = Vec::new();
         for id in choice.ids.iter().chain(&choice.merge) {
             Entry::Seal { partition: *id }.encode(&mut group);
         }
         // Where the log has no room for what is to come either, none of it is there.
         let is_logged = self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
-        let end = self.append_own(&mut state, group, is_logged);
-        Look::Found(Seals { choice, is_logged, end })
+        let end = self.append_own(state, group, is_logged);
+        Seals { choice, is_logged, end }
     }
 
     fn choose_some(&self, state: &mut State, cursor: &mut Cursor) -> Look<Choice> {

@@ -24,6 +24,7 @@
 //! No failure of one partition stops the others: one whose blocks cannot be read is set aside, and more is staged for it;
 //! one that finds no space waits, sealed, until some is free.
 
+mod clear;
 mod job;
 mod level;
 mod place;
@@ -43,6 +44,8 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::state::chunk::Chunk;
 use crate::state::entry::{Entry, Placed};
+pub use crate::sweep::clear::Cleared;
+pub(crate) use crate::sweep::clear::Clears;
 use crate::sweep::job::{Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::place::Rewritten;
@@ -151,6 +154,9 @@ impl Shared {
     }
 
     async fn carry_out(&self, job: &Job) -> Result<Done> {
+        if job.is_to_clear {
+            return Ok(Done::Placed(Rewritten::nothing(job)));
+        }
         let member = match &job.members[..] {
             [member] => member,
             // Where a merge fails, each partition is swept by itself.
@@ -185,6 +191,11 @@ impl Sweeper<'_> {
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;
         shared.note_directory();
+        if self.waiting.is_empty()
+            && let Some(jobs) = shared.seal_to_clear(&mut self.postponed).await?
+        {
+            self.waiting.extend(jobs);
+        }
         if self.waiting.is_empty() && shared.extents.free() > self.free {
             self.waiting.extend(self.postponed.drain(..));
         }
@@ -316,7 +327,7 @@ impl Sweeper<'_> {
         let mut jobs: Vec<Job> = Vec::new();
         while let Some(job) = self.waiting.pop_front() {
             let growth = BlockCount::holding(ByteCount(job.queued_bytes() as u64 * 2));
-            let needed = job.blocks() + growth.0;
+            let needed = if job.is_to_clear { 0 } else { job.blocks() + growth.0 };
             // A seal that is not logged, and what follows from it, are made durable by a checkpoint.
             let is_other = jobs.first().is_some_and(|first| first.is_logged != job.is_logged);
             if !jobs.is_empty() && (needed > room || is_other) {

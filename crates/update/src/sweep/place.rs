@@ -25,6 +25,14 @@ pub(super) struct Rewritten {
     pub(super) refused: u64,
 }
 
+impl Rewritten {
+    /// An empty partition in the place of a job's.
+    pub(super) fn nothing(job: &Job) -> Rewritten {
+        let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
+        Rewritten { written: vec![Written { low, ..Written::default() }], refused: 0 }
+    }
+}
+
 /// Blocks that were written: a partition to be.
 #[derive(Default)]
 pub(super) struct Written {

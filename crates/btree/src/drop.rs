@@ -1,0 +1,158 @@
+//! Dropping and renaming trees, and deleting ranges of keys.
+//!
+//! The space of a dropped tree stays, empty, for a tree that is made after the store was opened again. The catalog has a
+//! key for each, which is no name: opening clears them once more, since a crash may have come before they were empty.
+
+use std::ops::Bound;
+
+use moirai_update::{DELETE, Durability, Group, Modification, PUT, SpaceId};
+
+use crate::batch::Batch;
+use crate::range::KeyRange;
+use crate::scan::Direction;
+use crate::store::{CATALOG, Store, Tree};
+use crate::{Error, Result};
+
+/// Bytes of keys that are deleted with a commit.
+const DELETED_BYTES: usize = 64 << 10;
+
+impl Store {
+    /// Drops the tree called `name` and all of its records; tells whether there was one. Durable when it returns. Its leaves
+    /// are not read, and their space is free at once. A crash in between leaves the tree whole, or none.
+    ///
+    /// # Errors
+    /// As of [`Store::commit`]. From then on, [`Tree`]s of that name that were asked for before are refused with
+    /// [`Error::Dropped`].
+    pub async fn drop_tree(&self, name: &str) -> Result<bool> {
+        let _alone = self.making.lock().await;
+        let Some(tree) = self.find_tree(name).await? else { return Ok(false) };
+        let mut group = Group::new();
+        group.modify(CATALOG, delete(name.as_bytes()));
+        group.modify(CATALOG, put(&key_of_nameless(tree.space), &[]));
+        self.dropped.write().insert(tree.space);
+        self.engine.commit_with(&group, Durability::Flushed).await?;
+        self.engine.clear(tree.space, &[], None).await?;
+        Ok(true)
+    }
+
+    /// Renames a tree, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::NoTree`], [`Error::TreeExists`], [`Error::Name`]; errors as of [`Store::commit`].
+    pub async fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
+        Tree::check_name(to)?;
+        let _alone = self.making.lock().await;
+        let tree = self.find_tree(from).await?;
+        let tree = tree.ok_or_else(|| Error::NoTree { tree: from.to_owned() })?;
+        if self.find_tree(to).await?.is_some() {
+            return Err(Error::TreeExists { tree: to.to_owned() });
+        }
+        let mut group = Group::new();
+        let space = tree.space.0.to_le_bytes();
+        group.modify(CATALOG, delete(from.as_bytes()));
+        group.modify(CATALOG, put(to.as_bytes(), &space));
+        Ok(self.engine.commit(&group).await?)
+    }
+
+    /// Deletes all records of a range. Leaves that are wholly in it are not read, and their space is free at once; the records
+    /// at its ends are deleted one by one. Durable as the options say. Records that are put into the range meanwhile may be
+    /// deleted or stay, and a crash in between may leave some of the range deleted. Errors as of [`Store::commit`].
+    pub async fn delete_range(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<()> {
+        let range = range.into();
+        let space = self.space_of(tree)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let from = match &range.from {
+            Bound::Included(from) => from.clone(),
+            Bound::Excluded(from) => behind(from),
+            Bound::Unbounded => Vec::new(),
+        };
+        let to = match &range.to {
+            Bound::Included(to) => Some(behind(to)),
+            Bound::Excluded(to) => Some(to.clone()),
+            Bound::Unbounded => None,
+        };
+        let Some((low, high)) = self.engine.clear(space, &from, to.as_deref()).await? else {
+            return self.delete_each(tree, range).await;
+        };
+        let below = KeyRange { from: range.from, to: Bound::Excluded(low.into()) };
+        self.delete_each(tree, below).await?;
+        let Some(high) = high else { return Ok(()) };
+        self.delete_each(tree, KeyRange { from: Bound::Included(high.into()), to: range.to }).await
+    }
+
+    async fn delete_each(&self, tree: &Tree, range: KeyRange) -> Result<()> {
+        let mut scan = self.scan(tree, range, Direction::Forward);
+        let (mut batch, mut bytes) = (Batch::new(), 0);
+        while let Some((key, _)) = scan.next().await? {
+            batch.delete(tree, key);
+            bytes += key.len();
+            if bytes >= DELETED_BYTES {
+                self.commit(&batch).await?;
+                batch.clear();
+                bytes = 0;
+            }
+        }
+        self.commit(&batch).await
+    }
+
+    /// Clears the spaces that have no name, which are then for the next trees.
+    pub(crate) async fn clear_nameless(&self) -> Result<()> {
+        let mut spaces = Vec::new();
+        let mut scan = self.scan(&self.catalog(), NAMELESS.., Direction::Forward);
+        loop {
+            match scan.next().await {
+                Ok(Some((key, _))) => spaces.extend(nameless_of(key)),
+                Ok(None) => break,
+                // A leaf of the catalog is damaged: they stay as they are.
+                Err(_) => return Ok(()),
+            }
+        }
+        for space in &spaces {
+            self.engine.clear(*space, &[], None).await?;
+        }
+        self.making.lock().await.0 = spaces;
+        Ok(())
+    }
+}
+
+/// Keys of the catalog from here on are no names: these are UTF-8.
+pub(crate) const NAMELESS: &[u8] = &[u8::MAX];
+
+/// The spaces that had no name when the store was opened, and have none yet.
+#[derive(Debug, Default)]
+pub(crate) struct Nameless(Vec<SpaceId>);
+
+impl Nameless {
+    /// A space for a tree called `name`, if there is one, and what gives it the name.
+    pub(crate) fn take(&mut self, name: &str) -> Option<(SpaceId, Group)> {
+        let space = self.0.pop()?;
+        let mut group = Group::new();
+        group.modify(CATALOG, put(name.as_bytes(), &space.0.to_le_bytes()));
+        group.modify(CATALOG, delete(&key_of_nameless(space)));
+        Some((space, group))
+    }
+}
+
+fn key_of_nameless(space: SpaceId) -> Vec<u8> {
+    [NAMELESS, &space.0.to_be_bytes()].concat()
+}
+
+fn nameless_of(key: &[u8]) -> Option<SpaceId> {
+    let space = key.strip_prefix(NAMELESS)?.try_into().ok()?;
+    Some(SpaceId(u32::from_be_bytes(space)))
+}
+
+fn put<'a>(key: &'a [u8], bytes: &'a [u8]) -> Modification<'a> {
+    Modification { key, kind: PUT, bytes }
+}
+
+fn delete(key: &[u8]) -> Modification<'_> {
+    Modification { key, kind: DELETE, bytes: &[] }
+}
+
+/// The first key behind another.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
