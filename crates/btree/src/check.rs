@@ -1,7 +1,7 @@
 //! Checks: what is damaged on the data device, by tree and key.
 
 use moirai_units::BlockRange;
-use moirai_update::SpaceId;
+use moirai_update::{Modification, PUT, SpaceId};
 
 use crate::Result;
 use crate::store::{CATALOG, Store};
@@ -30,6 +30,18 @@ pub struct DamagedKeys {
     pub to: Option<Vec<u8>>,
 }
 
+/// What was dropped of a damaged store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// The damage.
+    pub damage: Vec<Damage>,
+    /// Trees whose names were lost, as they are called now.
+    pub renamed: Vec<String>,
+}
+
+/// What damage of the catalog is called.
+const CATALOG_NAME: &str = "the catalog of trees";
+
 impl Store {
     /// Reads everything that the store has on its data device, and tells what is damaged. Changes that come meanwhile may be
     /// left out.
@@ -43,12 +55,38 @@ impl Store {
     }
 
     /// Checks, and drops what is damaged for ever: leaves, and changes that wait to be applied to them. What can be read
-    /// around it stays. Merges that are pending for a dropped value are applied as to none. Returns what was dropped; errors
-    /// as of [`Store::checkpoint`].
-    pub async fn drop_damaged(&self) -> Result<Vec<Damage>> {
+    /// around it stays. A damaged leaf takes the merges with it that build on its values; without damaged changes, the
+    /// values that they were for stay as they were before. Where names of trees are lost, the trees get names like
+    /// `lost-7`. Errors as of [`Store::checkpoint`].
+    pub async fn drop_damaged(&self) -> Result<Dropped> {
         let names = self.names().await;
         let found = self.engine.drop_damaged().await?;
-        Ok(found.into_iter().map(|one| named(one, &names)).collect())
+        let damage: Vec<Damage> = found.into_iter().map(|one| named(one, &names)).collect();
+        let is_catalog = damage.iter().any(|one| one.what == CATALOG_NAME);
+        let renamed = if is_catalog { self.name_lost_trees().await? } else { Vec::new() };
+        Ok(Dropped { damage, renamed })
+    }
+
+    /// Gives names to trees that have records and no name.
+    async fn name_lost_trees(&self) -> Result<Vec<String>> {
+        let _alone = self.making.lock().await;
+        let mut known: Vec<SpaceId> = self.names().await.iter().map(|(space, _)| *space).collect();
+        known.extend(self.nameless().await?);
+        let mut renamed = Vec::new();
+        for space in self.engine.spaces() {
+            let mut name = format!("lost-{}", space.0);
+            if space == CATALOG || known.contains(&space) {
+                continue;
+            }
+            while self.find_tree(&name).await?.is_some() {
+                name.push('+');
+            }
+            let bytes = space.0.to_le_bytes();
+            let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &bytes };
+            self.engine.modify(CATALOG, entry).await?;
+            renamed.push(name);
+        }
+        Ok(renamed)
     }
 
     /// The names of trees, as far as they can be read.
@@ -66,7 +104,7 @@ impl Store {
 fn named(found: moirai_update::Damage, names: &[(SpaceId, String)]) -> Damage {
     let moirai_update::Damage { what, device, blocks, keys } = found;
     let what = match &keys {
-        Some(keys) if keys.space == CATALOG => "the catalog of trees",
+        Some(keys) if keys.space == CATALOG => CATALOG_NAME,
         _ => what,
     };
     let keys = keys.map(|keys| {

@@ -99,21 +99,23 @@ impl Store {
 
     /// Clears the spaces that have no name, which are then for the next trees.
     pub(crate) async fn clear_nameless(&self) -> Result<()> {
-        let mut spaces = Vec::new();
-        let mut scan = self.scan(&self.catalog(), NAMELESS.., Direction::Forward);
-        loop {
-            match scan.next().await {
-                Ok(Some((key, _))) => spaces.extend(nameless_of(key)),
-                Ok(None) => break,
-                // A leaf of the catalog is damaged: they stay as they are.
-                Err(_) => return Ok(()),
-            }
-        }
+        // Where a leaf of the catalog is damaged they stay as they are.
+        let Ok(spaces) = self.nameless().await else { return Ok(()) };
         for space in &spaces {
             self.engine.clear(*space, &[], None).await?;
         }
         self.making.lock().await.0 = spaces;
         Ok(())
+    }
+
+    /// The spaces of which the catalog says that they have no name.
+    pub(crate) async fn nameless(&self) -> Result<Vec<SpaceId>> {
+        let mut spaces = Vec::new();
+        let mut scan = self.scan(&self.catalog(), NAMELESS.., Direction::Forward);
+        while let Some((key, _)) = scan.next().await? {
+            spaces.extend(nameless_of(key));
+        }
+        Ok(spaces)
     }
 }
 

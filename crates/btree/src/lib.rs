@@ -110,7 +110,7 @@ mod store;
 
 pub use atomic::CurrentValue;
 pub use batch::Batch;
-pub use check::{Damage, DamagedKeys};
+pub use check::{Damage, DamagedKeys, Dropped};
 pub use count::Estimate;
 pub use error::{Error, Result};
 pub use merges::{AddDecimal, AddU64};

@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Create a store on devices that hold something else, whose contents are lost
     #[arg(long, global = true)]
     force: bool,
-    /// Open a store whose log ends where a device cannot be read; changes that the log has after that are lost
+    /// Open a store with a damaged log: the changes behind the damage are lost
     #[arg(long, global = true)]
     force_log_end: bool,
     #[command(subcommand)]
@@ -97,11 +97,27 @@ enum Command {
         #[arg(allow_hyphen_values = true)]
         number: i128,
     },
-    /// Delete a key
+    /// Delete a key, or all keys of a range
+    ///
+    /// A range goes fast: leaves that are wholly in it are not read.
     Delete {
         /// Key
-        #[arg(allow_hyphen_values = true)]
-        key: OsString,
+        #[arg(allow_hyphen_values = true, conflicts_with_all = ["from", "to", "prefix"])]
+        key: Option<OsString>,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Drop a tree with all of its records
+    Drop {
+        /// Name of the tree
+        name: String,
+    },
+    /// Rename a tree
+    Rename {
+        /// Name of the tree
+        name: String,
+        /// Its new name
+        to: String,
     },
     /// Print the records of a range in key order, one a line: key, tab, value
     Scan {
@@ -192,7 +208,9 @@ impl Range {
 impl Command {
     /// Whether the command creates a store that does not exist.
     fn creates(&self) -> bool {
-        !self.only_reads() && !matches!(self, Command::Delete { .. })
+        let changes =
+            matches!(self, Command::Delete { .. } | Command::Drop { .. } | Command::Rename { .. });
+        !self.only_reads() && !changes
     }
 
     fn only_reads(&self) -> bool {
@@ -210,6 +228,19 @@ impl Command {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.store.is_none() {
         return Err(Failure::Usage("name the store: --store URI, like --store file:kv.img".into()));
+    }
+    if let Command::Delete { key: None, range: Range { from: None, to: None, prefix: None } } =
+        &arguments.command
+    {
+        let problem =
+            "name a key, or a range with --from, --to or --prefix; `drop` deletes a whole tree";
+        return Err(Failure::Usage(problem.into()));
+    }
+    let is_of_one = matches!(arguments.command, Command::Drop { .. } | Command::Rename { .. });
+    if is_of_one && arguments.tree.is_some() {
+        let problem =
+            "`drop` and `rename` take the name of the tree as an argument: leave --tree out";
+        return Err(Failure::Usage(problem.into()));
     }
     let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
@@ -342,7 +373,20 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
             }
             Ok(store.merge(&tree, ADD, &key, number.to_string().as_bytes()).await?)
         }
-        Command::Delete { key } => Ok(store.delete(&tree().await?, &text.read(key)?).await?),
+        Command::Delete { key: Some(key), .. } => {
+            Ok(store.delete(&tree().await?, &text.read(key)?).await?)
+        }
+        Command::Delete { key: None, range } => {
+            Ok(store.delete_range(&tree().await?, range.keys(text)?).await?)
+        }
+        Command::Drop { name } => match store.drop_tree(name).await? {
+            true => Ok(()),
+            false => Err(no_tree(store, name).await?),
+        },
+        Command::Rename { name, to } => {
+            find(store, name).await?;
+            Ok(store.rename_tree(name, to).await?)
+        }
         Command::Scan { range, reverse, limit } => {
             let direction = if *reverse { Direction::Backward } else { Direction::Forward };
             let is_terminal = std::io::stdout().is_terminal();
@@ -385,9 +429,13 @@ async fn find(store: &Store, name: &str) -> Result<Tree, Failure> {
     if let Some(tree) = store.find_tree(name).await? {
         return Ok(tree);
     }
+    Err(no_tree(store, name).await?)
+}
+
+async fn no_tree(store: &Store, name: &str) -> Result<Failure, Failure> {
     let names = store.trees().await?;
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(Failure::Failed(format!("there is no tree `{name}`; the store has: {there}")))
+    Ok(Failure::Failed(format!("there is no tree `{name}`; the store has: {there}")))
 }
 
 async fn scan(

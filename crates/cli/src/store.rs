@@ -27,15 +27,16 @@ pub(crate) enum Command {
     },
     /// Drop what is damaged in a store of keys and values, and keep the rest
     ///
-    /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and damaged changes are not made;
-    /// the list says of which keys. Try a backup, or the other copy of a mirror, before.
+    /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and the merges into them; damaged
+    /// changes are not made, so that values stay as they were before. The list says of which keys. Trees whose names are
+    /// lost get names like lost-7. Try a backup, or the other copy of a mirror, before.
     Repair {
         #[command(flatten)]
         place: Place,
         /// Drop what is damaged
         #[arg(long)]
         drop: bool,
-        /// Open a store whose log ends where a device cannot be read; changes that the log has after that are lost
+        /// Open a store with a damaged log: the changes behind the damage are lost
         #[arg(long)]
         force_log_end: bool,
         /// Print JSON
@@ -81,11 +82,21 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
             let bar = progress::clock("repairing");
             let dropped = store.drop_damaged().await?;
             bar.finish_and_clear();
-            print_damage(&dropped, *json)?;
+            print_damage(&dropped.damage, *json)?;
             store.close().await?;
-            match (dropped.is_empty(), json) {
+            if !dropped.renamed.is_empty() {
+                let names = dropped.renamed.join(", ");
+                print::note(format!(
+                    "the names of these trees were lost, and they are called now: {names}; `moirai kv rename` gives \
+                     them others"
+                ));
+            }
+            match (dropped.damage.is_empty(), json) {
                 (true, false) => print::line("nothing is damaged"),
-                (false, false) => print::line("this is dropped; all else is readable"),
+                (false, false) => print::line(
+                    "this is dropped, and all else can be read; where changes were damaged, the values between \
+                     these keys may be older",
+                ),
                 (_, true) => Ok(()),
             }
         }

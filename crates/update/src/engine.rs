@@ -208,14 +208,14 @@ impl Engine {
         });
         let engine = Engine { shared, tasks: Some(Tasks { writer, sweeper }) };
         // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
-        // is told why.
+        // is told why. What a forced end left out is no more asked for after a checkpoint.
         if engine.shared.check_running().is_ok()
-            && !engine.shared.log.has_room(0)
+            && (replayed.is_forced || !engine.shared.log.has_room(0))
             && let Err(error) = engine.checkpoint().await
         {
             let name = &engine.shared.data.inquiry().name;
             tracing::warn!(
-                "{name}: the log is full, and a checkpoint to free segments failed: {error}"
+                "{name}: the checkpoint that the log needs after opening failed: {error}"
             );
         }
         Ok(engine)

@@ -83,8 +83,9 @@ pub enum Error {
 
     /// Durable modifications are missing from the log.
     #[error(
-        "{device}: the log ends at {blocks}, but the durable frame {frame} that follows cannot be read, so the \
-         modifications from that frame on are lost: restore the log devices from backups"
+        "{device}: the log ends at {blocks}, but the durable frame {frame} that follows cannot be read: \
+         restore the log devices from backups; or open the store with `--force-log-end` (in a program, \
+         `Options::force_log_end`), which drops the modifications from that frame on"
     )]
     LogLost {
         /// The log device with the previous frame.

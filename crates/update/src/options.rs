@@ -41,10 +41,10 @@ pub struct Options {
     /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be
     /// open on the same devices, as long as no other engine writes there.
     pub read_only: bool,
-    /// Opens an engine whose log ends where a device cannot be read. The blocks there are overwritten, unless it is for
-    /// reading only, and the groups
-    /// that they hold are lost, acknowledged or not. Without, opening fails with
-    /// [`Error::LogUnreadable`](crate::Error::LogUnreadable).
+    /// Opens an engine whose log ends before its durable end, or where a device cannot be read, as after
+    /// [`Error::LogLost`](crate::Error::LogLost) and [`Error::LogUnreadable`](crate::Error::LogUnreadable). All groups that
+    /// the log has behind its end are lost, acknowledged or not. Blocks that such groups had moved may be gone, too:
+    /// [`Engine::check`](crate::Engine::check) finds these.
     pub force_log_end: bool,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
     /// than it is. It loses data.

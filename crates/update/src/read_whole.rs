@@ -40,6 +40,17 @@ impl Content {
         self.blocks.chunks_exact(block_bytes).take(self.table.len())
     }
 
+    /// Whether the block that a key is of could be read, or there is none.
+    pub(crate) fn has_block_of(&self, key: &[u8]) -> bool {
+        let block = self.table.holding(key);
+        let is_lost = |lost: &Lost| match lost {
+            Lost::Table(_) => true,
+            Lost::Block(lost, _) => *lost == block,
+            Lost::Staged(..) => false,
+        };
+        !self.lost.iter().any(is_lost)
+    }
+
     pub(crate) fn has_block(&self, index: usize) -> bool {
         !self.lost.iter().any(|lost| matches!(lost, Lost::Block(lost, _) if *lost == index))
     }

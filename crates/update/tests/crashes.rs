@@ -438,6 +438,49 @@ fn a_frontier_that_is_early_is_caught() {
     assert!((0..200).any(is_noticed));
 }
 
+/// Whose end of the log is forced before a durable frame: each block is as some of the groups left it, and stays so.
+async fn read_forced(mut bench: Bench, groups: &[Vec<Change>]) {
+    let engine = match bench.open().await {
+        Ok(engine) => engine,
+        Err(error) => {
+            let is_of_log = matches!(error, Error::LogLost { .. } | Error::LogUnreadable { .. });
+            assert!(!is_of_log, "{error}");
+            return;
+        }
+    };
+    let mut read = Vec::new();
+    for block in 0..bench.blocks {
+        let mut model = Model::new();
+        let mut versions = vec![vec![0; BLOCK]];
+        for group in groups {
+            apply(&mut model, group);
+            versions.extend(model.get(&block).cloned());
+        }
+        let found = engine.get(SPACE, &block.to_be_bytes()).await;
+        if let Ok(Some(found)) = &found {
+            assert!(versions.contains(found), "block {block}");
+        }
+        read.push(found.ok());
+    }
+    // And without force from now on, unless the checkpoint found no room.
+    let stops = engine.checkpoint().await.is_err();
+    drop(engine);
+    sleep(Nanos(10_000_000)).await;
+    bench.options.force_log_end = stops;
+    let engine = match bench.open().await {
+        // Further on, where the log came to meanwhile.
+        Err(Error::LogUnreadable { .. }) => {
+            bench.options.force_log_end = true;
+            bench.open().await.unwrap()
+        }
+        opened => opened.unwrap(),
+    };
+    for (block, before) in (0..).zip(read) {
+        let found = engine.get(SPACE, &u64::to_be_bytes(block)).await;
+        assert!(found.is_err() || before.is_none() || found.ok() == before, "block {block}");
+    }
+}
+
 /// A block of the log or of the data changes, or cannot be read: every read is right or an error, and a log
 /// that lost something durable is not opened.
 async fn notice_damage() {
@@ -487,6 +530,11 @@ async fn notice_damage() {
         Err(Error::LogUnreadable { .. }) => {
             bench.options.force_log_end = true;
             bench.open().await.unwrap()
+        }
+        Err(Error::LogLost { .. }) if random.random_bool(0.5) => {
+            bench.options.force_log_end = true;
+            read_forced(bench, &groups).await;
+            return;
         }
         Err(Error::LogLost { .. }) if !is_unreadable => {
             // Who refuses a log leaves it as it is.

@@ -137,11 +137,32 @@ fn a_log_may_lose_its_last_frame_and_no_other() {
                 Err(Error::LogLost { frame, .. }) => {
                     assert!(damaged < 6, "{writer:?}");
                     assert_eq!(frame, frames[damaged].number);
+                    what_is_forced(&made, damaged).await;
                 }
                 Err(error) => panic!("{error}"),
             }
         });
     }
+}
+
+/// A forced end leaves the groups before it, and is one for good.
+async fn what_is_forced(made: &Made, damaged: usize) {
+    let forced = Options { force_log_end: true, ..Options::default() };
+    drop(made.open_with(forced).await.unwrap());
+    for reopened in 0..2 {
+        let engine = made.open().await.unwrap();
+        // The frame of the space is the second.
+        assert_eq!(engine.spaces().is_empty(), damaged < 2 && reopened == 0);
+        engine.create_space(SPACE).await.unwrap();
+        for key in 2..6 {
+            assert_eq!(has(&engine, key).await, (key as usize) < damaged);
+        }
+        if reopened == 1 {
+            put(&engine, 9, 400).await.unwrap();
+            assert!(has(&engine, 9).await);
+        }
+    }
+    assert!(has(&made.open().await.unwrap(), 9).await);
 }
 
 /// The frame after it, which says that it was durable, is two segments on.

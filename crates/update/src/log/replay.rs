@@ -26,6 +26,8 @@ pub(crate) struct Replayed {
     pub(crate) opening: u32,
     /// Bytes of the log that were read.
     pub(crate) bytes_read: u64,
+    /// Whether something durable may be missing: the end was forced.
+    pub(crate) is_forced: bool,
 }
 
 const NO_BLOCKS: BlockRange = BlockRange { first: Lbn(0), count: BlockCount::ZERO };
@@ -44,8 +46,9 @@ struct Segment {
 }
 
 impl Segment {
-    /// Reads a segment; physical sectors that cannot be read come as zeros.
-    async fn read(disk: &LogDisk, index: u32) -> Result<Segment> {
+    /// Reads a segment; physical sectors that cannot be read come as zeros. Where that is all of them it is an error, unless
+    /// the end of the log is forced.
+    async fn read(disk: &LogDisk, index: u32, is_forced: bool) -> Result<Segment> {
         let blocks = disk.segments.at(index);
         let physical = disk.segments.ring.physical;
         let mut unreadable = Vec::new();
@@ -75,6 +78,7 @@ impl Segment {
                 let lost: BlockCount = unreadable.iter().map(|sector| sector.count).sum();
                 if let Some(error) = error
                     && lost == blocks.count
+                    && !is_forced
                 {
                     return Err(error.into());
                 }
@@ -184,6 +188,8 @@ struct Reader<'a> {
     /// Segments that are in use.
     used: u32,
     bytes_read: ByteCount,
+    /// See `Options::force_log_end`.
+    is_forced: bool,
 }
 
 /// All disks of the log.
@@ -213,7 +219,7 @@ pub(crate) async fn replay(
     for disk in disks {
         are_labelled.push(has_label(data, disk).await?);
     }
-    let mut readers = Readers::new(disks, start).await?;
+    let mut readers = Readers::new(disks, start, options.force_log_end).await?;
     let mut used = VecDeque::from([start]);
     let (mut number, mut checksum) = (start.number - 1, start.previous);
     let mut opening = 0;
@@ -257,12 +263,15 @@ pub(crate) async fn replay(
             return Err(Error::other_log(data, &*reader.disk.device));
         }
     }
+    let mut is_forced = false;
     if number < superblock.checkpoint.frame {
-        return Err(readers.lost(last, number + 1));
+        readers.force(readers.lost(last, number + 1), state.applied, options.force_log_end)?;
+        is_forced = true;
     }
     state.applied = state.applied.max(known);
     let end = End { last, number, checksum, next: state.applied };
-    let doubtful = readers.check_end(end, options.force_log_end).await?;
+    let (doubtful, is_lost) = readers.check_end(end, options.force_log_end).await?;
+    is_forced |= is_lost;
     if !options.read_only {
         readers.clear(doubtful).await?;
     }
@@ -288,7 +297,7 @@ pub(crate) async fn replay(
     };
     let placings = readers.0.into_iter().map(placing).collect();
     let at = Position { placings, number, checksum };
-    Ok(Replayed { used, at, opening, bytes_read })
+    Ok(Replayed { used, at, opening, bytes_read, is_forced })
 }
 
 /// Whether a disk says whose log it is, and no other's; it does not when that is damaged.
@@ -325,13 +334,21 @@ fn apply_whole(
 }
 
 impl<'a> Readers<'a> {
-    async fn new(disks: &'a [LogDisk], start: Start) -> Result<Readers<'a>> {
+    async fn new(disks: &'a [LogDisk], start: Start, is_forced: bool) -> Result<Readers<'a>> {
         let mut readers = Vec::new();
         for (at, disk) in disks.iter().enumerate() {
-            let segment = Segment::read(disk, start.segment(at)).await?;
+            let segment = Segment::read(disk, start.segment(at), is_forced).await?;
             let free = Free::of(&disk.segments, segment.index);
             let bytes_read = segment.blocks.count.bytes();
-            readers.push(Reader { disk, segment, free, next: None, used: 1, bytes_read });
+            readers.push(Reader {
+                disk,
+                segment,
+                free,
+                next: None,
+                used: 1,
+                bytes_read,
+                is_forced,
+            });
         }
         Ok(Readers(readers))
     }
@@ -382,30 +399,38 @@ impl<'a> Readers<'a> {
         Ok(None)
     }
 
-    /// The log ends there: an error when a frame further on says that more was durable, and, unless the end is forced, when
-    /// a block cannot be read that could be of the next frame. Gives what is doubtful on each disk.
-    async fn check_end(&mut self, end: End, is_forced: bool) -> Result<Vec<Vec<Doubtful>>> {
+    /// The log ends there: unless the end is forced, an error when a frame further on says that more was durable, and when a
+    /// block cannot be read that could be of the next frame. Gives what is doubtful on each disk, and whether it was forced.
+    async fn check_end(&mut self, end: End, is_forced: bool) -> Result<(Vec<Vec<Doubtful>>, bool)> {
         let End { last, number, .. } = end;
         let is_alone = self.0.len() == 1;
-        let (mut doubtful, mut hidden) = (Vec::new(), None);
+        let (mut doubtful, mut hidden, mut has_more) = (Vec::new(), None, false);
         for reader in &mut self.0 {
             reader.read_next().await?;
             hidden = hidden.or_else(|| reader.hidden(end, is_alone));
-            let Some(found) = reader.doubtful(number).await? else {
-                return Err(self.lost(last, number + 1));
-            };
+            let (found, says_more) = reader.doubtful(number).await?;
             doubtful.push(found);
+            has_more |= says_more;
         }
-        if let Some(hidden) = hidden {
-            if !is_forced {
-                return Err(hidden);
-            }
-            let group = end.next.0;
-            tracing::warn!(
-                "the end of the log is forced, groups {group} and later are dropped: {hidden}"
-            );
+        let why = match has_more {
+            true => Some(self.lost(last, number + 1)),
+            false => hidden,
+        };
+        let is_lost = why.is_some();
+        if let Some(why) = why {
+            self.force(why, end.next, is_forced)?;
         }
-        Ok(doubtful)
+        Ok((doubtful, is_lost))
+    }
+
+    /// The log ends where `why` says, if that is to be so.
+    fn force(&self, why: Error, next: Seq, is_forced: bool) -> Result<()> {
+        if !is_forced {
+            return Err(why);
+        }
+        let group = next.0;
+        tracing::warn!("the end of the log is forced, groups {group} and later are dropped: {why}");
+        Ok(())
     }
 
     /// Writes over what might be taken to follow another time, the last first: who is stopped on the way finds the rest again.
@@ -430,7 +455,8 @@ impl Reader<'_> {
     async fn read_next(&mut self) -> Result<()> {
         let ring = self.disk.segments.ring;
         if self.next.is_none() && self.used < ring.segments {
-            let next = Segment::read(self.disk, ring.after(self.segment.index)).await?;
+            let next =
+                Segment::read(self.disk, ring.after(self.segment.index), self.is_forced).await?;
             self.bytes_read.0 += next.blocks.count.bytes().0;
             self.next = Some(next);
         }
@@ -462,12 +488,11 @@ impl Reader<'_> {
         Some(Error::LogUnreadable { device, offset, frame: number + 1, group: next.0 })
     }
 
-    /// What is doubtful from the segment that it is at on; `None` when something there says that more was durable. One
-    /// frame that is lost may have filled a segment, so it ends where two of them have no later frame.
-    async fn doubtful(&mut self, number: u64) -> Result<Option<Vec<Doubtful>>> {
-        if self.segment.says_more(number) {
-            return Ok(None);
-        }
+    /// What is doubtful from the segment that it is at on, and whether something there says that more was durable. One
+    /// frame that is lost may have filled a segment, so it ends where two of them have no later frame; where the end is forced
+    /// several may be lost, and it does not.
+    async fn doubtful(&mut self, number: u64) -> Result<(Vec<Doubtful>, bool)> {
+        let mut says_more = self.segment.says_more(number);
         let mut doubtful: Vec<Doubtful> = self.segment.doubtful(number).collect();
         let first = self.segment.blocks.first;
         doubtful.retain(|one| self.free.contains(BlockCount(one.blocks.first.0 - first.0)));
@@ -476,21 +501,20 @@ impl Reader<'_> {
         let ring = self.disk.segments.ring;
         for used in self.used..ring.segments {
             let Some(segment) = next else { break };
-            if segment.says_more(number) {
-                return Ok(None);
-            }
+            says_more |= segment.says_more(number);
             doubtful.extend(segment.doubtful(number));
             // Frames may have gone over several segments before one of them was durable.
             let is_over = segment.headers.iter().all(|(_, frame)| frame.number <= number);
-            if (is_over && was_over) || used + 1 == ring.segments {
+            if (is_over && was_over && !self.is_forced) || used + 1 == ring.segments {
                 break;
             }
             was_over = is_over;
-            let behind = Segment::read(self.disk, ring.after(segment.index)).await?;
+            let behind =
+                Segment::read(self.disk, ring.after(segment.index), self.is_forced).await?;
             self.bytes_read.0 += behind.blocks.count.bytes().0;
             next = Some(behind);
         }
-        Ok(Some(doubtful))
+        Ok((doubtful, says_more))
     }
 
     /// Writes over what is doubtful, the last first.

@@ -10,7 +10,7 @@ use crate::block_format::Pieces;
 use crate::data::extents::Extent;
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
-use crate::kind::Modification;
+use crate::kind::{Kinds, Modification};
 use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
@@ -50,6 +50,20 @@ struct BlockWork<'a> {
     now: &'a [Modification<'a>],
 }
 
+/// The modifications without those that build on a value of a block that is lost.
+fn with_base<'a>(read: &Content, sorted: &[Modification<'a>]) -> Vec<Modification<'a>> {
+    let mut all = Vec::with_capacity(sorted.len());
+    for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
+        let Some(first) = of_key.first() else { continue };
+        let from = match read.has_block_of(first.key) {
+            true => Some(0),
+            false => of_key.iter().rposition(|one| Kinds::replaces(one.kind)),
+        };
+        all.extend(from.and_then(|from| of_key.get(from..)).unwrap_or_default());
+    }
+    all
+}
+
 impl Shared {
     /// Applies the staged and sealed modifications of a job's partitions, and writes the blocks that result to new
     /// extents: as one partition where they fit, as two halves up to twice as many, and else as partitions that are
@@ -67,7 +81,10 @@ impl Shared {
                 Err(error) => return Ok(Done::SetAside(error)),
             };
             let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
-            let sorted = sorted(staged.chain(member.sealed.queue.iter()));
+            let mut sorted = sorted(staged.chain(member.sealed.queue.iter()));
+            if !read.lost.is_empty() {
+                sorted = with_base(&read, &sorted);
+            }
             is_appended = match self.is_behind(member, &read, &sorted) {
                 _ if !read.lost.is_empty() => false,
                 Ok(is_behind) => is_appended && is_behind,
