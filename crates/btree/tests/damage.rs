@@ -37,15 +37,19 @@ impl Bench {
     }
 
     async fn open(&self, options: Options) -> (Store, Tree) {
-        let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
-        let mut kinds = Kinds::new();
-        kinds.register(ADD, Arc::new(AddU64)).unwrap();
-        let store = Store::open(Arc::clone(&self.data) as _, &logs, kinds, options).await.unwrap();
+        let store = self.open_store(options).await;
         let tree = match options.read_only {
             true => store.find_tree("numbers").await.unwrap().unwrap(),
             false => store.tree("numbers").await.unwrap(),
         };
         (store, tree)
+    }
+
+    async fn open_store(&self, options: Options) -> Store {
+        let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
+        let mut kinds = Kinds::new();
+        kinds.register(ADD, Arc::new(AddU64)).unwrap();
+        Store::open(Arc::clone(&self.data) as _, &logs, kinds, options).await.unwrap()
     }
 
     /// Changes a byte of each block that holds these bytes: also of blocks that are free by now.
@@ -257,6 +261,65 @@ fn a_damaged_table_of_leaves_is_found_and_dropped() {
     });
 }
 
+/// Whatever block of the data device it is, the store opens, and all that is not in that block can be read.
+#[test]
+fn one_damaged_block_keeps_no_store_from_opening() {
+    block_on_virtual(1, async {
+        let bench = Bench::new().await;
+        let (store, tree) = bench.open(Options::default()).await;
+        let mut batch = Batch::new();
+        for number in 0..KEYS {
+            batch.put(&tree, &key(number), &1_u64.to_le_bytes());
+        }
+        for round in 0..3 {
+            store.commit(&batch).await.unwrap();
+            store.checkpoint().await.unwrap();
+            let one = KEYS / 3;
+            batch.clear();
+            for number in (round * one)..(round + 1) * one {
+                batch.merge(&tree, ADD, &key(number), &0_u64.to_le_bytes());
+            }
+        }
+        store.close().await.unwrap();
+        let device: &dyn Device = &*bench.data;
+        let (mut leaves, mut checkpoints, mut staged) = (0, 0, 0);
+        for lbn in (0..device.inquiry().capacity.0).map(Lbn) {
+            let content = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
+            if content.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            bench.data.corrupt(lbn);
+            let store = bench.open_store(Options { read_only: true, ..Options::default() }).await;
+            let damage = store.check().await;
+            for one in &damage {
+                assert!(one.blocks.first <= lbn && lbn < one.blocks.end(), "{lbn}: {one:?}");
+                match one.what {
+                    "a leaf" | "a table of leaves" => leaves += 1,
+                    "the checkpoint" => checkpoints += 1,
+                    "staged changes" => staged += 1,
+                    "a superblock" | "the catalog of trees" => {}
+                    other => panic!("{other}"),
+                }
+            }
+            // A block that none of these has is free; two parts of what is staged may share one.
+            assert!(damage.len() <= 2, "{damage:?}");
+            let number = lbn.0 * 7919 % KEYS;
+            let is_within = damage.iter().any(|one| one.keys.is_some());
+            let value = match store.find_tree("numbers").await {
+                Ok(tree) => store.get(&tree.unwrap(), &key(number)).await,
+                Err(error) => Err(error),
+            };
+            match value {
+                Ok(value) => assert_eq!(value, Some(1_u64.to_le_bytes().to_vec())),
+                Err(error) => assert!(is_within, "{error}"),
+            }
+            drop(store);
+            bench.data.corrupt(lbn);
+        }
+        assert!(leaves > 500 && checkpoints > 4 && staged > 20, "{leaves} {checkpoints} {staged}");
+    });
+}
+
 /// Records are not lost with the names of their trees.
 #[test]
 fn trees_whose_names_are_damaged_get_others() {
@@ -274,11 +337,7 @@ fn trees_whose_names_are_damaged_get_others() {
         sleep(Nanos(60_000_000_000)).await;
         store.close().await.unwrap();
         bench.damage(b"numbers").await;
-        let open = async || {
-            let logs = [Arc::clone(&bench.log) as Arc<dyn Device>];
-            Store::open(Arc::clone(&bench.data) as _, &logs, Kinds::new(), Options::default()).await
-        };
-        let store = open().await.unwrap();
+        let store = bench.open_store(Options::default()).await;
         store.trees().await.unwrap_err();
         let dropped = store.drop_damaged().await.unwrap();
         let what: Vec<_> = dropped.damage.iter().map(|one| one.what).collect();
@@ -294,7 +353,8 @@ fn trees_whose_names_are_damaged_get_others() {
         let other = store.find_tree("lost-4").await.unwrap().unwrap();
         assert_eq!(store.get(&other, b"b").await.unwrap(), Some(b"2".to_vec()));
         store.close().await.unwrap();
-        assert_eq!(open().await.unwrap().trees().await.unwrap(), ["lost-3", "lost-4", "numbers"]);
+        let store = bench.open_store(Options::default()).await;
+        assert_eq!(store.trees().await.unwrap(), ["lost-3", "lost-4", "numbers"]);
     });
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Device of the log, as URI; repeat for several [default: the end of the --store device]
     #[arg(long, value_name = "URI", global = true)]
     log: Vec<String>,
-    /// Name of the tree [default: default; `dump` and `restore` take all trees]
+    /// Name of the tree [default: default; `dump`, `restore` and `stats` take all trees]
     #[arg(long, value_name = "NAME", global = true)]
     tree: Option<String>,
     /// Memory for pending changes and the leaf directory; the rest caches leaves
@@ -409,7 +409,10 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
             dump::dump(store, &trees, arguments.hex).await
         }
         Command::Restore(input) => dump::restore(store, arguments.tree.as_deref(), input).await,
-        Command::Stats { exact, json } => stats::stats(store, *exact, *json).await,
+        Command::Stats { exact, json } => {
+            let trees = chosen(store, arguments.tree.as_deref()).await?;
+            stats::stats(store, &trees, *exact, *json).await
+        }
     }
 }
 

@@ -37,7 +37,10 @@ pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<()
     line(table_within(columns, rows, terminal_width()))
 }
 
-/// A table of at most `width` columns, if any: cells of text wrap, numbers do not.
+/// Text of so many columns does not wrap.
+const SHORT_COLUMNS: usize = 12;
+
+/// A table of at most `width` columns, if any: long cells of text wrap, numbers do not.
 pub(crate) fn table_within(
     columns: &[Column<'_>],
     rows: Vec<Vec<String>>,
@@ -52,15 +55,25 @@ pub(crate) fn table_within(
         table.remove_style(line);
     }
     table.set_header(columns.iter().map(|(title, _)| *title));
+    let longest = |index: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(index)).map(String::as_str);
+        let title = columns.get(index).map(|(title, _)| *title);
+        cells.chain(title).map(measure_text_width).max().unwrap_or(0)
+    };
     for (index, (_, is_number)) in columns.iter().enumerate() {
-        if let (true, Some(column)) = (*is_number, table.column_mut(index)) {
+        // Names are copied from the first column.
+        let is_whole = match (index, width) {
+            (0, Some(width)) => longest(0) <= usize::from(width) / 2,
+            (0, None) => true,
+            _ => *is_number || longest(index) <= SHORT_COLUMNS,
+        };
+        let Some(column) = table.column_mut(index) else { continue };
+        if *is_number {
             column.set_cell_alignment(CellAlignment::Right);
+        }
+        if is_whole {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
-    }
-    // Names are copied from the first column.
-    if let Some(first) = table.column_mut(0) {
-        first.set_constraint(ColumnConstraint::ContentWidth);
     }
     table.add_rows(rows);
     table.trim_fmt()

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use futures::StreamExt;
 use moirai_units::BlockRange;
 
-use crate::data::checkpoint::read_checkpoint;
-use crate::data::extents::Extents;
+use crate::data::checkpoint::damaged_places;
 use crate::data::place::Place;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
@@ -139,19 +138,10 @@ impl Shared {
     async fn check_checkpoint(&self) -> Vec<Damage> {
         let held = self.superblock.lock().await;
         let mut damage = Superblock::damaged_copies(&*self.data, &held.0).await;
-        // Where it lies is known; that it can be read is not.
-        let extents = Extents::new(self.layout.data, self.layout.grain);
-        match read_checkpoint(&*self.data, &held.0, &extents).await {
-            Ok(_) => {}
-            Err(Error::Damaged { device, what, blocks }) => {
-                damage.push(Damage { what, device, blocks, keys: None });
-            }
-            Err(_) => {
-                let device = self.data.inquiry().name.clone();
-                let blocks = held.0.checkpoint.root;
-                damage.push(Damage { what: "the checkpoint", device, blocks, keys: None });
-            }
-        }
+        let device = &self.data.inquiry().name;
+        damage.extend(damaged_places(&*self.data, &held.0.checkpoint).await.into_iter().map(
+            |blocks| Damage { what: "the checkpoint", device: device.clone(), blocks, keys: None },
+        ));
         damage
     }
 

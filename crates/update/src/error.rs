@@ -69,8 +69,8 @@ pub enum Error {
 
     /// Blocks do not hold the data that was written there.
     #[error(
-        "{device}: {what} at {blocks} is damaged: restore the device from a backup, or see with `moirai store check` what \
-         else can be read"
+        "{device}: {what} at {blocks} is damaged: restore the device from a backup, or list what else is damaged with \
+         `moirai store check`, and drop it with `moirai store repair`"
     )]
     Damaged {
         /// The device.

@@ -196,7 +196,7 @@ mod tests {
                 writer: LogWriter::Append,
                 physical: BlockCount(8),
             }],
-            checkpoint: Checkpoint { next: Seq(12), frame: 7, start, root },
+            checkpoint: Checkpoint { next: Seq(12), frame: 7, start, root, root_copy: Lbn(98) },
         };
         let mut bytes = superblock.encode().to_vec();
         // Without the zeros behind it: fuzzers take checksums for right, and tests do not.

@@ -31,21 +31,29 @@ pub async fn assemble(
     let found = Found::among(&name, &devices).await?;
     let missing = found.missing();
     let disks = found.label.members.len();
-    if !missing.is_empty() && !degraded {
-        return Err(bad(format!(
-            "disk {missing:?} of {disks} is missing: name its device, or go on without it (`moirai volume open PATH --degraded`, then replace \
-             and rebuild it){}",
-            without(&found.unusable)
-        )));
-    }
     let (mut laid, members) = found.together(&name)?;
     let states = found.states();
     if !laid.shape.is_whole(&states, members.moved()) {
         let lacking = (0..disks).filter(|disk| states.get(*disk) != Some(&MemberState::Ready));
         return Err(bad(format!(
-            "disks {:?} of {disks} are missing, failed or not yet rebuilt: {} needs more disks",
+            "disks {:?} of {disks} are missing, failed or not yet rebuilt: {} needs more disks; name the devices of missing \
+             ones, or read what is left with `volume:PATH?salvage=true`{}",
             lacking.collect::<Vec<_>>(),
-            found.label.level
+            found.label.level,
+            without(&found.unusable)
+        )));
+    }
+    if !missing.is_empty() && !degraded {
+        let (noun, verb, device) = match missing.len() {
+            1 => ("disk", "is", "its device"),
+            _ => ("disks", "are", "their devices"),
+        };
+        let numbers: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        return Err(bad(format!(
+            "{noun} {} of {disks} {verb} missing: name {device}, or go on without (`moirai volume open PATH --degraded`, \
+             then replace and rebuild){}",
+            numbers.join(" and "),
+            without(&found.unusable)
         )));
     }
     let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);

@@ -1,6 +1,6 @@
 //! `kv stats`: what a store holds, and what it takes on its devices and in memory.
 
-use moirai::btree::{Estimate, KeyRange, Store};
+use moirai::btree::{Estimate, KeyRange, Store, Tree};
 use moirai::units::{ByteCount, grouped};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::print;
 #[derive(Serialize)]
 struct Stats {
     trees: Vec<TreeStats>,
-    /// Of all trees.
+    /// Of these trees.
     records: u64,
     /// Bytes of keys and values.
     live_bytes: u64,
@@ -46,16 +46,25 @@ struct TreeStats {
     is_exact: bool,
 }
 
-pub(super) async fn stats(store: &Store, is_exact: bool, json: bool) -> Result<(), Failure> {
+pub(super) async fn stats(
+    store: &Store,
+    of: &[Tree],
+    is_exact: bool,
+    json: bool,
+) -> Result<(), Failure> {
     let mut trees = Vec::new();
-    for name in store.trees().await? {
-        let Some(tree) = store.find_tree(&name).await? else { continue };
+    for tree in of {
         let size = match is_exact {
-            true => store.measure(&tree, KeyRange::all()).await?,
-            false => store.estimate(&tree, KeyRange::all()).await?,
+            true => store.measure(tree, KeyRange::all()).await?,
+            false => store.estimate(tree, KeyRange::all()).await?,
         };
         let Estimate { records, bytes, is_exact } = size;
-        trees.push(TreeStats { name, records, live_bytes: bytes, is_exact });
+        trees.push(TreeStats {
+            name: tree.name().to_owned(),
+            records,
+            live_bytes: bytes,
+            is_exact,
+        });
     }
     let figures = store.figures();
     let used = figures.data_bytes - figures.data_free_bytes;

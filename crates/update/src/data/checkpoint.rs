@@ -1,5 +1,5 @@
 //! Checkpoints: all partitions, and where their blocks and staged chunks lie, on the data device. The log before one is
-//! free.
+//! free. One is written twice where there is space: all else is found by it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl Shared {
         let Some(start) = start else { return Ok(()) };
         // No group may be in the checkpoint in part, and be lost with the log.
         self.flushed_before(next).await?;
-        let mut writer = CheckpointWriter::new(&*self.data, &self.extents);
+        let mut writer = CheckpointWriter::new(&*self.data, &self.extents, self.reserve());
         for first in (0..slots).step_by(AT_ONCE as usize) {
             {
                 let state = self.state();
@@ -61,18 +61,12 @@ impl Shared {
         }
         writer.write(&mut bytes, 1).await?;
         let written = writer.bytes;
-        let extents = writer.finish().await?;
+        let (root, root_copy, extents) = writer.finish().await?;
         self.data.flush().await?;
         let mut superblock = held.0.clone();
         superblock.generation += 1;
-        superblock.checkpoint = Checkpoint {
-            next,
-            frame: self.log.durable_frame(),
-            start,
-            root: extents
-                .last()
-                .map_or(BlockRange::new(Lbn(0), BlockCount::ZERO), |root| root.blocks),
-        };
+        superblock.checkpoint =
+            Checkpoint { next, frame: self.log.durable_frame(), start, root, root_copy };
         superblock.write(&*self.data).await?;
         self.counts.checkpoint_bytes.add(written);
         let blocks: BlockCount = extents.iter().map(|extent| extent.blocks.count).sum();
@@ -159,15 +153,34 @@ pub(crate) fn decode_state(
 struct CheckpointWriter<'a> {
     device: &'a dyn Device,
     extents: &'a Arc<Extents>,
-    /// What is written, and the root's list of it.
+    /// Free blocks that copies leave.
+    reserve: BlockCount,
     taken: Vec<Extent>,
+    /// The root's list of the parts, and how many they are.
     list: Vec<u8>,
+    parts: u64,
     bytes: u64,
 }
 
 impl<'a> CheckpointWriter<'a> {
-    fn new(device: &'a dyn Device, extents: &'a Arc<Extents>) -> CheckpointWriter<'a> {
-        CheckpointWriter { device, extents, taken: Vec::new(), list: Vec::new(), bytes: 0 }
+    fn new(
+        device: &'a dyn Device,
+        extents: &'a Arc<Extents>,
+        reserve: BlockCount,
+    ) -> CheckpointWriter<'a> {
+        let (taken, list) = (Vec::new(), Vec::new());
+        CheckpointWriter { device, extents, reserve, taken, list, parts: 0, bytes: 0 }
+    }
+
+    /// Writes bytes to an extent, and to another where there is space; tells where that begins.
+    async fn write_both(&mut self, extent: Extent, bytes: &[u8]) -> Result<Lbn> {
+        let copy = self.extents.take(extent.blocks.count, self.reserve);
+        let at = copy.as_ref().map_or(Lbn(0), Extent::first);
+        for extent in std::iter::once(extent).chain(copy) {
+            self.device.write(extent.first(), IoBuf::holding(bytes)).await?;
+            self.taken.push(extent);
+        }
+        Ok(at)
     }
 
     /// Writes parts of `bytes` and takes them out, while there are at least so many.
@@ -178,20 +191,22 @@ impl<'a> CheckpointWriter<'a> {
             let extent = extent.ok_or_else(|| Error::full(self.device))?;
             let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
             let part: Vec<u8> = bytes.drain(..room).collect();
-            self.device.write(extent.first(), IoBuf::holding(&part)).await?;
-            put_number(&mut self.list, extent.first().0);
+            let first = extent.first();
+            let copy = self.write_both(extent, &part).await?;
+            put_number(&mut self.list, first.0);
+            put_number(&mut self.list, copy.0);
             put_number(&mut self.list, part.len() as u64);
             self.list.extend_from_slice(&crc32c::crc32c(&part).to_le_bytes());
-            self.taken.push(extent);
+            self.parts += 1;
             self.bytes += part.len() as u64;
         }
         Ok(())
     }
 
-    /// Writes the root; gives all extents, with its own as the last.
-    async fn finish(mut self) -> Result<Vec<Extent>> {
+    /// Writes the root; gives its place, where its copy begins, and all extents.
+    async fn finish(mut self) -> Result<(BlockRange, Lbn, Vec<Extent>)> {
         let mut root = Vec::new();
-        put_number(&mut root, self.taken.len() as u64);
+        put_number(&mut root, self.parts);
         root.extend_from_slice(&self.list);
         let sum = crc32c::crc32c(&root);
         root.splice(..0, sum.to_le_bytes());
@@ -199,9 +214,9 @@ impl<'a> CheckpointWriter<'a> {
         let count = BlockCount::holding(ByteCount(root.len() as u64));
         let extent = self.extents.take(count, BlockCount::ZERO);
         let extent = extent.ok_or_else(|| Error::full(self.device))?;
-        self.device.write(extent.first(), IoBuf::holding(&root)).await?;
-        self.taken.push(extent);
-        Ok(self.taken)
+        let place = extent.blocks;
+        let copy = self.write_both(extent, &root).await?;
+        Ok((place, copy, self.taken))
     }
 }
 
@@ -214,21 +229,22 @@ pub(crate) async fn read_checkpoint(
     let Superblock { layout, checkpoint, .. } = superblock;
     let root = checkpoint.root;
     let damaged = |blocks: BlockRange| Error::damaged(device, WHAT, blocks);
-    if root.is_empty() {
-        return Ok((State::new(*layout, Arc::clone(extents)), Vec::new()));
-    }
-    let mut taken = vec![extents.take_this(root.first, root.count).ok_or_else(|| damaged(root))?];
-    let list = device.read(root).await?;
-    let list = parts(&list).ok_or_else(|| damaged(root))?;
+    let mut taken = Vec::new();
     let mut bytes = Vec::new();
-    for (first, length, sum) in list {
-        let count = BlockCount::holding(length);
-        let blocks = BlockRange { first, count };
-        let extent = extents.take_this(first, count).ok_or_else(|| damaged(root))?;
-        let read = device.read(blocks).await?;
-        let part = read.get(..length.0 as usize).filter(|part| is_sum(sum, crc32c::crc32c(part)));
-        bytes.extend_from_slice(part.ok_or_else(|| damaged(blocks))?);
-        taken.push(extent);
+    for copy in checkpoint.roots() {
+        let extent = extents.take_this(copy.first, copy.count);
+        taken.push(extent.ok_or_else(|| damaged(root))?);
+    }
+    if !root.is_empty() {
+        let list = first_right(device, checkpoint.roots(), parts).await;
+        for part in list.ok_or_else(|| damaged(root))? {
+            for copy in part.copies() {
+                let extent = extents.take_this(copy.first, copy.count);
+                taken.push(extent.ok_or_else(|| damaged(root))?);
+            }
+            let content = first_right(device, part.copies(), |read| part.content(read)).await;
+            bytes.extend(content.ok_or_else(|| damaged(part.range(part.first)))?);
+        }
     }
     let mut state =
         decode_state(&bytes, *layout, extents, checkpoint.next).ok_or_else(|| damaged(root))?;
@@ -236,8 +252,76 @@ pub(crate) async fn read_checkpoint(
     Ok((state, taken))
 }
 
-/// The parts that a root lists: where each begins, its bytes, and their checksum.
-fn parts(root: &[u8]) -> Option<Vec<(Lbn, ByteCount, u32)>> {
+/// Where copies of the checkpoint are not as they were written.
+pub(crate) async fn damaged_places(
+    device: &dyn Device,
+    checkpoint: &Checkpoint,
+) -> Vec<BlockRange> {
+    let mut damaged = Vec::new();
+    let mut all = Vec::new();
+    for copy in checkpoint.roots() {
+        let read = device.read(copy).await.ok();
+        match read.as_deref().and_then(parts) {
+            Some(parts) => all = parts,
+            None => damaged.push(copy),
+        }
+    }
+    for part in all {
+        for copy in part.copies() {
+            let read = device.read(copy).await.ok();
+            if read.and_then(|read| part.content(&read)).is_none() {
+                damaged.push(copy);
+            }
+        }
+    }
+    damaged
+}
+
+/// What `take` takes from the first of these places that can be read and is right.
+async fn first_right<T>(
+    device: &dyn Device,
+    places: impl Iterator<Item = BlockRange>,
+    take: impl Fn(&[u8]) -> Option<Vec<T>>,
+) -> Option<Vec<T>> {
+    for place in places {
+        if let Some(found) = device.read(place).await.ok().and_then(|read| take(&read)) {
+            return Some(found);
+        }
+        let name = &device.inquiry().name;
+        tracing::warn!("{name}: a copy of {WHAT} at {place} is damaged");
+    }
+    None
+}
+
+/// A part of a checkpoint.
+#[derive(Clone, Copy)]
+struct Part {
+    first: Lbn,
+    /// Where its copy begins; block 0 when there is none.
+    copy: Lbn,
+    length: ByteCount,
+    checksum: u32,
+}
+
+impl Part {
+    fn range(&self, first: Lbn) -> BlockRange {
+        BlockRange::new(first, BlockCount::holding(self.length))
+    }
+
+    fn copies(&self) -> impl Iterator<Item = BlockRange> + use<> {
+        let copy = Some(self.range(self.copy)).filter(|copy| copy.first != Lbn(0));
+        std::iter::once(self.range(self.first)).chain(copy)
+    }
+
+    /// Its bytes, when these blocks hold it.
+    fn content(&self, read: &[u8]) -> Option<Vec<u8>> {
+        let content = read.get(..self.length.0 as usize)?;
+        is_sum(self.checksum, crc32c::crc32c(content)).then(|| content.to_vec())
+    }
+}
+
+/// The parts that a root lists.
+fn parts(root: &[u8]) -> Option<Vec<Part>> {
     let mut taker = Taker(root);
     let (length, sum) = (taker.le32()?, taker.le32()?);
     let list = taker.fixed(length as usize)?;
@@ -247,9 +331,11 @@ fn parts(root: &[u8]) -> Option<Vec<(Lbn, ByteCount, u32)>> {
     let mut taker = Taker(list);
     let count = taker.number()?;
     let part = |taker: &mut Taker<'_>| {
-        let (first, length) = (Lbn(taker.number()?), taker.number()?);
+        let (first, copy) = (Lbn(taker.number()?), Lbn(taker.number()?));
+        let length = taker.number()?;
         let is_part = length > 0 && length <= PART_BLOCKS.bytes().0;
-        is_part.then_some((first, ByteCount(length), taker.le32()?))
+        let checksum = taker.le32()?;
+        is_part.then_some(Part { first, copy, length: ByteCount(length), checksum })
     };
     let all = (0..count).map(|_| part(&mut taker)).collect::<Option<Vec<_>>>()?;
     taker.is_empty().then_some(all)

@@ -88,6 +88,7 @@ impl Engine {
             frame: 0,
             start,
             root: BlockRange::new(Lbn(0), BlockCount::ZERO),
+            root_copy: Lbn(0),
         };
         let superblock = Superblock {
             generation: 1,

@@ -14,7 +14,7 @@ use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 9;
+pub(crate) const DATA_VERSION: u32 = 10;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -47,6 +47,17 @@ pub(crate) struct Checkpoint {
     pub(crate) start: Start,
     /// The list of the extents that hold it; no blocks when the store has no partition yet.
     pub(crate) root: BlockRange,
+    /// Where a copy of that begins; block 0 when there is none.
+    pub(crate) root_copy: Lbn,
+}
+
+impl Checkpoint {
+    /// The root and its copy, as far as there are any.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = BlockRange> + use<> {
+        let copy = BlockRange::new(self.root_copy, self.root.count);
+        let copy = Some(copy).filter(|copy| copy.first != Lbn(0));
+        std::iter::once(self.root).chain(copy).filter(|root| !root.is_empty())
+    }
 }
 
 impl Superblock {
@@ -75,6 +86,7 @@ impl Superblock {
             checkpoint.start.first.0,
             checkpoint.root.first.0,
             checkpoint.root.count.0,
+            checkpoint.root_copy.0,
             rings.len() as u64,
             capacity.0,
         ];
@@ -132,14 +144,16 @@ impl Superblock {
             first: Seq(number()?),
         };
         let root = BlockRange { first: Lbn(number()?), count: BlockCount(number()?) };
+        let root_copy = Lbn(number()?);
         let (disks, capacity) = (number()?, BlockCount(number()?));
         let is_counted = |number: u64| (1..u64::MAX >> 1).contains(&number);
         let is_countable = [next.0, start.number, start.first.0].into_iter().all(is_counted);
         if !is_countable || generation.max(capacity.0) >= u64::MAX >> 1 {
             return None;
         }
-        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || root.first.0.max(root.count.0) >= 1 << 62
-        {
+        let is_near = |number: u64| number < 1 << 62;
+        let is_root = [root.first.0, root.count.0, root_copy.0].into_iter().all(is_near);
+        if !(1..=LOG_DISKS_MAX as u64).contains(&disks) || !is_root {
             return None;
         }
         let mut rings = Vec::new();
@@ -159,7 +173,7 @@ impl Superblock {
             rings.push(Ring { segment, segments, writer, physical });
             start = start.with(disk, at);
         }
-        let checkpoint = Checkpoint { next, frame, start, root };
+        let checkpoint = Checkpoint { next, frame, start, root, root_copy };
         Some(Superblock { generation, id, format, layout, capacity, rings, checkpoint })
     }
 
