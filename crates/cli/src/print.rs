@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
-use console::Term;
+use console::{Term, measure_text_width};
 use serde::Serialize;
 
 use crate::failure::Failure;

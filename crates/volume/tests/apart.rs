@@ -224,7 +224,7 @@ fn a_disk_without_a_label_is_as_good_as_missing() {
         let mut devices = made("raid5", 3).await;
         devices[1] = blank(1).remove(0);
         let error = assemble("v".into(), devices.clone(), false).await.unwrap_err().to_string();
-        assert!(error.contains("disk [1] of 3 is missing"), "{error}");
+        assert!(error.contains("disk 1 of 3 is missing"), "{error}");
         assert!(error.contains("disk 0 (no volume label can be read)"), "{error}");
         write(devices.clone(), 7).await;
         let opened = assemble("v".into(), devices.clone(), false).await.unwrap();
