@@ -73,6 +73,37 @@ fn records_are_put_changed_and_found() {
 
 /// What is scanned is what is loaded, byte for byte.
 #[test]
+fn trees_are_renamed_and_dropped_and_ranges_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for tree in ["one", "two"] {
+        let lines: String = (0..300).map(|key| format!("{key:03}\t{tree}\n")).collect();
+        std::fs::write(folder.join("lines.tsv"), lines).unwrap();
+        kv(folder, &["--tree", tree, "load", "lines.tsv"]);
+    }
+    kv(folder, &["--tree", "one", "delete", "--prefix", "1"]);
+    kv(folder, &["--tree", "one", "delete", "--from", "298"]);
+    assert_eq!(kv(folder, &["--tree", "one", "count"]), "198\n");
+    kv(folder, &["rename", "one", "three"]);
+    let refused = |arguments: &[&str], status, text: &str| {
+        let all: Vec<&str> = ["kv", STORE].iter().chain(arguments).copied().collect();
+        let (found, _, error) = run(folder, &all);
+        assert_eq!((found, error.contains(text)), (Some(status), true), "{error}");
+    };
+    refused(&["rename", "one", "four"], 1, "no tree `one`; the store has: three, two");
+    refused(&["rename", "two", "three"], 1, "a tree `three` already");
+    refused(&["delete"], 2, "name a key, or a range");
+    refused(&["--tree", "two", "drop", "two"], 2, "leave --tree out");
+    refused(&["stats", "--tree", "one"], 1, "no tree `one`");
+    kv(folder, &["drop", "two"]);
+    refused(&["drop", "two"], 1, "no tree `two`; the store has: three");
+    assert_eq!(kv(folder, &["--tree", "three", "count"]), "198\n");
+    // A tree of the same name is another.
+    kv(folder, &["--tree", "two", "put", "a", "b"]);
+    assert_eq!(kv(folder, &["--tree", "two", "scan"]), "a\tb\n");
+}
+
+#[test]
 fn records_of_any_bytes_go_out_and_in() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

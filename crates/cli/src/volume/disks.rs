@@ -179,7 +179,8 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         match disks.into_iter().find(|disk| volume.state(*disk) != MemberState::Ready) {
             None => Ok(()),
             Some(disk) => Err(Failure::Failed(format!(
-                "disk {} failed, or has no device yet: see `moirai volume show {}`",
+                "disk {} failed, or has no device yet: give it one with `moirai volume replace`, or see `moirai volume \
+                 show {}`",
                 disk.0,
                 path.display()
             ))),
