@@ -18,7 +18,8 @@ const DELETED_BYTES: usize = 64 << 10;
 
 impl Store {
     /// Drops the tree called `name` and all of its records; tells whether there was one. Durable when it returns. Its leaves
-    /// are not read, and their space is free at once. A crash in between leaves the tree whole, or none.
+    /// are not read, and their space is free at once. A crash in between leaves the tree whole, or none; on a full device it may
+    /// leave an empty one.
     ///
     /// # Errors
     /// As of [`Store::commit`]. From then on, [`Tree`]s of that name that were asked for before are refused with
@@ -30,8 +31,15 @@ impl Store {
         group.modify(CATALOG, delete(name.as_bytes()));
         group.modify(CATALOG, put(&key_of_nameless(tree.space), &[]));
         self.dropped.write().insert(tree.space);
-        self.engine.commit_with(&group, Durability::Flushed).await?;
+        let is_full = match self.engine.commit_with(&group, Durability::Flushed).await {
+            Err(moirai_update::Error::Full { .. }) => true,
+            done => done.map(|()| false)?,
+        };
         self.engine.clear(tree.space, &[], None).await?;
+        if is_full {
+            // The list of dropped trees found no room before.
+            self.engine.commit_with(&group, Durability::Flushed).await?;
+        }
         Ok(true)
     }
 
@@ -98,14 +106,16 @@ impl Store {
     }
 
     /// Clears the spaces that have no name, which are then for the next trees.
-    pub(crate) async fn clear_nameless(&self) -> Result<()> {
+    pub(crate) async fn clear_nameless(&self) {
         // Where a leaf of the catalog is damaged they stay as they are.
-        let Ok(spaces) = self.nameless().await else { return Ok(()) };
-        for space in &spaces {
-            self.engine.clear(*space, &[], None).await?;
+        let Ok(spaces) = self.nameless().await else { return };
+        for space in spaces {
+            // One that takes no modifications serves reads all the same.
+            if self.engine.clear(space, &[], None).await.is_err() {
+                return;
+            }
+            self.making.lock().await.0.push(space);
         }
-        self.making.lock().await.0 = spaces;
-        Ok(())
     }
 
     /// The spaces of which the catalog says that they have no name.

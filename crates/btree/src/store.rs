@@ -118,7 +118,7 @@ impl Store {
         let (making, dropped) = (tokio::sync::Mutex::default(), RwLock::default());
         let store = Store { engine, id: StoreId::new(), making, dropped };
         if !options.read_only {
-            store.clear_nameless().await?;
+            store.clear_nameless().await;
         }
         Ok(store)
     }

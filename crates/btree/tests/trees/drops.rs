@@ -228,3 +228,31 @@ fn the_space_of_a_dropped_tree_and_of_a_range_is_free_at_once() {
         assert_eq!(store.figures().partitions, spaces);
     });
 }
+
+#[test]
+fn a_full_store_drops_trees_and_takes_as_much_again() {
+    block_on_virtual(1, async {
+        let bench = Bench::with_partitions(&mut random("full"), 16).await;
+        let store = bench.open().await.unwrap();
+        let fill = async |name: &str| {
+            let tree = store.tree(name).await.unwrap();
+            for number in 0.. {
+                match store.put(&tree, &u64::to_be_bytes(number), &[7; 100]).await {
+                    Ok(()) => {}
+                    Err(Error::Update(moirai_update::Error::Full { .. })) => return number,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            0
+        };
+        let first = fill("a").await;
+        assert!(first > 100_000, "{first}");
+        for name in ["b", "c", "d"] {
+            let before = store.trees().await.unwrap();
+            assert!(store.drop_tree(&before[0]).await.unwrap());
+            assert_eq!(store.trees().await.unwrap(), [""; 0]);
+            let again = fill(name).await;
+            assert!(again > first - first / 50, "{again} of {first}");
+        }
+    });
+}
