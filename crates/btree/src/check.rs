@@ -1,9 +1,11 @@
 //! Checks: what is damaged on the data device, by tree and key.
 
 use moirai_units::BlockRange;
-use moirai_update::{Modification, PUT, SpaceId};
+use moirai_update::{At, SpaceId};
 
 use crate::Result;
+use crate::drop::{key_of_nameless, put};
+use crate::leaf::Leaf;
 use crate::store::{CATALOG, Store};
 
 /// Something on the data device that is not as it was written.
@@ -62,28 +64,36 @@ impl Store {
         let names = self.names().await;
         let found = self.engine.drop_damaged().await?;
         let damage: Vec<Damage> = found.into_iter().map(|one| named(one, &names)).collect();
-        let is_catalog = damage.iter().any(|one| one.what == CATALOG_NAME);
-        let renamed = if is_catalog { self.name_lost_trees().await? } else { Vec::new() };
+        let renamed = self.name_lost_trees().await?;
         Ok(Dropped { damage, renamed })
     }
 
-    /// Gives names to trees that have records and no name.
+    /// Gives names to trees that have records and no name. Empty ones are for new trees.
     async fn name_lost_trees(&self) -> Result<Vec<String>> {
-        let _alone = self.making.lock().await;
-        let mut known: Vec<SpaceId> = self.names().await.iter().map(|(space, _)| *space).collect();
-        known.extend(self.nameless().await?);
+        let mut nameless = self.making.lock().await;
+        nameless.forget();
+        let mut known = self.nameless().await?;
+        known.push(CATALOG);
+        for name in self.trees().await? {
+            known.extend(self.find_tree(&name).await?.map(|tree| tree.space));
+        }
         let mut renamed = Vec::new();
         for space in self.engine.spaces() {
-            let mut name = format!("lost-{}", space.0);
-            if space == CATALOG || known.contains(&space) {
+            if known.contains(&space) {
                 continue;
             }
+            let is_empty = self.engine.view(space, At::Last, 1).await?.is_none_or(|last| {
+                last.low.is_none() && last.blocks().all(|(_, leaf)| leaf_is_empty(leaf))
+            });
+            if is_empty || self.dropped.read().contains(&space) {
+                self.engine.modify(CATALOG, put(&key_of_nameless(space), &[])).await?;
+                continue;
+            }
+            let mut name = format!("lost-{}", space.0);
             while self.find_tree(&name).await?.is_some() {
                 name.push('+');
             }
-            let bytes = space.0.to_le_bytes();
-            let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &bytes };
-            self.engine.modify(CATALOG, entry).await?;
+            self.engine.modify(CATALOG, put(name.as_bytes(), &space.0.to_le_bytes())).await?;
             renamed.push(name);
         }
         Ok(renamed)
@@ -99,6 +109,10 @@ impl Store {
         }
         names
     }
+}
+
+fn leaf_is_empty(leaf: &[u8]) -> bool {
+    Leaf::of(leaf).is_some_and(|leaf| leaf.len() == 0)
 }
 
 fn named(found: moirai_update::Damage, names: &[(SpaceId, String)]) -> Damage {

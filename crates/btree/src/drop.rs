@@ -19,7 +19,8 @@ const DELETED_BYTES: usize = 64 << 10;
 impl Store {
     /// Drops the tree called `name` and all of its records; tells whether there was one. Durable when it returns. Its leaves
     /// are not read, and their space is free at once. A crash in between leaves the tree whole, or none; on a full device it may
-    /// leave an empty one.
+    /// leave some of its records. After an error there may be no such tree any more, though its space is free only once the
+    /// store is opened again.
     ///
     /// # Errors
     /// As of [`Store::commit`]. From then on, [`Tree`]s of that name that were asked for before are refused with
@@ -30,16 +31,17 @@ impl Store {
         let mut group = Group::new();
         group.modify(CATALOG, delete(name.as_bytes()));
         group.modify(CATALOG, put(&key_of_nameless(tree.space), &[]));
-        self.dropped.write().insert(tree.space);
         let is_full = match self.engine.commit_with(&group, Durability::Flushed).await {
             Err(moirai_update::Error::Full { .. }) => true,
             done => done.map(|()| false)?,
         };
-        self.engine.clear(tree.space, &[], None).await?;
         if is_full {
-            // The list of dropped trees found no room before.
+            // The list of dropped trees found no room.
+            self.engine.clear(tree.space, &[], None).await?;
             self.engine.commit_with(&group, Durability::Flushed).await?;
         }
+        self.dropped.write().insert(tree.space);
+        self.engine.clear(tree.space, &[], None).await?;
         Ok(true)
     }
 
@@ -137,6 +139,11 @@ pub(crate) const NAMELESS: &[u8] = &[u8::MAX];
 pub(crate) struct Nameless(Vec<SpaceId>);
 
 impl Nameless {
+    /// None is for new trees any more.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+
     /// A space for a tree called `name`, if there is one, and what gives it the name.
     pub(crate) fn take(&mut self, name: &str) -> Option<(SpaceId, Group)> {
         let space = self.0.pop()?;
@@ -147,7 +154,7 @@ impl Nameless {
     }
 }
 
-fn key_of_nameless(space: SpaceId) -> Vec<u8> {
+pub(crate) fn key_of_nameless(space: SpaceId) -> Vec<u8> {
     [NAMELESS, &space.0.to_be_bytes()].concat()
 }
 
@@ -156,7 +163,7 @@ fn nameless_of(key: &[u8]) -> Option<SpaceId> {
     Some(SpaceId(u32::from_be_bytes(space)))
 }
 
-fn put<'a>(key: &'a [u8], bytes: &'a [u8]) -> Modification<'a> {
+pub(crate) fn put<'a>(key: &'a [u8], bytes: &'a [u8]) -> Modification<'a> {
     Modification { key, kind: PUT, bytes }
 }
 

@@ -228,11 +228,18 @@ impl<'a> Scan<'a> {
             Some(ahead) => ahead.next().await.transpose(),
             None => Ok(None),
         };
-        // After an error it is tried again, from where the scan is.
-        let ahead = ahead.inspect_err(|_| self.ahead = None)?;
         let view = match ahead {
-            Some(view) => Some(view),
-            None => engine.view(space, at, self.leaves_max).await?,
+            Ok(Some(view)) => Ok(Some(view)),
+            Ok(None) => engine.view(space, at, self.leaves_max).await,
+            Err(error) => Err(error),
+        };
+        let view = match view {
+            // One of several leaves is damaged: those before it can be read.
+            Err(_) if self.leaves_max > 1 => {
+                (self.ahead, self.leaves_max) = (None, 1);
+                engine.view(space, at, 1).await?
+            }
+            view => view?,
         };
         let Some(view) = view else { return Ok(false) };
         // Leaves may have been divided otherwise since: what was passed does not come again.

@@ -60,12 +60,16 @@ pub(crate) fn table_within(
         let title = columns.get(index).map(|(title, _)| *title);
         cells.chain(title).map(measure_text_width).max().unwrap_or(0)
     };
-    for (index, (_, is_number)) in columns.iter().enumerate() {
-        // Names are copied from the first column.
+    let is_short = |(index, (_, is_number)): (usize, &Column<'_>)| {
+        *is_number || longest(index) <= SHORT_COLUMNS
+    };
+    let wraps_elsewhere = columns.iter().enumerate().skip(1).any(|column| !is_short(column));
+    for (index, (title, is_number)) in columns.iter().enumerate() {
+        // Names are copied from the first column, so that it wraps only where no other does.
         let is_whole = match (index, width) {
-            (0, Some(width)) => longest(0) <= usize::from(width) / 2,
+            (0, Some(width)) => wraps_elsewhere && longest(0) <= usize::from(width) / 2,
             (0, None) => true,
-            _ => *is_number || longest(index) <= SHORT_COLUMNS,
+            _ => is_short((index, &(*title, *is_number))),
         };
         let Some(column) = table.column_mut(index) else { continue };
         if *is_number {

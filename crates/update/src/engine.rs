@@ -167,6 +167,7 @@ impl Engine {
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
             clears: Clears::default(),
+            ahead: Arc::default(),
             closing: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
@@ -473,8 +474,8 @@ impl Engine {
     }
 
     /// Checks, and drops what is damaged for ever: blocks, and modifications that are staged. What can be read of the same
-    /// partitions is written anew, and what is pending for dropped blocks is applied as where there are no values. Returns
-    /// what was dropped. Errors as of [`Engine::checkpoint`].
+    /// partitions is written anew. What was taken in for values of dropped blocks, and does not replace them, goes with
+    /// them; what is taken in meanwhile may be applied as where there are no values. Returns what was dropped. Errors as of [`Engine::checkpoint`].
     pub async fn drop_damaged(&self) -> Result<Vec<Damage>> {
         if self.shared.is_read_only {
             return Err(Error::ReadOnly { device: self.shared.data.inquiry().name.clone() });
@@ -511,6 +512,7 @@ impl Engine {
     /// Takes a checkpoint, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
     /// error it has ended as in a crash.
     pub async fn close(mut self) -> Result<()> {
+        drop(self.shared.ahead.write().await);
         if self.tasks.is_none() {
             return Ok(());
         }

@@ -44,7 +44,8 @@ pub struct Options {
     /// Opens an engine whose log ends before its durable end, or where a device cannot be read, as after
     /// [`Error::LogLost`](crate::Error::LogLost) and [`Error::LogUnreadable`](crate::Error::LogUnreadable). All groups that
     /// the log has behind its end are lost, acknowledged or not. Blocks that such groups had moved may be gone, too:
-    /// [`Engine::check`](crate::Engine::check) finds these.
+    /// [`Engine::check`](crate::Engine::check) finds these. Each device of the log must have a label or a frame that can be
+    /// read.
     pub force_log_end: bool,
     /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
     /// than it is. It loses data.

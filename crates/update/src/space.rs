@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use moirai_units::{BlockCount, ByteCount};
 
 use crate::error::Result;
+use crate::ids::Seq;
 use crate::shared::Shared;
 use crate::state::State;
 
@@ -99,14 +100,25 @@ impl Shared {
         is_wanted
     }
 
+    /// Whether a group waits for space, and what is applied.
+    pub(crate) fn wanted_space(&self) -> Option<Seq> {
+        let state = self.state();
+        (self.space_wanted_bytes.load(Ordering::Relaxed) > 0).then_some(state.applied)
+    }
+
     /// Tells a group that waits for space that sweeps find no more of it: all is applied, or is for partitions that are set
-    /// aside. Returns whether there was such a group.
-    pub(crate) async fn refuse_space(&self) -> Result<bool> {
-        if self.space_wanted_bytes.load(Ordering::Relaxed) == 0 {
-            return Ok(false);
-        }
-        // Groups before it may be on their way to the log, and delete something.
-        if self.state().unapplied.bytes > 0 {
+    /// aside. Returns whether there was such a group, given [`Shared::wanted_space`] before sweeps looked.
+    pub(crate) async fn refuse_space(&self, wanted: Option<Seq>) -> Result<bool> {
+        let Some(applied) = wanted else {
+            // One that came meanwhile is looked after next.
+            return Ok(self.space_wanted_bytes.load(Ordering::Relaxed) > 0);
+        };
+        let (unapplied_bytes, applied_now) = {
+            let state = self.state();
+            (state.unapplied.bytes, state.applied)
+        };
+        // Groups before it may be on their way to the log, or came since, and delete something.
+        if unapplied_bytes > 0 || applied_now != applied {
             self.all_visible().await?;
             return Ok(true);
         }

@@ -129,6 +129,15 @@ impl Drop for Views {
     }
 }
 
+/// Reads that end with who asked for them.
+struct Reads(VecDeque<Task<Result<View>>>);
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Task::abort);
+    }
+}
+
 impl std::fmt::Debug for Views {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Views").finish_non_exhaustive()
@@ -205,9 +214,10 @@ impl Shared {
     ) {
         let most = (self.data.inquiry().parallelism as usize * VIEWS_OF_DISK).clamp(1, VIEWS_MAX);
         let mut next = Some(at);
-        let mut reads: VecDeque<Task<Result<View>>> = VecDeque::with_capacity(most);
+        let mut reads = Reads(VecDeque::with_capacity(most));
+        let _under_way = Arc::clone(&self.ahead).read_owned().await;
         loop {
-            while reads.len() < most
+            while reads.0.len() < most
                 && let Some(at) = next.take()
             {
                 let wanted = self.located(space, at.at(), blocks_max).await;
@@ -215,8 +225,10 @@ impl Shared {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
                 let shared = Arc::clone(&self);
-                reads.extend(wanted.transpose().map(|wanted| {
+                let under_way = Arc::clone(&self.ahead).read_owned().await;
+                reads.0.extend(wanted.transpose().map(|wanted| {
                     spawn(async move {
+                        let _under_way = under_way;
                         match wanted {
                             Ok(wanted) => shared.read_view(wanted).await,
                             Err(error) => Err(error),
@@ -224,7 +236,7 @@ impl Shared {
                     })
                 }));
             }
-            let Some(read) = reads.pop_front() else { return };
+            let Some(read) = reads.0.pop_front() else { return };
             if sender.send(read.await).await.is_err() {
                 return;
             }

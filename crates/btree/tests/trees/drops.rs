@@ -230,6 +230,22 @@ fn the_space_of_a_dropped_tree_and_of_a_range_is_free_at_once() {
 }
 
 #[test]
+fn a_drop_that_is_refused_changes_nothing() {
+    block_on_virtual(1, async {
+        let bench = Bench::with_partitions(&mut random("read only"), 16).await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("a").await.unwrap();
+        store.put(&tree, b"k", b"v").await.unwrap();
+        store.close().await.unwrap();
+        let options = Options { read_only: true, ..bench.options };
+        let store = Bench { options, ..bench }.open().await.unwrap();
+        store.drop_tree("a").await.unwrap_err();
+        let tree = store.find_tree("a").await.unwrap().unwrap();
+        assert_eq!(store.get(&tree, b"k").await.unwrap(), Some(b"v".to_vec()));
+    });
+}
+
+#[test]
 fn a_full_store_drops_trees_and_takes_as_much_again() {
     block_on_virtual(1, async {
         let bench = Bench::with_partitions(&mut random("full"), 16).await;

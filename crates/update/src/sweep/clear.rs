@@ -141,21 +141,25 @@ impl Shared {
         loop {
             let Some(mut clear) = self.clears.0.lock().pop_front() else { return Ok(None) };
             if clear.is_done {
+                self.set_stuck(false);
                 // Who asked may have gone.
                 drop(clear.reply.send(clear.cleared));
                 continue;
             }
-            let Next { mut ids, passed, is_last } =
-                clear.next(&self.state(), self.log.own_bytes_max());
-            clear.pass(passed);
-            clear.is_done = is_last;
-            self.clears.0.lock().push_front(clear);
+            let Next { ids, passed, is_last } = clear.next(&self.state(), self.log.own_bytes_max());
             let is_of = |job: &mut Job| job.members.iter().any(|one| ids.contains(&one.id));
             let mut jobs: Vec<Job> = postponed.extract_if(.., is_of).collect();
-            ids.retain(|id| !jobs.iter().flat_map(|job| &job.members).any(|one| one.id == *id));
-            if !ids.is_empty() {
-                let seals = self.append_seals(&mut self.state(), Choice::of(ids));
-                jobs.extend(self.sealed_jobs(seals).await?);
+            if jobs.is_empty() {
+                clear.pass(passed);
+                clear.is_done = is_last;
+                self.clears.0.lock().push_front(clear);
+                if !ids.is_empty() {
+                    let seals = self.append_seals(&mut self.state(), Choice::of(ids));
+                    jobs = self.sealed_jobs(seals).await?;
+                }
+            } else {
+                // More has come since these were sealed: their partitions' turn comes again.
+                self.clears.0.lock().push_front(clear);
             }
             jobs.iter_mut().for_each(|job| job.is_to_clear = true);
             if !jobs.is_empty() {

@@ -197,8 +197,10 @@ impl Sweeper<'_> {
             self.waiting.extend(jobs);
         }
         if self.waiting.is_empty() && shared.extents.free() > self.free {
+            shared.set_stuck(false);
             self.waiting.extend(self.postponed.drain(..));
         }
+        let wanted = shared.wanted_space();
         if self.waiting.is_empty() {
             match shared.seal_some(&mut self.cursor).await? {
                 Some(mut jobs) => {
@@ -208,7 +210,7 @@ impl Sweeper<'_> {
                 }
                 None => {
                     shared.set_stuck(!self.postponed.is_empty());
-                    return Ok(shared.refuse_space().await?
+                    return Ok(shared.refuse_space(wanted).await?
                         || shared.free_log().await?
                         || shared.discard_some().await);
                 }
