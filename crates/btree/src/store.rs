@@ -13,7 +13,7 @@ use moirai_update::{
 use parking_lot::RwLock;
 
 use crate::batch::Batch;
-use crate::drop::{NAMELESS, Nameless};
+use crate::drop::{NAMELESS, Nameless, put};
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
 use crate::range::KeyRange;
 use crate::scan::{Direction, Scan};
@@ -160,9 +160,8 @@ impl Store {
                 let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
                 let space = SpaceId(last + 1);
                 self.engine.create_space(space).await?;
-                let bytes = space.0.to_le_bytes();
-                let entry = Modification { key: name.as_bytes(), kind: PUT, bytes: &bytes };
-                self.engine.modify(CATALOG, entry).await?;
+                let entry = space.0.to_le_bytes();
+                self.engine.modify(CATALOG, put(name.as_bytes(), &entry)).await?;
                 space
             }
         };
@@ -213,7 +212,7 @@ impl Store {
         Ok(self.engine.commit(batch.group_for(self)?).await?)
     }
 
-    /// As [`Store::commit`], but the batch is as durable as is said here, or as the options say where that is more.
+    /// Commits a batch like [`Store::commit`], with the stronger of `durability` and [`Options::durability`].
     pub async fn commit_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
         Ok(self.engine.commit_with(batch.group_for(self)?, durability).await?)
     }

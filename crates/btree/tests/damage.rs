@@ -301,7 +301,7 @@ fn one_damaged_block_keeps_no_store_from_opening() {
                     other => panic!("{other}"),
                 }
             }
-            // A block that none of these has is free; two parts of what is staged may share one.
+            // A free block damages nothing. Two parts of a staged chunk can share a block.
             assert!(damage.len() <= 2, "{damage:?}");
             let number = lbn.0 * 7919 % KEYS;
             let is_within = damage.iter().any(|one| one.keys.is_some());

@@ -67,7 +67,7 @@ fn a_long_scan_reads_many_leaves_with_a_request() {
             // One for each partition, and some while it begins; partitions may lie in two pieces.
             let leaves = after.reads - before.reads - staged;
             assert!(leaves <= 2 * partitions + 8, "{leaves} requests, {partitions} partitions");
-            // Of what is staged, one request for each chunk.
+            // A staged chunk takes one request for each run of leaves.
             let chunks = before.staged_bytes / 512;
             assert!(staged <= chunks.min(16 * partitions), "{staged} requests");
         }

@@ -167,7 +167,6 @@ impl Engine {
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
             clears: Clears::default(),
-            ahead: Arc::default(),
             closing: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
@@ -444,7 +443,7 @@ impl Engine {
         blocks_max: usize,
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Views {
-        Arc::clone(&self.shared).views(space, at, blocks_max, goes_on)
+        self.shared.views(space, at, blocks_max, goes_on)
     }
 
     /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it, and
@@ -509,10 +508,10 @@ impl Engine {
         }
     }
 
-    /// Takes a checkpoint, and ends the engine: nothing is under way on the devices then, and they can be opened again. After an
+    /// Takes a checkpoint, and ends the engine: nothing is under way on the devices then, but for reads of [`Views`] that are not
+    /// dropped yet, and they can be opened again. After an
     /// error it has ended as in a crash.
     pub async fn close(mut self) -> Result<()> {
-        drop(self.shared.ahead.write().await);
         if self.tasks.is_none() {
             return Ok(());
         }

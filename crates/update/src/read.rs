@@ -1,4 +1,4 @@
-//! Reading values: a block, what is staged for it, and what is pending in memory.
+//! Reads of values. A value comes from its block, from the staged chunks of the partition, and from the queues in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Some blocks with what is staged for them; what may be of `key` alone, when one is given.
+    /// Some blocks, and the parts of staged chunks that belong to them. With `key`, only the parts whose filter matches it.
     pub(crate) fn of(
         partition: &Partition,
         table: Arc<BlockTable>,
@@ -62,7 +62,7 @@ pub(crate) struct Lookup {
 /// What was read of a partition.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The blocks, one behind the other, when there are any.
+    /// The content of the blocks, in order; `None` for a partition without blocks.
     blocks: Option<Bytes>,
     /// What is staged for them, oldest first.
     pub(crate) staged: Vec<Bytes>,
@@ -193,8 +193,8 @@ impl Shared {
         }
     }
 
-    /// Reads blocks, as far as there are any, and not all are kept, and what is staged for them: one request for the blocks and
-    /// one for each chunk, all at the same time.
+    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for the blocks, unless the
+    /// cache holds them all, and one for each chunk.
     pub(crate) async fn read_blocks(&self, wanted: &Wanted) -> Result<Found> {
         let Wanted { place, table, blocks, staged, .. } = wanted;
         let block_bytes = self.layout.block_bytes();

@@ -42,13 +42,8 @@ impl Content {
 
     /// Whether the block that a key is of could be read, or there is none.
     pub(crate) fn has_block_of(&self, key: &[u8]) -> bool {
-        let block = self.table.holding(key);
-        let is_lost = |lost: &Lost| match lost {
-            Lost::Table(_) => true,
-            Lost::Block(lost, _) => *lost == block,
-            Lost::Staged(..) => false,
-        };
-        !self.lost.iter().any(is_lost)
+        let has_table = !self.lost.iter().any(|lost| matches!(lost, Lost::Table(_)));
+        has_table && self.has_block(self.table.holding(key))
     }
 
     pub(crate) fn has_block(&self, index: usize) -> bool {

@@ -47,8 +47,6 @@ pub(crate) struct Shared {
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
     pub(crate) clears: Clears,
-    /// Held by reads ahead of scans: the end waits for them.
-    pub(crate) ahead: Arc<tokio::sync::RwLock<()>>,
     pub(crate) closing: AtomicBool,
     /// Device blocks that the last checkpoint took.
     pub(crate) checkpoint_blocks: AtomicU64,

@@ -190,7 +190,7 @@ impl Shared {
 
     /// Views from `at` on, in its direction, while `goes_on` says so of the key where the next one begins, or ends.
     pub(crate) fn views(
-        self: Arc<Shared>,
+        self: &Arc<Shared>,
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
@@ -198,8 +198,9 @@ impl Shared {
     ) -> Views {
         let (sender, views) = mpsc::channel(1);
         let at = OwnedAt::of(at);
+        let shared = Arc::clone(self);
         let task = spawn(async move {
-            self.read_ahead(space, at, blocks_max, goes_on, sender).await;
+            shared.read_ahead(space, at, blocks_max, goes_on, sender).await;
         });
         Views { views, task }
     }
@@ -215,7 +216,6 @@ impl Shared {
         let most = (self.data.inquiry().parallelism as usize * VIEWS_OF_DISK).clamp(1, VIEWS_MAX);
         let mut next = Some(at);
         let mut reads = Reads(VecDeque::with_capacity(most));
-        let _under_way = Arc::clone(&self.ahead).read_owned().await;
         loop {
             while reads.0.len() < most
                 && let Some(at) = next.take()
@@ -225,10 +225,8 @@ impl Shared {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
                 let shared = Arc::clone(&self);
-                let under_way = Arc::clone(&self.ahead).read_owned().await;
                 reads.0.extend(wanted.transpose().map(|wanted| {
                     spawn(async move {
-                        let _under_way = under_way;
                         match wanted {
                             Ok(wanted) => shared.read_view(wanted).await,
                             Err(error) => Err(error),

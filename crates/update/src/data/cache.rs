@@ -55,7 +55,7 @@ impl Cache {
         Some(Bytes::from(pieces.concat()))
     }
 
-    /// Neighbouring blocks, one behind the other, when all of them are kept.
+    /// The content of neighbouring blocks, in order; `None` unless the cache holds all of them.
     pub(crate) fn get_run(&self, extent: &Extent, blocks: Range<usize>) -> Option<Bytes> {
         if blocks.len() == 1 {
             return self.get(extent, blocks.start);

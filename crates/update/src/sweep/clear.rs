@@ -12,12 +12,10 @@ use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
 use crate::shared::Shared;
 use crate::state::State;
-use crate::sweep::job::{Choice, Job};
+use crate::sweep::job::{Choice, Job, LOOKED_AT};
 
 /// Partitions that are cleared at once.
 const BATCH_PARTITIONS: usize = 256;
-/// Partitions that are looked at in one go, while nobody else uses the state.
-const LOOKED_AT: usize = 4096;
 /// What the log says of one, beside its lowest key, about.
 const ENTRY_BYTES: usize = 32;
 
