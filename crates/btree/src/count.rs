@@ -35,9 +35,9 @@ impl Store {
     pub async fn measure(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<Estimate> {
         let mut found = Estimate { is_exact: true, ..Estimate::default() };
         let mut scan = self.scan(tree, range, Direction::Forward);
-        while let Some((key, value)) = scan.next().await? {
+        while let Some((key, value_bytes)) = scan.next_sizes().await? {
             found.records += 1;
-            found.bytes += (key.len() + value.len()) as u64;
+            found.bytes += key.len() as u64 + value_bytes.0;
         }
         Ok(found)
     }
@@ -109,7 +109,7 @@ impl Store {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;
                 if range.holds(key) {
                     found.records += 1;
-                    found.bytes += (key.len() + value.len()) as u64;
+                    found.bytes += key.len() as u64 + value.length().0;
                 }
             }
         }

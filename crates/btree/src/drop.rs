@@ -95,7 +95,7 @@ impl Store {
     async fn delete_each(&self, tree: &Tree, range: KeyRange) -> Result<()> {
         let mut scan = self.scan(tree, range, Direction::Forward);
         let (mut batch, mut bytes) = (Batch::new(), 0);
-        while let Some((key, _)) = scan.next().await? {
+        while let Some(key) = scan.next_key().await? {
             batch.delete(tree, key);
             bytes += key.len();
             if bytes >= DELETED_BYTES {

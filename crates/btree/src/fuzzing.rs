@@ -1,6 +1,6 @@
 //! Leaves as they may come from a device, for the fuzz targets.
 
-use moirai_update::{BlockFormat, DELETE, KindNumber, Kinds, Modification, PUT, Pieces};
+use moirai_update::{BlockFormat, DELETE, KindNumber, Kinds, Modification, PUT, Pieces, Stored};
 
 use crate::leaf::{Leaf, Leaves};
 
@@ -25,11 +25,11 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
     match (expected.binary_search_by(|(other, _)| (*other).cmp(key)), value) {
         (Ok(at), Some(value)) => {
             if let Some(record) = expected.get_mut(at) {
-                record.1 = value;
+                record.1 = Stored::Short(value);
             }
         }
         (Ok(at), None) => drop(expected.remove(at)),
-        (Err(at), Some(value)) => expected.insert(at, (key, value)),
+        (Err(at), Some(value)) => expected.insert(at, (key, Stored::Short(value))),
         (Err(_), None) => {}
     }
     let mut records = Vec::new();
@@ -41,12 +41,13 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
 
 /// The records of a leaf; `None` when it is none, has them in another order, or so that they share bytes and take
 /// more room than it has.
-fn in_order(leaf: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+fn in_order(leaf: &[u8]) -> Option<Vec<(&[u8], Stored<'_>)>> {
     let all = Leaf::of(leaf)?;
     let records: Option<Vec<_>> = (0..all.len()).map(|index| all.record(index)).collect();
     let (longest_key, longest_value) = Leaves.longest(leaf.len());
     records.filter(|records| {
-        let fits = |(key, value): &(&[u8], &[u8])| {
+        let fits = |(key, value): &(&[u8], Stored<'_>)| {
+            let (Stored::Short(value) | Stored::Long(value)) = value;
             key.len() <= longest_key && value.len() <= longest_value
         };
         records.iter().all(fits)

@@ -4,7 +4,9 @@
 //! count | offset of each record | free | ... record 1 | record 0 |     record: key bytes, value bytes, key, value
 //! ```
 
-use moirai_update::{BlockFormat, Kinds, Modification, NotOfFormat, Pieces, Value};
+use moirai_update::{
+    BlockFormat, KeyedReference, Kinds, Modification, NotOfFormat, Pieces, Stored, Value,
+};
 
 /// Bytes before the offsets.
 pub(crate) const LEAF_HEADER_BYTES: usize = 4;
@@ -15,6 +17,11 @@ pub(crate) const LEAF_BYTES_MAX: usize = 1 << 16;
 
 /// A leaf that has less than this part of its bytes free is full: the leaf behind it is left as it is.
 const FULL_SHARE: usize = 64;
+
+/// Set in the number of records of a leaf that has references to long values.
+pub(crate) const LEAF_HAS_LONG: u32 = 1 << 31;
+/// Set in the length of a value that is a reference to a long value.
+pub(crate) const VALUE_IS_LONG: u16 = 1 << 15;
 
 /// Keys and values as leaves of a B+-tree hold them.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +36,8 @@ pub(crate) struct Leaf<'a> {
 
 impl<'a> Leaf<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Leaf<'a>> {
-        let count = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+        let count = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) & !LEAF_HAS_LONG;
+        let count = count as usize;
         bytes.get(LEAF_HEADER_BYTES..)?.get(..count.checked_mul(2)?)?;
         Some(Leaf { bytes, count })
     }
@@ -44,10 +52,19 @@ impl<'a> Leaf<'a> {
     }
 
     /// Key and value of a record.
-    pub(crate) fn record(&self, index: usize) -> Option<(&'a [u8], &'a [u8])> {
+    pub(crate) fn record(&self, index: usize) -> Option<(&'a [u8], Stored<'a>)> {
         let at = self.number(LEAF_HEADER_BYTES + 2 * index)?;
         let (key, value) = (self.number(at)?, self.number(at + 2)?);
-        self.bytes.get(at + 4..)?.get(..key + value)?.split_at_checked(key)
+        let is_long = value & usize::from(VALUE_IS_LONG) != 0;
+        let value = value & !usize::from(VALUE_IS_LONG);
+        let (key, value) = self.bytes.get(at + 4..)?.get(..key + value)?.split_at_checked(key)?;
+        Some((key, if is_long { Stored::Long(value) } else { Stored::Short(value) }))
+    }
+
+    /// Whether some of its values are long.
+    fn has_long(&self) -> bool {
+        let count = self.bytes.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
+        count & LEAF_HAS_LONG != 0
     }
 
     /// The record with `key`, or where it would be.
@@ -74,9 +91,9 @@ struct Record<'a> {
 
 #[derive(Clone, Copy)]
 enum Content<'a> {
-    Old(&'a [u8]),
-    /// Where it lies among what was worked out.
-    New(usize, usize),
+    Old(Stored<'a>),
+    /// Where it lies among what was worked out, and whether it is a reference to a long value.
+    New(usize, usize, bool),
 }
 
 /// The records of a leaf with modifications applied.
@@ -89,10 +106,13 @@ struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    fn value(&self, record: &Record<'a>) -> &[u8] {
+    fn value(&self, record: &Record<'a>) -> Stored<'_> {
         match record.value {
             Content::Old(value) => value,
-            Content::New(first, end) => self.new.get(first..end).unwrap_or_default(),
+            Content::New(first, end, is_long) => {
+                let value = self.new.get(first..end).unwrap_or_default();
+                if is_long { Stored::Long(value) } else { Stored::Short(value) }
+            }
         }
     }
 
@@ -100,7 +120,7 @@ impl<'a> Merged<'a> {
         leaf: Option<Leaf<'a>>,
         modifications: &[Modification<'a>],
         kinds: &Kinds,
-        block_bytes: usize,
+        pieces: &mut Pieces,
     ) -> Result<Merged<'a>, NotOfFormat> {
         let count = leaf.map_or(0, |leaf| leaf.len());
         let mut merged = Merged {
@@ -108,6 +128,7 @@ impl<'a> Merged<'a> {
             new: Vec::new(),
             refused: 0,
         };
+        let (_, longest) = Leaves.longest(pieces.block_bytes());
         let mut next = 0;
         let mut value = Value::default();
         let old = |index: usize| leaf.and_then(|leaf| leaf.record(index)).ok_or(NotOfFormat);
@@ -127,19 +148,24 @@ impl<'a> Merged<'a> {
                 merged.records.push(Record { key, value: Content::Old(value) });
             }
             if last.kind == moirai_update::PUT {
-                let value = Content::Old(last.bytes);
+                let value = Content::Old(Stored::Short(last.bytes));
                 merged.records.push(Record { key: first.key, value });
                 continue;
             }
-            value.set(found);
+            value.set_stored(found);
             for one in of_key {
+                if !one.kind.is_put() {
+                    pieces.load(&mut value);
+                }
                 merged.refused += u64::from(!kinds.apply(one.kind, &mut value, one.bytes));
-                Leaves.settle(&mut value, block_bytes);
             }
-            if let Some(value) = value.get() {
+            if value.is_there && !value.is_long && value.bytes.len() > longest {
+                pieces.make_long(&mut value);
+            }
+            if value.is_there {
                 let from = merged.new.len();
-                merged.new.extend_from_slice(value);
-                let value = Content::New(from, merged.new.len());
+                merged.new.extend_from_slice(&value.bytes);
+                let value = Content::New(from, merged.new.len(), value.is_long);
                 merged.records.push(Record { key: first.key, value });
             }
         }
@@ -173,18 +199,20 @@ impl<'a> Merged<'a> {
 struct Filler<'a> {
     leaf: &'a mut [u8],
     count: usize,
+    has_long: bool,
     /// Where the last record begins: the next lies before it.
     end: usize,
 }
 
 impl<'a> Filler<'a> {
     fn of(leaf: &'a mut [u8]) -> Option<Filler<'a>> {
-        let Leaf { count, .. } = Leaf::of(leaf)?;
+        let old = Leaf::of(leaf)?;
+        let (count, has_long) = (old.count, old.has_long());
         let end = match count.checked_sub(1) {
             Some(last) => Leaf::of(leaf)?.number(LEAF_HEADER_BYTES + 2 * last)?,
             None => leaf.len(),
         };
-        Some(Filler { leaf, count, end })
+        Some(Filler { leaf, count, has_long, end })
     }
 
     /// Bytes for records and their offsets.
@@ -193,7 +221,11 @@ impl<'a> Filler<'a> {
     }
 
     /// Adds a record behind the others; tells whether it found room.
-    fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
+    fn push(&mut self, key: &[u8], value: Stored<'_>) -> bool {
+        let (value, long) = match value {
+            Stored::Short(value) => (value, 0),
+            Stored::Long(reference) => (reference, VALUE_IS_LONG),
+        };
         if RECORD_OVERHEAD_BYTES + key.len() + value.len() > self.free_bytes() {
             return false;
         }
@@ -205,11 +237,13 @@ impl<'a> Filler<'a> {
         self.end -= 4 + key.len() + value.len();
         put(LEAF_HEADER_BYTES + 2 * self.count, &(self.end as u16).to_le_bytes());
         put(self.end, &(key.len() as u16).to_le_bytes());
-        put(self.end + 2, &(value.len() as u16).to_le_bytes());
+        put(self.end + 2, &(value.len() as u16 | long).to_le_bytes());
         put(self.end + 4, key);
         put(self.end + 4 + key.len(), value);
         self.count += 1;
-        put(0, &(self.count as u32).to_le_bytes());
+        self.has_long |= long != 0;
+        let has_long = if self.has_long { LEAF_HAS_LONG } else { 0 };
+        put(0, &(self.count as u32 | has_long).to_le_bytes());
         true
     }
 }
@@ -237,7 +271,7 @@ impl BlockFormat for Leaves {
             pieces.push(low).copy_from_slice(block);
             return Ok(());
         }
-        let merged = Merged::of(leaf, modifications, kinds, block_bytes)?;
+        let merged = Merged::of(leaf, modifications, kinds, pieces)?;
         pieces.refuse(merged.refused);
         merged.append_to(pieces, low);
         Ok(())
@@ -248,7 +282,7 @@ impl BlockFormat for Leaves {
         _: &[u8],
         block: &'a [u8],
         key: &[u8],
-    ) -> Result<Option<&'a [u8]>, NotOfFormat> {
+    ) -> Result<Option<Stored<'a>>, NotOfFormat> {
         let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
         match leaf.search(key).ok_or(NotOfFormat)? {
             Ok(index) => Ok(Some(leaf.record(index).ok_or(NotOfFormat)?.1)),
@@ -264,17 +298,33 @@ impl BlockFormat for Leaves {
         }
     }
 
+    fn takes_long_values(&self) -> bool {
+        true
+    }
+
+    fn has_long_values(&self, block: &[u8]) -> bool {
+        Leaf::of(block).is_some_and(|leaf| leaf.has_long())
+    }
+
+    fn references<'a>(&self, block: &'a [u8]) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
+        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
+        let mut references = Vec::new();
+        if leaf.has_long() {
+            for index in 0..leaf.len() {
+                if let (key, Stored::Long(reference)) = leaf.record(index).ok_or(NotOfFormat)? {
+                    references.push((key, reference));
+                }
+            }
+        }
+        Ok(references)
+    }
+
     fn growth_bytes(&self, modification: &Modification<'_>, _: usize) -> usize {
         RECORD_OVERHEAD_BYTES + modification.key.len() + modification.bytes.len()
     }
 
     fn name(&self) -> &'static str {
         "leaves"
-    }
-
-    fn settle(&self, value: &mut Value, block_bytes: usize) {
-        let (_, longest) = self.longest(block_bytes);
-        value.bytes.truncate(longest);
     }
 
     fn longest(&self, block_bytes: usize) -> (usize, usize) {
@@ -296,7 +346,11 @@ mod tests {
     fn records(pieces: &Pieces) -> Vec<(Vec<u8>, Vec<u8>)> {
         let leaves = pieces.iter().map(|(_, block)| Leaf::of(block).unwrap());
         let all = leaves.flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.record(at).unwrap()));
-        all.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+        let short = |value| match value {
+            Stored::Short(value) => value,
+            Stored::Long(_) => panic!("no value is long"),
+        };
+        all.map(|(key, value)| (key.to_vec(), short(value).to_vec())).collect()
     }
 
     proptest! {
@@ -347,7 +401,7 @@ mod tests {
                 for (key, value) in &model {
                     let at = blocks.partition_point(|(low, _)| low <= key).saturating_sub(1);
                     let (low, block) = &blocks[at];
-                    prop_assert_eq!(Leaves.find(low, block, key), Ok(Some(&value[..])));
+                    prop_assert_eq!(Leaves.find(low, block, key), Ok(Some(Stored::Short(&value[..]))));
                 }
             }
         }

@@ -107,6 +107,7 @@ mod merges;
 mod range;
 mod scan;
 mod store;
+mod value;
 
 pub use atomic::CurrentValue;
 pub use batch::Batch;
@@ -114,6 +115,8 @@ pub use check::{Damage, DamagedKeys, Dropped};
 pub use count::Estimate;
 pub use error::{Error, Result};
 pub use merges::{AddDecimal, AddU64};
+pub use moirai_update::ValueReader;
 pub use range::KeyRange;
 pub use scan::{Direction, Record, Scan};
 pub use store::{Store, Tree, with_leaves};
+pub use value::ValueWriter;

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use futures::Stream;
 use futures::stream::try_unfold;
-use moirai_update::{At, View, Views};
+use moirai_units::ByteCount;
+use moirai_update::{At, LongValues, Stored, View, Views};
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
@@ -69,6 +70,8 @@ pub struct Scan<'a> {
     way: Direction,
     /// The next leaves that way, once there are many.
     ahead: Option<Views>,
+    /// A long value that was passed last.
+    value: Vec<u8>,
 }
 
 /// How many leaves are read at once: at most, and when they are read ahead.
@@ -80,8 +83,9 @@ const LEAVES_AHEAD_MIN: usize = 16;
 struct Loaded {
     /// Keys and values.
     bytes: Vec<u8>,
-    /// Where each key begins, where it ends and its value begins, and where that ends.
-    records: Vec<(usize, usize, usize)>,
+    records: Vec<Place>,
+    /// What the references to long values are for.
+    long: Option<LongValues>,
     /// How many records are before the position.
     at: usize,
     /// The keys between which all records are loaded; `None` where the range ends, or the tree.
@@ -89,10 +93,22 @@ struct Loaded {
     next: Option<Box<[u8]>>,
 }
 
+/// Where a record lies among the bytes that are loaded.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    key: usize,
+    /// Where the key ends, and the value begins.
+    value: usize,
+    end: usize,
+    /// Whether the value is a reference to a long one.
+    is_long: bool,
+}
+
 impl Loaded {
-    fn record(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        let (first, middle, end) = *self.records.get(index)?;
-        Some((self.bytes.get(first..middle)?, self.bytes.get(middle..end)?))
+    fn record(&self, index: usize) -> Option<(&[u8], Stored<'_>)> {
+        let Place { key, value, end, is_long } = *self.records.get(index)?;
+        let (key, value) = (self.bytes.get(key..value)?, self.bytes.get(value..end)?);
+        Some((key, if is_long { Stored::Long(value) } else { Stored::Short(value) }))
     }
 
     /// Passes a record, if there is one.
@@ -111,7 +127,7 @@ impl Loaded {
 
     /// How many records are before the gap.
     fn rank(&self, gap: &Gap) -> usize {
-        let key = |record: &(usize, usize, usize)| self.bytes.get(record.0..record.1);
+        let key = |record: &Place| self.bytes.get(record.key..record.value);
         match gap {
             Gap::Before(at) => self.records.partition_point(|one| key(one) < Some(&at[..])),
             Gap::After(at) => self.records.partition_point(|one| key(one) <= Some(&at[..])),
@@ -137,6 +153,7 @@ impl<'a> Scan<'a> {
             leaves_max: 1,
             way: direction,
             ahead: None,
+            value: Vec::new(),
         }
     }
 
@@ -146,6 +163,18 @@ impl<'a> Scan<'a> {
     /// As of [`Store::get`], and [`Error::NoLeaf`]. The scan stays where it is.
     pub async fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(self.direction).await
+    }
+
+    /// As [`Scan::next`], but returns the key alone: a long value is not read.
+    pub async fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.next_sizes().await?.map(|(key, _)| key))
+    }
+
+    /// As [`Scan::next_key`], with the length of the value.
+    pub(crate) async fn next_sizes(&mut self) -> Result<Option<(&[u8], ByteCount)>> {
+        let index = self.pass(self.direction).await?;
+        let record = index.and_then(|index| self.leaves.record(index));
+        Ok(record.map(|(key, value)| (key, value.length())))
     }
 
     /// Passes the record before, against the scan's direction, and returns its key and value; `None` at the end where the
@@ -187,15 +216,39 @@ impl<'a> Scan<'a> {
     }
 
     async fn step(&mut self, way: Direction) -> Result<Option<(&[u8], &[u8])>> {
-        let index = loop {
+        let Some(index) = self.pass(way).await? else { return Ok(None) };
+        if let Some((_, Stored::Long(reference))) = self.leaves.record(index) {
+            match self.long_value(reference).await {
+                Ok(value) => self.value = value,
+                Err(error) => {
+                    self.leaves.pass(way.reversed());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(self.leaves.record(index).map(|(key, value)| match value {
+            Stored::Short(value) => (key, value),
+            Stored::Long(_) => (key, &self.value[..]),
+        }))
+    }
+
+    /// Passes a record, which is loaded then; `None` at the end.
+    async fn pass(&mut self, way: Direction) -> Result<Option<usize>> {
+        loop {
             if let Some(index) = self.leaves.pass(way) {
-                break index;
+                return Ok(Some(index));
             }
             if !self.load(way).await? {
                 return Ok(None);
             }
-        };
-        Ok(self.leaves.record(index))
+        }
+    }
+
+    async fn long_value(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
+        let values = self.leaves.long.as_ref().ok_or_else(damaged)?;
+        let value = self.store.engine.long_value(values, reference).await?;
+        Ok(value.read(0..value.length().0).await?)
     }
 
     /// Loads the leaf at the position, or some after those that are loaded; tells whether there were any.
@@ -267,7 +320,8 @@ impl<'a> Scan<'a> {
 
     /// Copies the records from `low` up to `next`.
     fn fill(&mut self, view: &View, low: Option<&[u8]>, next: Option<&[u8]>) -> Result<()> {
-        let Loaded { bytes, records, at, .. } = &mut self.leaves;
+        let Loaded { bytes, records, at, long, .. } = &mut self.leaves;
+        *long = Some(view.long.clone());
         bytes.clear();
         records.clear();
         *at = 0;
@@ -279,11 +333,15 @@ impl<'a> Scan<'a> {
                 let is_here =
                     low.is_none_or(|low| key >= low) && next.is_none_or(|next| key < next);
                 if is_here && self.range.holds(key) {
+                    let (value, is_long) = match value {
+                        Stored::Short(value) => (value, false),
+                        Stored::Long(reference) => (reference, true),
+                    };
                     let first = bytes.len();
                     bytes.extend_from_slice(key);
                     let middle = bytes.len();
                     bytes.extend_from_slice(value);
-                    records.push((first, middle, bytes.len()));
+                    records.push(Place { key: first, value: middle, end: bytes.len(), is_long });
                 }
             }
         }

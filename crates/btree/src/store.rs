@@ -17,7 +17,8 @@ use crate::drop::{NAMELESS, Nameless, put};
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
 use crate::range::KeyRange;
 use crate::scan::{Direction, Scan};
-use crate::{Error, Result};
+use crate::value::ValueWriter;
+use crate::{Error, Result, ValueReader};
 
 /// The tree of trees: from names to spaces.
 pub(crate) const CATALOG: SpaceId = SpaceId(1);
@@ -72,6 +73,10 @@ impl Question for IsThere {
             DELETE => Some(false),
             _ => None,
         }
+    }
+
+    fn of_long(&self) -> Option<bool> {
+        Some(true)
     }
 
     fn of_value(&self, value: Option<&[u8]>) -> bool {
@@ -203,8 +208,9 @@ impl Store {
     }
 
     /// Commits a batch: all of its changes or none. Returns once the batch is as durable as [`Options::durability`] asks.
-    /// Batches commit in the order of first poll. A key, a value or an operand may be up to a quarter of a leaf less 7
-    /// bytes long (2,041 bytes in leaves of 8 KiB).
+    /// Batches commit in the order of first poll, but those with long values once these are written. A key or an operand may
+    /// be up to a quarter of a leaf less 7 bytes long (2,041 bytes in leaves of 8 KiB), and a value up to 1 GiB. Values longer
+    /// than a quarter of a leaf go to blocks of their own before the batch goes to the log.
     ///
     /// # Errors
     /// [`Error::OtherStore`]; errors as of [`Engine::commit`].
@@ -222,6 +228,21 @@ impl Store {
         let mut batch = Batch::new();
         batch.put(tree, key, value);
         self.commit(&batch).await
+    }
+
+    /// A writer for a value of up to 1 GiB, which goes to the device in parts of 1 MiB and is then put under `key`.
+    ///
+    /// # Errors
+    /// As of [`Store::get`].
+    pub fn write_value<'a>(&'a self, tree: &Tree, key: &'a [u8]) -> Result<ValueWriter<'a>> {
+        let (space, writer) = (self.space_of(tree)?, self.engine.value_writer());
+        Ok(ValueWriter { store: self, space, key, writer })
+    }
+
+    /// A reader of parts of the value under `key`: of the value as it is now, whatever is committed meanwhile. Errors as of
+    /// [`Store::get`].
+    pub async fn read_value(&self, tree: &Tree, key: &[u8]) -> Result<Option<ValueReader>> {
+        Ok(self.engine.value_reader(self.space_of(tree)?, key).await?)
     }
 
     /// Deletes `key`.

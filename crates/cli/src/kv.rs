@@ -4,10 +4,12 @@ mod dump;
 mod load;
 mod stats;
 mod text;
+mod value;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::ops::Bound;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -34,7 +36,7 @@ const LEAF: ByteCount = ByteCount(8 << 10);
 /// The log is on the --log devices, or at the end of the --store device. `put`, `merge`, `load`, `batch` and `restore`
 /// create a store where each device is blank, which means that its first and last MiB are zeros. Commands that only
 /// read write nothing, and several of them may read a store at once. A key may be up to a quarter of a
-/// leaf less 7 bytes long, and so may a value (2,041 bytes in leaves of 8 KiB).
+/// leaf less 7 bytes long (2,041 bytes in leaves of 8 KiB), and a value up to 1 GiB.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Device or volume of the store, as URI
@@ -78,6 +80,9 @@ enum Command {
         /// Key
         #[arg(allow_hyphen_values = true)]
         key: OsString,
+        /// Write the bytes of the value as they are, without a line end
+        #[arg(long, conflicts_with = "hex")]
+        raw: bool,
     },
     /// Store a value under a key; a value that is there is replaced
     Put {
@@ -85,8 +90,11 @@ enum Command {
         #[arg(allow_hyphen_values = true)]
         key: OsString,
         /// Value
-        #[arg(allow_hyphen_values = true)]
-        value: OsString,
+        #[arg(allow_hyphen_values = true, required_unless_present = "file")]
+        value: Option<OsString>,
+        /// Store the content of a file, `-` for standard input, of up to 1 GiB
+        #[arg(long, value_name = "PATH", conflicts_with_all = ["value", "hex"])]
+        file: Option<PathBuf>,
     },
     /// Add a number to the number under a key; a missing key counts as 0, and a value that is text is refused
     Merge {
@@ -353,12 +361,17 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
         false => find(store, arguments.tree()).await,
     };
     match &arguments.command {
-        Command::Get { key } => match store.get(&tree().await?, &text.read(key)?).await? {
-            Some(value) => print::bytes_line(&text.written(&value)),
-            None => Err(Failure::Failed(format!("there is no key `{}`", key.display()))),
-        },
-        Command::Put { key, value } => {
+        Command::Get { key, raw } => {
+            let value = store.read_value(&tree().await?, &text.read(key)?).await?;
+            let none = || Failure::Failed(format!("there is no key `{}`", key.display()));
+            value::print(&value.ok_or_else(none)?, *raw, text).await
+        }
+        Command::Put { key, value: Some(value), .. } => {
             Ok(store.put(&tree().await?, &text.read(key)?, &text.read(value)?).await?)
+        }
+        Command::Put { key, value: None, file } => {
+            let file = file.as_deref().unwrap_or(Path::new("-"));
+            value::put_file(store, &tree().await?, &text.read(key)?, file).await
         }
         Command::Merge { key, number } => {
             let (name, key, tree) = (key, text.read(key)?, tree().await?);

@@ -1,10 +1,23 @@
 //! What blocks of a space hold: how modifications change them, and how a value is found.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use moirai_units::{BlockCount, ByteCount};
+
+use crate::data::extents::{Extent, Extents};
 use crate::kind::{Kinds, Modification, Value};
+use crate::long::Stored;
+use crate::long::layout::{LongLayout, Write};
+use crate::long::merge::Bases;
+use crate::long::reference::Reference;
 
 /// A block that is not what its format writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOfFormat;
+
+/// A key, and the reference to its long value.
+pub type KeyedReference<'a> = (&'a [u8], &'a [u8]);
 
 /// How the blocks of a space hold keys and values. A block holds the values from its lowest key up to the
 /// lowest key of the next.
@@ -28,7 +41,24 @@ pub trait BlockFormat: Send + Sync {
         low: &[u8],
         block: &'a [u8],
         key: &[u8],
-    ) -> Result<Option<&'a [u8]>, NotOfFormat>;
+    ) -> Result<Option<Stored<'a>>, NotOfFormat>;
+
+    /// Whether values may be longer than [`BlockFormat::longest`] says: the block holds a reference then.
+    fn takes_long_values(&self) -> bool {
+        false
+    }
+
+    /// Whether a block has references to long values. It may be damaged.
+    fn has_long_values(&self, block: &[u8]) -> bool {
+        let _ = block;
+        false
+    }
+
+    /// The keys of a block's long values, with the references.
+    fn references<'a>(&self, block: &'a [u8]) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
+        let _ = block;
+        Ok(Vec::new())
+    }
 
     /// Bytes by which a modification makes blocks longer, about: how much is applied at once goes by it.
     fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
@@ -37,7 +67,9 @@ pub trait BlockFormat: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Makes a value what a block can hold, before any modification and after each.
-    fn settle(&self, value: &mut Value, block_bytes: usize);
+    fn settle(&self, value: &mut Value, block_bytes: usize) {
+        let _ = (value, block_bytes);
+    }
 
     /// The last key that a block has a value of.
     fn last_key<'a>(&self, low: &'a [u8], block: &'a [u8]) -> Result<&'a [u8], NotOfFormat>;
@@ -53,19 +85,108 @@ pub struct Pieces {
     pub(crate) lows: Vec<Box<[u8]>>,
     pub(crate) bytes: Vec<u8>,
     refused: u64,
+    /// The long values that merges change.
+    pub(crate) bases: Bases,
+    /// The long values that merges make.
+    pub(crate) made: Made,
+}
+
+/// Where long values go that merges make.
+#[derive(Debug)]
+pub(crate) enum Made {
+    /// Into memory: the blocks are for a reader.
+    Memory(Vec<Bytes>),
+    /// To the device.
+    Device(MadeOnDevice),
+}
+
+/// Long values that a sweep writes with its blocks.
+#[derive(Debug)]
+pub(crate) struct MadeOnDevice {
+    pub(crate) extents: Arc<Extents>,
+    /// Device blocks that stay free.
+    pub(crate) reserve: BlockCount,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) taken: Vec<Extent>,
+    /// Whether one found no space: the blocks lack it then.
+    pub(crate) lacks_space: bool,
 }
 
 impl Pieces {
     /// None yet, of blocks of `block_bytes`.
     #[must_use]
     pub fn new(block_bytes: usize) -> Pieces {
-        Pieces { block_bytes, lows: Vec::new(), bytes: Vec::new(), refused: 0 }
+        Pieces::with(block_bytes, Made::Memory(Vec::new()))
+    }
+
+    /// None yet, of blocks whose long values go to the device.
+    pub(crate) fn on_device(
+        block_bytes: usize,
+        extents: &Arc<Extents>,
+        reserve: BlockCount,
+    ) -> Pieces {
+        let made = MadeOnDevice {
+            extents: Arc::clone(extents),
+            reserve,
+            writes: Vec::new(),
+            taken: Vec::new(),
+            lacks_space: false,
+        };
+        Pieces::with(block_bytes, Made::Device(made))
+    }
+
+    pub(crate) fn with(block_bytes: usize, made: Made) -> Pieces {
+        let (lows, bytes) = (Vec::new(), Vec::new());
+        Pieces { block_bytes, lows, bytes, refused: 0, bases: Bases::new(), made }
+    }
+
+    /// Puts a long value in the place of the reference to it, for a merge. One that is too long for merges stays as it is.
+    pub fn load(&self, value: &mut Value) {
+        if !value.is_long {
+            return;
+        }
+        let base = self.bases.iter().find(|(reference, _)| **reference == *value.bytes);
+        if let Some((_, base)) = base {
+            value.set(Some(base));
+        }
+    }
+
+    /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
+    pub fn make_long(&mut self, value: &mut Value) {
+        let reference = match &mut self.made {
+            Made::Memory(values) => {
+                let length = ByteCount(value.bytes.len() as u64);
+                let place = values.len() as u32;
+                values.push(Bytes::copy_from_slice(&value.bytes));
+                Reference::Memory { length, place }
+            }
+            Made::Device(made) => {
+                let laid_out = LongLayout::whole(&value.bytes, &made.extents, made.reserve);
+                let Some((reference, extents, writes)) = laid_out else {
+                    made.lacks_space = true;
+                    return value.set(None);
+                };
+                made.taken.extend(extents);
+                made.writes.extend(writes);
+                reference
+            }
+        };
+        value.set_stored(Some(Stored::Long(&reference.encode())));
     }
 
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
+    }
+
+    /// The long values in memory, and lets go of those that were changed.
+    pub(crate) fn take_made(&mut self) -> Vec<Bytes> {
+        self.bases.clear();
+        match &mut self.made {
+            Made::Memory(values) => std::mem::take(values),
+            Made::Device(_) => Vec::new(),
+        }
     }
 
     /// Adds a block with lowest key `low`, and gives it to be filled; it is full of zeros.
@@ -87,12 +208,10 @@ impl Pieces {
         let bytes = (count * self.block_bytes).min(self.bytes.len());
         let rest = self.bytes.split_off(bytes);
         let lows = self.lows.split_off(count.min(self.lows.len()));
-        Pieces {
-            block_bytes: self.block_bytes,
-            lows: std::mem::replace(&mut self.lows, lows),
-            bytes: std::mem::replace(&mut self.bytes, rest),
-            refused: 0,
-        }
+        let mut taken = Pieces::new(self.block_bytes);
+        taken.lows = std::mem::replace(&mut self.lows, lows);
+        taken.bytes = std::mem::replace(&mut self.bytes, rest);
+        taken
     }
 
     /// Counts modifications that did not fit their values.
@@ -166,8 +285,8 @@ impl BlockFormat for WholeBlocks {
         low: &[u8],
         block: &'a [u8],
         key: &[u8],
-    ) -> Result<Option<&'a [u8]>, NotOfFormat> {
-        Ok((low == key).then_some(block))
+    ) -> Result<Option<Stored<'a>>, NotOfFormat> {
+        Ok((low == key).then_some(Stored::Short(block)))
     }
 
     fn last_key<'a>(&self, low: &'a [u8], _: &'a [u8]) -> Result<&'a [u8], NotOfFormat> {

@@ -12,6 +12,7 @@ use crate::data::place::Place;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
+use crate::long::reference::Reference;
 use crate::read_whole::{Content, Lost};
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
@@ -99,13 +100,27 @@ impl Shared {
     /// What is damaged of a partition; blocks are read one by one only where something is.
     async fn check_partition(&self, one: &Whole) -> Vec<Damage> {
         match self.read_whole(&one.place, &one.staged).await {
-            Ok(content) if self.is_of_format(&content) => Vec::new(),
+            Ok(content) if self.is_of_format(&content) => {
+                let damaged = self.damaged_long_values(&content).await;
+                damaged
+                    .into_iter()
+                    .map(|(key, reference)| self.damage_of(one, key, &reference))
+                    .collect()
+            }
             _ => {
                 let rest = self.read_rest(&one.place, &one.staged).await;
                 let device = &self.data.inquiry().name;
                 rest.lost.into_iter().map(|lost| one.damage(lost, &rest.table, device)).collect()
             }
         }
+    }
+
+    /// A long value that cannot be read.
+    fn damage_of(&self, one: &Whole, key: &[u8], reference: &Reference) -> Damage {
+        let to = Some([key, &[0]].concat().into());
+        let keys = DamagedKeys { space: one.space, from: key.into(), to };
+        let device = self.data.inquiry().name.clone();
+        Damage { what: "a long value", device, blocks: reference.blocks(), keys: Some(keys) }
     }
 
     /// All partitions, in the order of their keys.

@@ -26,6 +26,8 @@ use crate::kind::{Kinds, Modification, Question};
 use crate::log::replay::replay;
 use crate::log::segments::{LogDisk, Ring, Segments};
 use crate::log::{Log, Opened};
+use crate::long::read::{LongValues, ValueReader};
+use crate::long::write::ValueWriter;
 use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
@@ -283,9 +285,9 @@ impl Engine {
         if group.is_empty() {
             return Ok(());
         }
-        self.shared.check(group)?;
+        let group = self.shared.ready(group).await?;
         let turn = self.shared.turn.lock().await;
-        self.commit_in(turn, group, durability).await
+        self.commit_in(turn, &group, durability).await
     }
 
     /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
@@ -309,7 +311,7 @@ impl Engine {
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
         if !group.is_empty() {
-            self.shared.check(&group)?;
+            let group = self.shared.ready(&group).await?;
             self.commit_in(turn, &group, self.shared.log.durability).await?;
         }
         Ok(true)
@@ -323,6 +325,11 @@ impl Engine {
         durability: Durability,
     ) -> Result<()> {
         let shared = &self.shared;
+        let entries = group.entries();
+        shared.check_log(&entries)?;
+        if group.has_long_twice() {
+            return Err(Error::LongValueUsed);
+        }
         let mut waiting_since = None;
         shared.is_space_refused.store(false, Ordering::Relaxed);
         let seq = loop {
@@ -338,7 +345,7 @@ impl Engine {
                 let has_memory =
                     state.pending_bytes() < most && !state.is_full(most / PARTITION_SHARE);
                 let has_space = shared.has_space(&state, group.added_bytes);
-                let has_room = has_memory && shared.log.has_room(group.bytes.len());
+                let has_room = has_memory && shared.log.has_room(entries.len());
                 // Where sweeps are stuck, nothing makes room either.
                 let is_stuck = shared.is_stuck.load(Ordering::Relaxed);
                 let is_refused = shared.is_space_refused.load(Ordering::Relaxed);
@@ -352,7 +359,13 @@ impl Engine {
                 }
                 if has_room && has_space {
                     *shared.last_commit.lock() = now();
-                    let seq = shared.append(&mut state, &group.bytes);
+                    // Another group may have been given one of them meanwhile.
+                    if !group.long.iter().all(|value| value.is_new(&shared.extents)) {
+                        return Err(Error::LongValueUsed);
+                    }
+                    let long = group.long.iter().flat_map(|value| value.give());
+                    state.arriving.extend(long.map(|extent| (extent.first(), extent)));
+                    let seq = shared.append(&mut state, &entries);
                     shared.cache.shrink(shared.cache_bytes_max(&state));
                     drop(state);
                     if shared.log.to_leave().is_some() {
@@ -365,7 +378,7 @@ impl Engine {
                 shared.counts.waits.add(1);
                 waiting_since = Some(now());
             }
-            shared.log.want(group.bytes.len());
+            shared.log.want(entries.len());
             shared.sweep_wake.notify_one();
             freed.await;
         };
@@ -382,6 +395,23 @@ impl Engine {
         let mut group = Group::new();
         group.modify(space, modification);
         self.commit(&group).await
+    }
+
+    /// A writer for a long value, which goes to the device in parts; [`Group::put_long`] puts the value under a key.
+    #[must_use]
+    pub fn value_writer(&self) -> ValueWriter {
+        ValueWriter::new(Arc::clone(&self.shared))
+    }
+
+    /// The value under a key, to be read in parts: as it is now, whatever is committed before it is read. Errors as of
+    /// [`Engine::get`].
+    pub async fn value_reader(&self, space: SpaceId, key: &[u8]) -> Result<Option<ValueReader>> {
+        self.shared.value_reader(space, key).await
+    }
+
+    /// A long value of a view, whose blocks hold the `reference`. Errors as of [`Engine::get`].
+    pub async fn long_value(&self, values: &LongValues, reference: &[u8]) -> Result<ValueReader> {
+        ValueReader::of(Arc::clone(&self.shared), values, reference).await
     }
 
     /// The value under a key, with all that was modified; from memory alone where that says all.
@@ -547,6 +577,9 @@ impl Engine {
             swept_bytes: counts.swept_bytes.get(),
             checkpoint_bytes: counts.checkpoint_bytes.get(),
             placed: counts.placed.get(),
+            long_bytes: state.long.blocks().bytes().0,
+            long_written_bytes: counts.long_written_bytes.get(),
+            long_reads: counts.long_reads.get(),
             reads: counts.reads.get(),
             staged_reads: counts.staged_reads.get(),
             table_reads: counts.table_reads.get(),

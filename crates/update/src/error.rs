@@ -165,6 +165,12 @@ pub enum Error {
         most: ByteCount,
     },
 
+    /// A long value was put twice, or into another store than it was written for.
+    #[error(
+        "a long value was put before, or is of another store: write the value once for each put"
+    )]
+    LongValueUsed,
+
     /// An option is out of range, or does not fit the devices.
     #[error("{problem}")]
     Options {

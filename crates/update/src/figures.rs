@@ -24,6 +24,8 @@ pub(crate) struct Counts {
     pub(crate) swept_bytes: Count,
     pub(crate) checkpoint_bytes: Count,
     pub(crate) placed: Count,
+    pub(crate) long_written_bytes: Count,
+    pub(crate) long_reads: Count,
     pub(crate) reads: Count,
     pub(crate) staged_reads: Count,
     pub(crate) table_reads: Count,
@@ -54,6 +56,12 @@ pub struct Figures {
     pub checkpoint_bytes: u64,
     /// How often a partition was swept into blocks.
     pub placed: u64,
+    /// Bytes of the data device that long values take.
+    pub long_bytes: u64,
+    /// Bytes of long values written.
+    pub long_written_bytes: u64,
+    /// Requests to the data device for reading long values.
+    pub long_reads: u64,
     /// Requests to the data device for reading values and blocks.
     pub reads: u64,
     /// How many of these were of staged chunks.

@@ -71,6 +71,7 @@ fn groups(bytes: &[u8]) -> State {
         if state.apply(Seq(seq), group, &Kinds::new(), Seq(3)).is_err() {
             break;
         }
+        state.left.clear();
         let queued: usize = state
             .partitions
             .iter()
@@ -135,7 +136,7 @@ mod tests {
         let mut encoded = Vec::new();
         encode(&mut encoded, Modification { key: b"a", kind: DELETE, bytes: b"" });
         queue.push(b"a", &encoded);
-        let (chunk, _) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new());
+        let (chunk, ..) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new());
         own(&[Entry::Staged { partition: A, chunk, first: Lbn(first) }])
     }
 
@@ -147,10 +148,14 @@ mod tests {
             3.. => TablePlace::Behind { bytes: 100, checksum: 7 },
             _ => TablePlace::Short(Arc::new(blocks)),
         };
-        Placed { partition, low, location: Location { runs, table } }
+        Placed { partition, low, location: Location { runs, table, has_long: false } }
     }
 
-    /// Two chunks, a division, a merge of the halves, and a space that is made.
+    fn long(first: u64, count: u64) -> BlockRange {
+        BlockRange::new(Lbn(first), BlockCount(count))
+    }
+
+    /// Two chunks, a division, long values, a merge of the halves, and a space that is made.
     fn groups_seed() -> Vec<Vec<u8>> {
         let seal = |id| Entry::Seal { partition: id };
         vec![
@@ -164,6 +169,8 @@ mod tests {
             own(&[seal(A)]),
             own(&[
                 Entry::Refused { partition: A, count: 3 },
+                Entry::Long { runs: vec![long(1000, 8), long(1008, 8)] },
+                Entry::Freed { runs: vec![long(1004, 8)] },
                 Entry::Placed {
                     from: vec![A],
                     into: vec![placed(A, 200, &["", "b"]), placed(B, 300, &["k"])],
@@ -255,5 +262,7 @@ mod tests {
         let state = super::groups(&frame);
         assert_eq!((state.partitions.len(), state.applied, state.queued), (2, Seq(16), 2));
         assert_eq!(state.refused, 3);
+        let long_runs: Vec<BlockRange> = state.long.iter().collect();
+        assert_eq!(long_runs, [long(1000, 4), long(1012, 4)]);
     }
 }

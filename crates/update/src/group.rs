@@ -1,8 +1,12 @@
 //! Groups of modifications, as programs make them.
 
-use crate::ids::{DELETE, KindNumber, SpaceId};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
-use crate::state::entry::put_modification;
+use crate::long::write::LongValue;
+use crate::state::entry::{Entry, put_modification};
 
 /// Modifications that are durable together or not at all.
 #[derive(Clone, Debug, Default)]
@@ -13,8 +17,12 @@ pub struct Group {
     pub(crate) uses: Vec<(SpaceId, KindNumber)>,
     /// Bytes of all but deletes: what values may become longer by.
     pub(crate) added_bytes: usize,
-    /// The longest key and modification.
+    /// The longest key, and the longest modification but for puts.
     pub(crate) longest: (usize, usize),
+    /// The longest value that is put.
+    pub(crate) longest_put: usize,
+    /// The long values that it refers to.
+    pub(crate) long: Vec<Arc<LongValue>>,
 }
 
 impl Group {
@@ -26,6 +34,23 @@ impl Group {
 
     /// Adds a modification; it comes after those before it.
     pub fn modify(&mut self, space: SpaceId, modification: Modification<'_>) {
+        self.add(space, modification);
+        let used = (space, modification.kind);
+        if self.uses.last() != Some(&used) && !self.uses.contains(&used) {
+            self.uses.push(used);
+        }
+    }
+
+    /// Adds a put of a long value, which is on the device already. A value is for one group, which is committed once.
+    pub fn put_long(&mut self, space: SpaceId, key: &[u8], value: &Arc<LongValue>) {
+        let bytes = &value.reference.encode();
+        self.add(space, Modification { key, kind: PUT_LONG, bytes });
+        self.uses.push((space, PUT));
+        self.long.push(Arc::clone(value));
+    }
+
+    /// Adds a modification whose kind is known.
+    pub(crate) fn add(&mut self, space: SpaceId, modification: Modification<'_>) {
         let before = self.bytes.len();
         put_modification(&mut self.bytes, space, modification);
         if modification.kind != DELETE {
@@ -33,11 +58,31 @@ impl Group {
         }
         self.count += 1;
         let (key, bytes) = self.longest;
-        self.longest = (key.max(modification.key.len()), bytes.max(modification.bytes.len()));
-        let used = (space, modification.kind);
-        if self.uses.last() != Some(&used) && !self.uses.contains(&used) {
-            self.uses.push(used);
+        let length = modification.bytes.len();
+        match modification.kind {
+            PUT => self.longest_put = self.longest_put.max(length),
+            PUT_LONG => {}
+            _ => self.longest.1 = bytes.max(length),
         }
+        self.longest.0 = key.max(modification.key.len());
+    }
+
+    /// Whether two of its puts are of one long value.
+    pub(crate) fn has_long_twice(&self) -> bool {
+        let mut values: Vec<*const LongValue> = self.long.iter().map(Arc::as_ptr).collect();
+        values.sort_unstable();
+        values.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
+    }
+
+    /// The entries for the log: its modifications, and the blocks of its long values.
+    pub(crate) fn entries(&self) -> Cow<'_, [u8]> {
+        if self.long.is_empty() {
+            return Cow::Borrowed(&self.bytes);
+        }
+        let mut entries = self.bytes.clone();
+        let runs = self.long.iter().flat_map(|value| value.runs()).copied().collect();
+        Entry::Long { runs }.encode(&mut entries);
+        Cow::Owned(entries)
     }
 
     /// How many there are.
@@ -56,6 +101,8 @@ impl Group {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.uses.clear();
-        (self.count, self.added_bytes, self.longest) = (0, 0, (0, 0));
+        (self.count, self.added_bytes) = (0, 0);
+        (self.longest, self.longest_put) = ((0, 0), 0);
+        self.long.clear();
     }
 }

@@ -16,9 +16,20 @@ pub(crate) struct PartitionId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KindNumber(pub u8);
 
+impl KindNumber {
+    /// Whether it is [`PUT`] or [`DELETE`], or a put of a long value: it needs no value, and is none that a program registers.
+    #[must_use]
+    pub fn is_put(self) -> bool {
+        self < KINDS_OF_PROGRAMS
+    }
+}
+
 /// Puts a value in the place of whatever was there.
 pub const PUT: KindNumber = KindNumber(1);
 /// Leaves no value.
 pub const DELETE: KindNumber = KindNumber(2);
+/// Puts a long value in the place of whatever was there: the modification is a reference to it. Groups make it of puts
+/// that are too long for a block, and of [`Group::put_long`](crate::Group::put_long).
+pub(crate) const PUT_LONG: KindNumber = KindNumber(3);
 /// The lowest number of kinds that programs register.
 pub const KINDS_OF_PROGRAMS: KindNumber = KindNumber(16);

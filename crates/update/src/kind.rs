@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT};
+use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PUT_LONG};
+use crate::long::Stored;
 
 /// A modification of the value under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +24,36 @@ pub struct Value {
     pub is_there: bool,
     /// The value; of no meaning when there is none.
     pub bytes: Vec<u8>,
+    /// Whether the value is a long one, and the bytes refer to it. Kinds never see such a value.
+    pub is_long: bool,
 }
 
 impl Value {
     /// Takes another value, or none, over.
     pub fn set(&mut self, value: Option<&[u8]>) {
         self.is_there = value.is_some();
+        self.is_long = false;
         self.bytes.clear();
         self.bytes.extend_from_slice(value.unwrap_or_default());
+    }
+
+    /// Takes over what a block holds.
+    pub fn set_stored(&mut self, stored: Option<Stored<'_>>) {
+        match stored {
+            Some(Stored::Long(reference)) => {
+                self.set(Some(reference));
+                self.is_long = true;
+            }
+            Some(Stored::Short(value)) => self.set(Some(value)),
+            None => self.set(None),
+        }
+    }
+
+    /// What a block is to hold; `None` when there is no value.
+    #[must_use]
+    pub fn stored(&self) -> Option<Stored<'_>> {
+        let stored = if self.is_long { Stored::Long } else { Stored::Short };
+        self.is_there.then_some(stored(&self.bytes))
     }
 
     /// The value; `None` when there is none.
@@ -50,7 +73,7 @@ pub trait Kind: Send + Sync {
         true
     }
 
-    /// Changes `value` as `modification` says. A value longer than the blocks' format allows is cut.
+    /// Changes `value` as `modification` says.
     fn apply(&self, value: &mut Value, modification: &[u8]);
 
     /// Puts into `both` one modification that does what `older` and `newer` do one after the other, and
@@ -69,6 +92,11 @@ pub trait Question: Sync {
     /// The answer, where the newest modification of the value tells it, whatever was before. It is as the program
     /// gave it: what the blocks' format makes of a value is not yet done.
     fn of_newest(&self, newest: Modification<'_>) -> Option<Self::Answer>;
+
+    /// The answer where the value is a long one, and need not be read for it.
+    fn of_long(&self) -> Option<Self::Answer> {
+        None
+    }
 
     /// The answer from the value with all that was modified; `None` when there is none.
     fn of_value(&self, value: Option<&[u8]>) -> Self::Answer;
@@ -107,7 +135,7 @@ impl Kinds {
     }
 
     pub(crate) fn knows(&self, number: KindNumber) -> bool {
-        number == PUT || number == DELETE || self.registered(number).is_some()
+        Kinds::replaces(number) || self.registered(number).is_some()
     }
 
     /// Changes `value`; tells whether the modification fitted it. Unknown kinds do nothing: the engine takes none in,
@@ -116,6 +144,9 @@ impl Kinds {
         match number {
             PUT => value.set(Some(modification)),
             DELETE => value.set(None),
+            PUT_LONG => value.set_stored(Some(Stored::Long(modification))),
+            // A value that is too long for merges.
+            _ if value.is_long => return false,
             number => {
                 if let Some(kind) = self.registered(number) {
                     if !kind.fits(value, modification) {
@@ -130,7 +161,7 @@ impl Kinds {
 
     /// Whether nothing that came before a modification of this kind matters.
     pub(crate) fn replaces(number: KindNumber) -> bool {
-        number == PUT || number == DELETE
+        matches!(number, PUT | DELETE | PUT_LONG)
     }
 
     pub(crate) fn combine(

@@ -13,6 +13,7 @@
 //! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
 //! - `log`: frames, segments, the writer and recovery.
 //! - `data`: the data device: superblock, extents, checkpoints, the block cache.
+//! - `long`: values that are too long for a block.
 //! - `sweep`: which partitions leave memory, and how.
 
 mod block_format;
@@ -29,6 +30,7 @@ mod group;
 mod ids;
 mod kind;
 mod log;
+mod long;
 mod options;
 mod read;
 mod read_many;
@@ -41,7 +43,7 @@ mod state;
 mod sweep;
 mod view;
 
-pub use block_format::{BlockFormat, NotOfFormat, Pieces, WholeBlocks};
+pub use block_format::{BlockFormat, KeyedReference, NotOfFormat, Pieces, WholeBlocks};
 pub use check::{Damage, DamagedKeys};
 pub use data::format::{Format, Lengths};
 pub use engine::Engine;
@@ -52,6 +54,9 @@ pub use ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, SpaceId};
 pub use kind::{Kind, Kinds, Modification, Question, Value};
 pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use log::segments::LogWriter;
+pub use long::read::{LongValues, ValueReader};
+pub use long::write::{LongValue, ValueWriter, WrittenValue};
+pub use long::{MERGED_BYTES_MAX, Stored, VALUE_BYTES_MAX};
 pub use options::{Durability, Options};
 pub use sample::{Sample, SampledBlock};
 pub use sweep::Cleared;

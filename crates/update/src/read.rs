@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PartitionId, SpaceId};
 use crate::kind::{Kinds, Question, Value};
+use crate::long::Stored;
+use crate::long::epoch::Epoch;
+use crate::long::read::{LongValues, ValueReader};
+use crate::long::reference::Reference;
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
@@ -86,22 +90,60 @@ pub(crate) fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
 impl Shared {
     /// The value under a key; from memory alone when what is pending says all.
     pub(crate) async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Lookup { wanted, pending, .. } = self
+        let (value, _epoch) = self.find(space, key).await?;
+        self.whole(value).await
+    }
+
+    /// The value under a key, to be read in parts.
+    pub(crate) async fn value_reader(
+        self: &Arc<Shared>,
+        space: SpaceId,
+        key: &[u8],
+    ) -> Result<Option<ValueReader>> {
+        let (value, epoch) = self.find(space, key).await?;
+        let shared = Arc::clone(self);
+        Ok(match value.stored() {
+            None => None,
+            Some(Stored::Short(_)) => Some(ValueReader::in_memory(shared, epoch, value.bytes)),
+            Some(Stored::Long(reference)) => {
+                let values = LongValues { epoch, made: Arc::default() };
+                Some(ValueReader::of(shared, &values, reference).await?)
+            }
+        })
+    }
+
+    /// A value whose long form is read.
+    pub(crate) async fn whole(&self, value: Value) -> Result<Option<Vec<u8>>> {
+        match value.stored() {
+            None => Ok(None),
+            Some(Stored::Short(_)) => Ok(Some(value.bytes)),
+            Some(Stored::Long(reference)) => {
+                let reference = Reference::decode(reference);
+                let reference = reference.ok_or_else(|| self.damaged_reference())?;
+                self.read_long(&reference).await.map(Some)
+            }
+        }
+    }
+
+    /// The value under a key, or the reference to it, and what keeps the reference valid.
+    async fn find(&self, space: SpaceId, key: &[u8]) -> Result<(Value, Arc<Epoch>)> {
+        let (Lookup { wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
                 let found = self.lookup(state, tables, space, key)?;
                 if let Some(Lookup { partition, wanted: Some(wanted), .. }) = &found {
                     self.pay(state, *partition, wanted);
                 }
-                Ok(found)
+                Ok(found.map(|found| (found, Arc::clone(&state.epoch))))
             })
             .await?;
-        match wanted {
-            None => self.value_in(None, key, &pending),
+        let value = match wanted {
+            None => self.value_in(None, key, &pending).await?,
             Some(wanted) => {
                 let found = self.read_blocks(&wanted).await?;
-                self.value_in(Some((&wanted, &found)), key, &pending)
+                self.value_in(Some((&wanted, &found)), key, &pending).await?
             }
-        }
+        };
+        Ok((value, epoch))
     }
 
     /// Where the value under a key is found; `None` when a table is missing.
@@ -132,28 +174,35 @@ impl Shared {
         Ok(Some(Lookup { partition: id, wanted: Some(wanted), pending }))
     }
 
-    /// The value under a key, from what was read and from the key's modifications in memory.
-    pub(crate) fn value_in(
+    /// The value under a key, or the reference to it, from what was read and from the key's modifications in memory.
+    pub(crate) async fn value_in(
         &self,
         read: Option<(&Wanted, &Found)>,
         key: &[u8],
         pending: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Value> {
         let mut value = Value::default();
         let block_bytes = self.layout.block_bytes();
         if let Some((wanted, Found { blocks: Some(block), .. })) = read {
             let low = wanted.table.low(wanted.blocks.start);
             let in_block = self.format.find(low, block, key);
             let damaged = |_| self.damaged_block(&wanted.place, wanted.blocks.start);
-            value.set(in_block.map_err(damaged)?);
+            value.set_stored(in_block.map_err(damaged)?);
         }
         self.format.settle(&mut value, block_bytes);
         let staged = read.iter().flat_map(|(_, found)| &found.staged).flat_map(|part| decode(part));
         for modification in staged.filter(|one| one.key == key).chain(decode(pending)) {
+            if value.is_long && !Kinds::replaces(modification.kind) {
+                let reference = Reference::decode(&value.bytes);
+                let reference = reference.ok_or_else(|| self.damaged_reference())?;
+                if let Some(base) = self.read_to_merge(&reference).await? {
+                    value.set(Some(&base));
+                }
+            }
             self.kinds.apply(modification.kind, &mut value, modification.bytes);
             self.format.settle(&mut value, block_bytes);
         }
-        Ok(value.is_there.then_some(value.bytes))
+        Ok(value)
     }
 
     /// The answer to a question; from memory alone when the newest of what is pending tells it.
@@ -174,7 +223,16 @@ impl Shared {
         // The program may ask the engine something.
         match decode(&pending).next().and_then(|newest| question.of_newest(newest)) {
             Some(answer) => Ok(answer),
-            None => Ok(question.of_value(self.get(space, key).await?.as_deref())),
+            None => {
+                let (value, _epoch) = self.find(space, key).await?;
+                match value.stored() {
+                    Some(Stored::Long(_)) => match question.of_long() {
+                        Some(answer) => Ok(answer),
+                        None => Ok(question.of_value(self.whole(value).await?.as_deref())),
+                    },
+                    _ => Ok(question.of_value(value.get())),
+                }
+            }
         }
     }
 

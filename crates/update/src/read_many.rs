@@ -1,5 +1,7 @@
 //! Reads of the values under several keys at once.
 
+use std::sync::Arc;
+
 use futures::StreamExt;
 use futures::stream;
 
@@ -43,17 +45,24 @@ impl Shared {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
         sorted.sort_by_key(|(_, key)| *key);
-        let AllAsked { blocks, told } =
-            self.with_tables(|state, tables| self.asked(state, tables, space, &sorted)).await?;
+        let (AllAsked { blocks, told }, _epoch) = self
+            .with_tables(|state, tables| {
+                let asked = self.asked(state, tables, space, &sorted)?;
+                Ok(asked.map(|asked| (asked, Arc::clone(&state.epoch))))
+            })
+            .await?;
         let mut answers = vec![None; keys.len()];
-        let mut answer = |read: Option<(&Wanted, &Found)>, asked: &AskedKey| -> Result<()> {
+        let mut answer = async |read: Option<(&Wanted, &Found)>, asked: &AskedKey| -> Result<()> {
             if let (Some(key), Some(answer)) = (keys.get(asked.place), answers.get_mut(asked.place))
             {
-                *answer = self.value_in(read, key, &asked.pending)?;
+                let value = self.value_in(read, key, &asked.pending).await?;
+                *answer = self.whole(value).await?;
             }
             Ok(())
         };
-        told.iter().try_for_each(|asked| answer(None, asked))?;
+        for asked in &told {
+            answer(None, asked).await?;
+        }
         let mut reads = stream::iter(blocks)
             .map(async |asked| {
                 let found = self.read_blocks(&asked.wanted).await;
@@ -62,7 +71,9 @@ impl Shared {
             .buffer_unordered(READS_MAX);
         while let Some((Asked { wanted, keys, .. }, found)) = reads.next().await {
             let found = found?;
-            keys.iter().try_for_each(|asked| answer(Some((&wanted, &found)), asked))?;
+            for asked in &keys {
+                answer(Some((&wanted, &found)), asked).await?;
+            }
         }
         drop(reads);
         Ok(answers)

@@ -1,5 +1,6 @@
 //! What the engine's door, the writer of its log and its sweeper share.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,7 +20,7 @@ use crate::data::tables::Tables;
 use crate::error::{Error, Result};
 use crate::figures::Counts;
 use crate::group::Group;
-use crate::ids::Seq;
+use crate::ids::{KindNumber, PUT_LONG, Seq};
 use crate::kind::Kinds;
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
@@ -171,7 +172,8 @@ impl Shared {
     }
 
     pub(crate) fn check(&self, group: &Group) -> Result<()> {
-        if let Some((_, number)) = group.uses.iter().find(|(_, kind)| !self.kinds.knows(*kind)) {
+        let is_unknown = |kind: KindNumber| kind == PUT_LONG || !self.kinds.knows(kind);
+        if let Some((_, number)) = group.uses.iter().find(|(_, kind)| is_unknown(*kind)) {
             return Err(Error::UnknownKind { number: *number });
         }
         let pairs = [
@@ -183,9 +185,21 @@ impl Shared {
                 return Err(Error::TooLong { what, have, most });
             }
         }
+        self.check_value_length(group.longest_put as u64)?;
+        Ok(())
+    }
+
+    /// A group that was checked, with its long values on the device.
+    pub(crate) async fn ready<'a>(&self, group: &'a Group) -> Result<Cow<'a, Group>> {
+        self.check(group)?;
+        self.with_long_values(group).await
+    }
+
+    /// Whether the log takes a group whose long values are on the device.
+    pub(crate) fn check_log(&self, entries: &[u8]) -> Result<()> {
         let most = self.log.group_bytes_max();
-        if group.bytes.len() > most {
-            let (have, most) = (ByteCount(group.bytes.len() as u64), ByteCount(most as u64));
+        if entries.len() > most {
+            let (have, most) = (ByteCount(entries.len() as u64), ByteCount(most as u64));
             return Err(Error::GroupTooLong { have, most });
         }
         Ok(())

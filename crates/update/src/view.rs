@@ -8,10 +8,12 @@ use bytes::Bytes;
 use moirai_runtime::{Task, spawn};
 use tokio::sync::mpsc;
 
-use crate::block_format::Pieces;
+use crate::block_format::{Made, Pieces};
 use crate::error::{Error, Result};
 use crate::ids::SpaceId;
 use crate::kind::Modification;
+use crate::long::epoch::Epoch;
+use crate::long::read::LongValues;
 use crate::read::{Found, Wanted, in_memory};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
@@ -86,6 +88,8 @@ pub struct View {
     pub low: Option<Box<[u8]>>,
     /// The lowest key of the block behind the last; `None` when there is none.
     pub next: Option<Box<[u8]>>,
+    /// The long values that the blocks refer to: see [`Engine::long_value`](crate::Engine::long_value).
+    pub long: LongValues,
 }
 
 #[derive(Debug)]
@@ -151,6 +155,7 @@ struct WantedView {
     next: Option<Box<[u8]>>,
     /// What is pending in memory, oldest first, as queues have it.
     pending: Vec<u8>,
+    epoch: Arc<Epoch>,
 }
 
 /// Which blocks of which partition a view shows.
@@ -253,10 +258,11 @@ impl Shared {
     }
 
     async fn read_view(&self, wanted: WantedView) -> Result<View> {
-        let WantedView { wanted, low, next, pending } = wanted;
+        let WantedView { wanted, low, next, pending, epoch } = wanted;
         let found = self.read_blocks(&wanted).await?;
-        let parts = self.merged(&wanted, &found, (low.as_deref(), next.as_deref()), &pending)?;
-        Ok(View { parts, low, next })
+        let keys = (low.as_deref(), next.as_deref());
+        let (parts, made) = self.merged(&wanted, &found, keys, &pending).await?;
+        Ok(View { parts, low, next, long: LongValues { epoch, made: made.into() } })
     }
 
     /// What to read for a view; `None` outside when a table is missing.
@@ -323,17 +329,18 @@ impl Shared {
         if let Some(id) = directory.at(place) {
             self.pay(state, id, &wanted);
         }
-        Ok(Some(Some(WantedView { wanted, low, next, pending })))
+        let epoch = Arc::clone(&state.epoch);
+        Ok(Some(Some(WantedView { wanted, low, next, pending, epoch })))
     }
 
-    /// The blocks with what is staged and pending for them, between two keys.
-    fn merged(
+    /// The blocks with what is staged and pending for them, between two keys, and the long values that merges made.
+    async fn merged(
         &self,
         wanted: &Wanted,
         found: &Found,
         (low, next): (Option<&[u8]>, Option<&[u8]>),
         pending: &[u8],
-    ) -> Result<Vec<Part>> {
+    ) -> Result<(Vec<Part>, Vec<Bytes>)> {
         let from = low.unwrap_or_default();
         let is_shown =
             |one: &Modification<'_>| one.key >= from && next.is_none_or(|next| one.key < next);
@@ -344,6 +351,7 @@ impl Shared {
         let block_bytes = self.layout.block_bytes();
         let Wanted { place, table, blocks, .. } = wanted;
         let mut parts = Vec::with_capacity(blocks.len());
+        let mut made = Vec::new();
         for block in blocks.clone() {
             let is_last = block + 1 == blocks.end;
             let count = match is_last {
@@ -360,7 +368,8 @@ impl Shared {
                     parts.push(Part::Block(block_low.into(), content));
                 }
                 content => {
-                    let mut pieces = Pieces::new(block_bytes);
+                    let mut pieces = Pieces::with(block_bytes, Made::Memory(made));
+                    pieces.bases = self.bases(block_low, content.as_deref(), modifications).await?;
                     self.format
                         .apply(
                             block_low,
@@ -370,10 +379,11 @@ impl Shared {
                             &mut pieces,
                         )
                         .map_err(|_| self.damaged_block(place, block))?;
+                    made = pieces.take_made();
                     parts.push(Part::Pieces(pieces));
                 }
             }
         }
-        Ok(parts)
+        Ok((parts, made))
     }
 }

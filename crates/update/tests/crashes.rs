@@ -84,7 +84,7 @@ struct Change {
 
 fn apply(model: &mut Model, group: &[Change]) {
     for change in group {
-        let mut value = Value { is_there: true, bytes: vec![0; BLOCK] };
+        let mut value = Value { is_there: true, bytes: vec![0; BLOCK], is_long: false };
         if let Some(block) = model.get(&change.block) {
             value.bytes.clone_from(block);
         }

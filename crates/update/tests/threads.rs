@@ -118,7 +118,7 @@ impl Done {
     fn acknowledge(&mut self) {
         for change in std::mem::take(&mut self.pending) {
             let block = self.model.entry(change.block).or_insert(vec![0; BLOCK]);
-            let mut value = Value { is_there: true, bytes: std::mem::take(block) };
+            let mut value = Value { is_there: true, bytes: std::mem::take(block), is_long: false };
             kinds().apply(change.kind, &mut value, &change.bytes);
             value.bytes.resize(BLOCK, 0);
             *block = value.bytes;

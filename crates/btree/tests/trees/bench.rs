@@ -7,10 +7,28 @@ use moirai_btree::{AddU64, Batch, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::Random;
 use moirai_units::{BlockCount, ByteCount};
-use moirai_update::{Format, KindNumber, Kinds, Options};
+use moirai_update::{Format, Kind, KindNumber, Kinds, Options, Value};
 use rand::Rng;
 
 pub(crate) const COUNT: KindNumber = KindNumber(16);
+
+pub(crate) const APPEND: KindNumber = KindNumber(17);
+
+/// Appends the operand.
+struct Append;
+
+impl Kind for Append {
+    fn apply(&self, value: &mut Value, modification: &[u8]) {
+        let mut bytes = value.get().unwrap_or_default().to_vec();
+        bytes.extend_from_slice(modification);
+        value.set(Some(&bytes));
+    }
+
+    fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
+        *both = [older, newer].concat();
+        both.len() < 50
+    }
+}
 
 pub(crate) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -48,6 +66,7 @@ impl Bench {
     pub(crate) async fn open(&self) -> moirai_btree::Result<Store> {
         let mut kinds = Kinds::new();
         kinds.register(COUNT, Arc::new(AddU64)).unwrap();
+        kinds.register(APPEND, Arc::new(Append)).unwrap();
         let (data, log) = (Arc::clone(&self.data) as _, Arc::clone(&self.log) as _);
         Store::open(data, &[log], kinds, self.options).await
     }
@@ -64,6 +83,18 @@ pub(crate) fn any_key(random: &mut Random) -> Vec<u8> {
     (0..length).map(|_| random.random_range(b'a'..b'f')).collect()
 }
 
+/// Mostly short; some are too long for a leaf, and a few consist of several parts.
+fn any_value(random: &mut Random) -> Vec<u8> {
+    let length = match random.random_range(0..1000) {
+        0 => random.random_range(1 << 20..5 << 19),
+        1..20 => random.random_range(0..40_000),
+        20..100 => random.random_range(0..3000),
+        _ => random.random_range(0..100),
+    };
+    let (first, step): (u8, u8) = (random.random(), random.random());
+    (0..length).map(|index| first.wrapping_add((index >> 7) as u8).wrapping_mul(step)).collect()
+}
+
 pub(crate) fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
     let key = any_key(random);
     match random.random_range(0..10) {
@@ -72,9 +103,14 @@ pub(crate) fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, mo
             model.remove(&key);
         }
         2..5 => {
-            let value = vec![random.random(); random.random_range(0..100)];
+            let value = any_value(random);
             batch.put(tree, &key, &value);
             model.insert(key, value);
+        }
+        5..7 => {
+            let operand = vec![random.random(); random.random_range(0..100)];
+            batch.merge(tree, APPEND, &key, &operand);
+            model.entry(key).or_default().extend(operand);
         }
         _ => {
             let operand: u64 = random.random_range(1..1000);

@@ -165,6 +165,18 @@ async fn run() {
         }
         model = there;
     }
+    if random.random_bool(0.3) {
+        no_long_value_is_left(&store).await;
+    }
+}
+
+/// Once all is dropped and swept.
+async fn no_long_value_is_left(store: &Store) {
+    for name in store.trees().await.unwrap() {
+        store.drop_tree(&name).await.unwrap();
+    }
+    moirai_runtime::sleep(moirai_units::Nanos(10_000_000_000)).await;
+    assert_eq!(store.figures().long_bytes, 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod bench;
 mod drops;
+mod long;
 mod methods;
 
 use std::ops::Bound;

@@ -24,6 +24,8 @@ struct Stats {
     memory_bytes: u64,
     leaves: u64,
     partitions: u64,
+    /// Of values that are too long for a leaf, on the device.
+    long_bytes: u64,
     set_aside: u64,
     pending_changes: u64,
     pending_bytes: u64,
@@ -78,6 +80,7 @@ pub(super) async fn stats(
         memory_bytes: figures.queued_bytes + figures.directory_bytes + figures.cached_bytes,
         leaves: figures.blocks,
         partitions: figures.partitions,
+        long_bytes: figures.long_bytes,
         set_aside: figures.set_aside,
         pending_changes: figures.queued,
         pending_bytes: figures.queued_bytes,
@@ -114,6 +117,7 @@ fn print_stats(stats: &Stats) -> Result<(), Failure> {
             "leaves",
             format!("{} in {} partitions", grouped(stats.leaves), grouped(stats.partitions)),
         ),
+        ("long values", format!("{} outside of leaves", ByteCount(stats.long_bytes))),
         (
             "pending",
             format!(

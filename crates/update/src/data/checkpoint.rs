@@ -14,6 +14,7 @@ use crate::data::place::{Location, Place};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::long::runs::take_runs;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::chunk::Chunk;
@@ -84,6 +85,7 @@ fn encode_header(out: &mut Vec<u8>, state: &State, slots: u32) {
     put_number(out, u64::from(slots));
     put_number(out, state.refused);
     put_number(out, u64::from(state.was_full));
+    state.long.encode(out);
 }
 
 /// A partition, or that its number is free.
@@ -130,6 +132,9 @@ pub(crate) fn decode_state(
         1 => true,
         _ => return None,
     };
+    for run in take_runs(&mut taker)? {
+        state.take_long(run)?;
+    }
     for id in 0..slots {
         let Some(space) = taker.space_or_none()? else { continue };
         let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);

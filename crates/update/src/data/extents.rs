@@ -48,6 +48,8 @@ pub(crate) struct Extent {
     pub(crate) number: u64,
     /// Whether the device knows already that the blocks hold nothing.
     is_discarded: bool,
+    /// Whether its blocks stay in use when it is dropped.
+    is_left: bool,
     all: Arc<Extents>,
 }
 
@@ -119,6 +121,40 @@ impl Extents {
         Some(self.remove(&mut free, first, length))
     }
 
+    /// Up to `count` blocks, rounded up to grains, near the end of the device: for a part of a long value. These keep apart from
+    /// partitions, whose extents come and go. Fewer where no free run is so long; `None` when `count` blocks and `reserve`
+    /// are more than there are.
+    pub(crate) fn take_high(
+        self: &Arc<Extents>,
+        count: BlockCount,
+        reserve: BlockCount,
+    ) -> Option<Extent> {
+        let count = count.0.next_multiple_of(self.grain.0);
+        let mut free = self.free.lock();
+        if count == 0 || free.blocks < count.saturating_add(reserve.0) {
+            return None;
+        }
+        let last = free.runs.iter().rev().take(RUNS_TRIED).find(|(_, length)| **length >= count);
+        let found = match last {
+            Some((first, length)) => (*length, *first),
+            None => {
+                let shortest = free.by_length.range((count, 0)..).next();
+                *shortest.or(free.by_length.last())?
+            }
+        };
+        let (length, first) = found;
+        let count = count.min(length);
+        Some(self.remove(&mut free, first + length - count, count))
+    }
+
+    /// Blocks in use that have no extent, as one that can be dropped.
+    pub(crate) fn adopt(self: &Arc<Extents>, blocks: BlockRange) -> Extent {
+        let mut free = self.free.lock();
+        free.taken += 1;
+        let number = free.taken;
+        Extent { blocks, number, is_discarded: false, is_left: false, all: Arc::clone(self) }
+    }
+
     /// The extent that begins at `first` and holds `count` blocks, when it is free: for recovery.
     pub(crate) fn take_this(self: &Arc<Extents>, first: Lbn, count: BlockCount) -> Option<Extent> {
         let grain = self.grain.0;
@@ -170,7 +206,8 @@ impl Extents {
         free.remove(first, count);
         free.taken += 1;
         let blocks = BlockRange::new(Lbn(first), BlockCount(count));
-        Extent { blocks, number: free.taken, is_discarded: false, all: Arc::clone(self) }
+        let number = free.taken;
+        Extent { blocks, number, is_discarded: false, is_left: false, all: Arc::clone(self) }
     }
 }
 
@@ -233,6 +270,17 @@ impl Extent {
         self.blocks.first
     }
 
+    /// Whether it is one of these.
+    pub(crate) fn is_of(&self, all: &Arc<Extents>) -> bool {
+        Arc::ptr_eq(&self.all, all)
+    }
+
+    /// Leaves its blocks in use; see [`Extents::adopt`].
+    pub(crate) fn leave(mut self) -> BlockRange {
+        self.is_left = true;
+        self.blocks
+    }
+
     /// The device knows that the blocks hold nothing.
     pub(crate) fn discarded(&mut self) {
         self.is_discarded = true;
@@ -241,6 +289,9 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         let mut free = self.all.free.lock();
         let (first, count) = (self.blocks.first.0, self.blocks.count.0);
         free.insert(first, count);
@@ -292,6 +343,24 @@ mod tests {
         assert_eq!(part.blocks, BlockRange::new(Lbn(16 + 8), BlockCount(16)));
         assert!(all.take_part(count, unit, BlockCount(8)).is_none());
         assert!(all.take_part(count, BlockCount(16), BlockCount::ZERO).is_none());
+    }
+
+    #[test]
+    fn long_values_lie_at_the_end_and_in_what_there_is() {
+        let all = extents(80, 8);
+        let last = all.take_high(BlockCount(9), BlockCount::ZERO).unwrap();
+        assert_eq!(last.blocks, BlockRange::new(Lbn(16 + 64), BlockCount(16)));
+        let middle = all.take_this(Lbn(16 + 32), BlockCount(8)).unwrap();
+        // No run is so long.
+        let part = all.take_high(BlockCount(48), BlockCount(8)).unwrap();
+        assert_eq!(part.blocks, BlockRange::new(Lbn(16), BlockCount(32)));
+        assert!(all.take_high(BlockCount(24), BlockCount(8)).is_none());
+        let left = last.leave();
+        assert_eq!(all.free(), BlockCount(24));
+        drop(all.adopt(left));
+        assert_eq!(all.free(), BlockCount(40));
+        drop((middle, part));
+        assert_eq!(all.free(), BlockCount(80));
     }
 
     #[test]

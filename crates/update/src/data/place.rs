@@ -26,6 +26,7 @@ pub(crate) struct Place {
     extents: Vec<(Extent, u32)>,
     table: TablePlace,
     blocks: u32,
+    has_long: bool,
 }
 
 /// Some of a partition's blocks: where they begin, and how many of the engine's blocks they are.
@@ -50,6 +51,8 @@ pub(crate) struct Location {
     /// The last may have no blocks, and the table alone.
     pub(crate) runs: Vec<Run>,
     pub(crate) table: TablePlace,
+    /// Whether the blocks refer to long values.
+    pub(crate) has_long: bool,
 }
 
 impl Default for TablePlace {
@@ -110,7 +113,7 @@ impl Location {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_number(out, self.runs.len() as u64);
+        put_number(out, (self.runs.len() as u64) << 1 | u64::from(self.has_long));
         for run in &self.runs {
             put_number(out, run.first.0);
             put_number(out, u64::from(run.count));
@@ -130,7 +133,9 @@ impl Location {
     pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Location> {
         let mut runs: Vec<Run> = Vec::new();
         let mut blocks = 0_u32;
-        for _ in 0..taker.number()? {
+        let count = taker.number()?;
+        let has_long = count & 1 == 1;
+        for _ in 0..count >> 1 {
             let run = Run { first: Lbn(taker.number()?), count: taker.number32()? };
             // Only the last may have the table alone.
             let has_blocks = runs.last().is_none_or(|before| before.count > 0);
@@ -146,7 +151,8 @@ impl Location {
             TablePlace::Short(table) => table.len() == blocks as usize && !is_empty_last,
             TablePlace::Behind { .. } => blocks > 0,
         };
-        (fits && blocks <= PARTITION_BLOCKS_MAX).then_some(Location { runs, table })
+        let fits = fits && blocks <= PARTITION_BLOCKS_MAX && (blocks > 0 || !has_long);
+        fits.then_some(Location { runs, table, has_long })
     }
 }
 
@@ -155,7 +161,13 @@ impl Place {
     pub(crate) fn new(extents: Vec<Extent>, location: Location) -> Place {
         let counts = location.runs.iter().map(|run| run.count);
         let blocks = location.blocks();
-        Place { extents: extents.into_iter().zip(counts).collect(), table: location.table, blocks }
+        let extents = extents.into_iter().zip(counts).collect();
+        Place { extents, table: location.table, blocks, has_long: location.has_long }
+    }
+
+    /// Whether the blocks refer to long values.
+    pub(crate) fn has_long(&self) -> bool {
+        self.has_long
     }
 
     /// How many blocks there are.
@@ -165,7 +177,8 @@ impl Place {
 
     pub(crate) fn location(&self) -> Location {
         let run = |(extent, count): &(Extent, u32)| Run { first: extent.first(), count: *count };
-        Location { runs: self.extents.iter().map(run).collect(), table: self.table.clone() }
+        let (runs, table) = (self.extents.iter().map(run).collect(), self.table.clone());
+        Location { runs, table, has_long: self.has_long }
     }
 
     /// A number that no other place since the opening has, where there are blocks.

@@ -326,6 +326,8 @@ fn apply_whole(
     let mut done = 0;
     while let Some(group) = taker.le32().and_then(|bytes| taker.fixed(bytes as usize)) {
         state.apply(*seq, group, kinds, known)?;
+        // Nobody reads yet, and the next group may have these blocks.
+        state.left.clear();
         *seq = Seq(seq.0 + 1);
         done += 4 + group.len();
     }

@@ -14,6 +14,7 @@ use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
 use crate::ids::{DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
+use crate::long::sweep::References;
 use crate::state::block_table::BlockTable;
 use crate::state::queue::{Queue, encode, sorted};
 
@@ -66,19 +67,26 @@ impl Blocks {
 }
 
 impl Chunk {
-    /// What `queue` holds, as short as the kinds allow; with the chunk's bytes.
-    pub(crate) fn of(queue: &Queue, blocks: &Blocks, kinds: &Kinds) -> (Chunk, Vec<u8>) {
+    /// What `queue` holds, as short as the kinds allow; with the chunk's bytes, and the references to long values that are
+    /// left out.
+    pub(crate) fn of(
+        queue: &Queue,
+        blocks: &Blocks,
+        kinds: &Kinds,
+    ) -> (Chunk, Vec<u8>, References) {
         let sorted = sorted(queue.iter());
         let mut bytes = Vec::with_capacity(queue.bytes());
         let mut hashes = Vec::with_capacity(sorted.len());
         let mut parts: Vec<Part> = Vec::new();
         let mut kinds_of: Vec<KindNumber> = Vec::new();
         let mut deleted_bytes = 0;
+        let mut left = References::default();
         // Where the last part begins.
         let mut begin = 0;
         for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
             let Some(Modification { key, .. }) = of_key.first() else { continue };
             let before = bytes.len();
+            left.add_put(left_out(of_key).iter().copied());
             for_each_combined(of_key, kinds, |modification| {
                 let before = bytes.len();
                 encode(&mut bytes, modification);
@@ -115,7 +123,8 @@ impl Chunk {
             }
         }
         let kinds = kinds_of.into();
-        (Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds }, bytes)
+        let chunk = Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds };
+        (chunk, bytes, left)
     }
 
     /// Which kinds its modifications are of.
@@ -229,15 +238,19 @@ impl Chunk {
     }
 }
 
+/// The modifications of a key that do not matter: those before the last one that replaces.
+fn left_out<'a, 'b>(of_key: &'b [Modification<'a>]) -> &'b [Modification<'a>] {
+    let from = of_key.iter().rposition(|one| Kinds::replaces(one.kind)).unwrap_or(0);
+    of_key.get(..from).unwrap_or_default()
+}
+
 /// Gives `put` the modifications of a key, as few as do the same.
 fn for_each_combined(
     of_key: &[Modification<'_>],
     kinds: &Kinds,
     mut put: impl FnMut(Modification<'_>),
 ) {
-    // Nothing before the last that replaces matters.
-    let from = of_key.iter().rposition(|one| Kinds::replaces(one.kind)).unwrap_or(0);
-    let mut rest = of_key.get(from..).unwrap_or_default().iter();
+    let mut rest = of_key.get(left_out(of_key).len()..).unwrap_or_default().iter();
     let Some(mut last) = rest.next().copied() else { return };
     let (mut combined, mut both) = (Vec::new(), Vec::new());
     let mut is_combined = false;
@@ -273,7 +286,8 @@ mod tests {
             queue.push(key, &encoded);
         }
         let table = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
-        Chunk::of(&queue, &Blocks::Of(Arc::new(table)), &Kinds::new())
+        let (chunk, bytes, _) = Chunk::of(&queue, &Blocks::Of(Arc::new(table)), &Kinds::new());
+        (chunk, bytes)
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! A group is a sequence of entries that are durable together. Modifications come from programs, the others
 //! from the engine itself.
 
-use moirai_units::Lbn;
+use moirai_units::{BlockRange, Lbn};
 
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::place::Location;
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
+use crate::long::runs::{encode_runs, take_runs};
 use crate::state::chunk::Chunk;
 
 /// What an entry of the engine begins with, where others have their space.
@@ -18,6 +19,10 @@ pub(crate) const SEAL: u8 = 2;
 pub(crate) const STAGED: u8 = 3;
 pub(crate) const PLACED: u8 = 4;
 pub(crate) const REFUSED: u8 = 5;
+pub(crate) const LONG: u8 = 6;
+pub(crate) const FREED: u8 = 7;
+/// What these two have in the place of a partition.
+const NO_PARTITION: PartitionId = PartitionId(0);
 
 #[derive(Debug)]
 pub(crate) enum Entry<'a> {
@@ -34,6 +39,10 @@ pub(crate) enum Entry<'a> {
     Placed { from: Vec<PartitionId>, into: Vec<Placed> },
     /// Modifications that a sweep of a partition applied did not fit their values.
     Refused { partition: PartitionId, count: u64 },
+    /// Long values of the group lie in these blocks.
+    Long { runs: Vec<BlockRange> },
+    /// Nothing refers to the long values in these blocks any more.
+    Freed { runs: Vec<BlockRange> },
 }
 
 /// One of the partitions that others have become.
@@ -76,6 +85,14 @@ impl Entry<'_> {
                 own(out, REFUSED, *partition);
                 put_number(out, *count);
             }
+            Entry::Long { runs } => {
+                own(out, LONG, NO_PARTITION);
+                encode_runs(out, runs.iter().copied());
+            }
+            Entry::Freed { runs } => {
+                own(out, FREED, NO_PARTITION);
+                encode_runs(out, runs.iter().copied());
+            }
             Entry::Placed { from, into } => {
                 own(out, PLACED, from.first().copied().unwrap_or(PartitionId(0)));
                 put_number(out, from.len().saturating_sub(1) as u64);
@@ -111,6 +128,8 @@ impl Entry<'_> {
                 Entry::Staged { partition, chunk, first: Lbn(taker.number()?) }
             }
             REFUSED => Entry::Refused { partition, count: taker.number()? },
+            LONG => Entry::Long { runs: take_runs(taker)? },
+            FREED => Entry::Freed { runs: take_runs(taker)? },
             PLACED => {
                 let mut from = vec![partition];
                 for _ in 0..taker.number()? {

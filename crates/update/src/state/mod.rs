@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use moirai_units::{BlockCount, Lbn};
+use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::{Taker, prefix_of};
 use crate::data::extents::{Extent, Extents};
@@ -22,6 +22,8 @@ use crate::data::layout::Layout;
 use crate::data::place::Place;
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
+use crate::long::epoch::Epoch;
+use crate::long::runs::Runs;
 use crate::state::entry::{Entry, Placed};
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::partitions::Partitions;
@@ -79,6 +81,12 @@ pub(crate) struct State {
     /// See `Options::canary`.
     #[cfg(feature = "canary")]
     pub(crate) has_canary: bool,
+    /// The blocks of long values.
+    pub(crate) long: Runs,
+    /// Blocks of long values that entries have freed: in use until the log says so and nobody reads them.
+    pub(crate) left: Vec<Extent>,
+    /// What readers hold while they may read long values.
+    pub(crate) epoch: Arc<Epoch>,
     /// Extents in use of which the next entries tell, by their first blocks.
     pub(crate) arriving: BTreeMap<Lbn, Extent>,
 }
@@ -150,6 +158,9 @@ impl State {
             costly: BTreeSet::new(),
             #[cfg(feature = "canary")]
             has_canary: false,
+            long: Runs::default(),
+            left: Vec::new(),
+            epoch: Arc::default(),
             arriving: BTreeMap::new(),
         }
     }
@@ -447,8 +458,30 @@ impl State {
                 self.refused = self.refused.saturating_add(count);
                 Some(())
             }
+            Entry::Long { runs } => runs.into_iter().try_for_each(|run| self.take_long(run)),
+            Entry::Freed { runs } => runs.into_iter().try_for_each(|run| self.leave_long(run)),
             Entry::Placed { from, into } => self.replace(&from, into),
         }
+    }
+
+    /// A long value lies in `run`.
+    pub(crate) fn take_long(&mut self, run: BlockRange) -> Option<()> {
+        let extent = self.arrived(run.first, run.count).filter(|one| one.blocks == run)?;
+        self.change_long(|long| long.insert(extent.leave()))
+    }
+
+    /// Nothing refers to the long value in `run`.
+    fn leave_long(&mut self, run: BlockRange) -> Option<()> {
+        self.change_long(|long| long.remove(run))?;
+        self.left.push(self.extents.adopt(run));
+        Some(())
+    }
+
+    fn change_long(&mut self, change: impl FnOnce(&mut Runs) -> Option<()>) -> Option<()> {
+        let before = self.long.memory_bytes();
+        let done = change(&mut self.long);
+        self.directory_bytes = self.directory_bytes + self.long.memory_bytes() - before;
+        done
     }
 
     /// The extent that an entry tells of.

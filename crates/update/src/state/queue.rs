@@ -2,7 +2,7 @@
 
 use crate::codec::{Taker, is_same_key, prefix_of, put_bytes};
 use crate::filter::KeyHash;
-use crate::ids::KindNumber;
+use crate::ids::{KindNumber, PUT_LONG};
 use crate::kind::Modification;
 
 /// Bytes of memory that a queue takes at a time.
@@ -17,6 +17,7 @@ pub(crate) struct Queue {
     pieces: Vec<Piece>,
     bytes: usize,
     count: usize,
+    has_long: bool,
 }
 
 /// Some of the modifications.
@@ -44,6 +45,11 @@ impl Queue {
         self.count
     }
 
+    /// Whether there are references to long values in it.
+    pub(crate) fn has_long(&self) -> bool {
+        self.has_long
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -57,6 +63,7 @@ impl Queue {
     pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8]) -> usize {
         self.bytes += encoded.len();
         self.count += 1;
+        self.has_long |= encoded.first() == Some(&PUT_LONG.0);
         if let Some(last) = self.pieces.last_mut()
             && last.bytes.capacity() - last.bytes.len() >= encoded.len()
         {
@@ -80,6 +87,7 @@ impl Queue {
         self.pieces.append(&mut later.pieces);
         self.bytes += later.bytes;
         self.count += later.count;
+        self.has_long |= later.has_long;
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {

@@ -7,6 +7,7 @@ use moirai_runtime::now;
 use crate::data::place::Place;
 use crate::error::Result;
 use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::long::sweep::has_references;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::Entry;
@@ -125,6 +126,14 @@ impl Member {
             staged: partition.staged.clone(),
             is_set_aside: partition.is_set_aside,
         })
+    }
+}
+
+impl Member {
+    /// Whether something of it refers to a long value.
+    pub(super) fn has_long(&self) -> bool {
+        let has_chunk = self.staged.iter().any(|staged| has_references(staged));
+        self.place.has_long() || has_chunk || self.sealed.queue.has_long()
     }
 }
 
@@ -338,7 +347,9 @@ fn is_pending(state: &State, id: PartitionId) -> bool {
 fn is_worth_rewriting(partition: &Partition, block_bytes: usize) -> bool {
     let waiting = partition.active.bytes() as u64 + staged_blocks(&partition.staged).bytes().0;
     let blocks = (partition.place.blocks() * block_bytes) as u64;
-    is_sealable(partition) && waiting > 0 && waiting >= blocks / IDLE_SHARE
+    // A short delete may free a long value.
+    let is_much = partition.place.has_long() || waiting >= blocks / IDLE_SHARE;
+    is_sealable(partition) && waiting > 0 && is_much
 }
 
 /// Neighbours, one of them small, whose blocks are to be those of one partition; none when there are none, or one of them

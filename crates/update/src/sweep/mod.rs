@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
 use moirai_runtime::sleep;
-use moirai_units::{BlockCount, ByteCount};
+use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::data::extents::Extent;
 use crate::error::{Error, Result};
@@ -72,7 +72,8 @@ struct Sweeper<'a> {
 
 /// The outcome of a job.
 enum Done {
-    Staged(Chunk, Option<Extent>),
+    /// With the blocks of long values that it leaves out.
+    Staged(Chunk, Option<Extent>, Vec<BlockRange>),
     Placed(Rewritten),
     /// There was no space.
     Postponed,
@@ -155,7 +156,7 @@ impl Shared {
 
     async fn carry_out(&self, job: &Job) -> Result<Done> {
         if job.is_to_clear {
-            return Ok(Done::Placed(Rewritten::nothing(job)));
+            return Ok(Done::Placed(self.cleared(job).await));
         }
         let member = match &job.members[..] {
             [member] => member,
@@ -183,6 +184,13 @@ impl Shared {
             Done::Postponed if job.is_to_place => self.stage(member, Limit::Partition).await,
             done => Ok(done),
         }
+    }
+}
+
+/// Appends that long values are left, if there are any.
+fn encode_freed(group: &mut Vec<u8>, runs: Vec<BlockRange>) {
+    if !runs.is_empty() {
+        Entry::Freed { runs }.encode(group);
     }
 }
 
@@ -258,7 +266,7 @@ impl Sweeper<'_> {
                         self.waiting.push_front(job);
                         continue;
                     }
-                    Done::Staged(chunk, extent) => {
+                    Done::Staged(chunk, extent, freed) => {
                         let Some(partition) = job.members.first().map(|one| one.id) else {
                             continue;
                         };
@@ -269,8 +277,9 @@ impl Sweeper<'_> {
                         let first = extent.as_ref().map(Extent::first).unwrap_or_default();
                         state.arriving.extend(extent.map(|extent| (first, extent)));
                         Entry::Staged { partition, chunk, first }.encode(&mut group);
+                        encode_freed(&mut group, freed);
                     }
-                    Done::Placed(Rewritten { written, refused }) => {
+                    Done::Placed(Rewritten { written, refused, made, freed }) => {
                         let from: Vec<PartitionId> = job.members.iter().map(|one| one.id).collect();
                         let Some(partition) = from.first().copied() else { continue };
                         if refused > 0 {
@@ -292,6 +301,12 @@ impl Sweeper<'_> {
                             into.push(Placed { partition, low: one.low, location: one.location });
                         }
                         Entry::Placed { from, into }.encode(&mut group);
+                        if !made.is_empty() {
+                            let runs = made.iter().map(|extent| extent.blocks).collect();
+                            Entry::Long { runs }.encode(&mut group);
+                        }
+                        state.arriving.extend(made.into_iter().map(|one| (one.first(), one)));
+                        encode_freed(&mut group, freed);
                     }
                 }
                 left.push(job);
@@ -315,6 +330,7 @@ impl Sweeper<'_> {
             shared.tables.forget(&member.place);
         }
         drop(left);
+        shared.free_left();
         if !has_progress && !self.postponed.is_empty() {
             self.free = shared.extents.free();
         }

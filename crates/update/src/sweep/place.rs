@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use moirai_storage::IoBuf;
-use moirai_units::BlockCount;
+use moirai_units::{BlockCount, BlockRange};
 
-use crate::block_format::Pieces;
+use crate::block_format::{Made, Pieces};
 use crate::data::extents::Extent;
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
+use crate::ids::{DELETE, PUT_LONG};
 use crate::kind::{Kinds, Modification};
+use crate::long::sweep::References;
 use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
@@ -23,14 +25,10 @@ pub(super) struct Rewritten {
     pub(super) written: Vec<Written>,
     /// Modifications that did not fit their values.
     pub(super) refused: u64,
-}
-
-impl Rewritten {
-    /// An empty partition in the place of a job's.
-    pub(super) fn nothing(job: &Job) -> Rewritten {
-        let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
-        Rewritten { written: vec![Written { low, ..Written::default() }], refused: 0 }
-    }
+    /// Extents of long values that merges made.
+    pub(super) made: Vec<Extent>,
+    /// Blocks of long values that nothing refers to any more.
+    pub(super) freed: Vec<BlockRange>,
 }
 
 /// Blocks that were written: a partition to be.
@@ -40,6 +38,15 @@ pub(super) struct Written {
     pub(super) extents: Vec<Extent>,
     pub(super) location: Location,
     pub(super) table: Arc<BlockTable>,
+}
+
+/// The long values of what is rewritten.
+#[derive(Default)]
+struct Long {
+    /// What the partitions refer to, before and after.
+    before: References,
+    after: References,
+    made: Vec<Extent>,
 }
 
 /// A block of a partition, if it has any, and the modifications that go into it.
@@ -64,14 +71,31 @@ fn with_base<'a>(read: &Content, sorted: &[Modification<'a>]) -> Vec<Modificatio
     all
 }
 
+/// The modifications, behind deletes of the values that are damaged; a put of a damaged value is a delete.
+fn without_damaged<'a>(
+    all: &[Modification<'a>],
+    deletes: Vec<Modification<'a>>,
+    damaged: &References,
+) -> Vec<Modification<'a>> {
+    let put = |one: &Modification<'a>| match one.kind == PUT_LONG && damaged.has(one.bytes) {
+        true => Modification { kind: DELETE, bytes: &[], ..*one },
+        false => *one,
+    };
+    sorted(deletes.into_iter().chain(all.iter().map(put)))
+}
+
 impl Shared {
     /// Applies the staged and sealed modifications of a job's partitions, and writes the blocks that result to new
     /// extents: as one partition where they fit, as two halves up to twice as many, and else as partitions that are
     /// three quarters full. Keys that are appended in order fill them. [`Done::Postponed`] when there is no space,
     /// [`Done::SetAside`] when something cannot be read.
     pub(super) async fn place(&self, job: &Job) -> Result<Done> {
-        let mut pieces = Pieces::new(self.layout.block_bytes());
+        let block_bytes = self.layout.block_bytes();
+        let mut pieces = Pieces::on_device(block_bytes, &self.extents, self.checkpoint_reserve());
         let mut written = Vec::new();
+        // The long values that the partitions refer to, before and after.
+        let mut long = Long::default();
+        let is_to_salvage = |member: &Member| self.state().to_salvage.contains(&member.id);
         let most = self.layout.partition_blocks as usize;
         let mut is_appended = job.members.len() == 1;
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
@@ -82,8 +106,17 @@ impl Shared {
             };
             let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
             let mut sorted = sorted(staged.chain(member.sealed.queue.iter()));
+            if member.has_long() {
+                long.before.add_all(self.references(&read));
+                long.before.add_put(member.sealed.queue.iter());
+            }
             if !read.lost.is_empty() {
                 sorted = with_base(&read, &sorted);
+            }
+            if member.has_long() && is_to_salvage(member) {
+                let damaged = self.damaged_long_values(&read).await;
+                let damaged = References::of(damaged.into_iter().map(|(_, reference)| reference));
+                sorted = without_damaged(&sorted, self.deletes_of(&read, &damaged), &damaged);
             }
             is_appended = match self.is_behind(member, &read, &sorted) {
                 _ if !read.lost.is_empty() => false,
@@ -108,15 +141,22 @@ impl Shared {
                         None => 0,
                     };
                     let (some, others) = now.split_at(of_block.max(self.at_once(now)));
+                    pieces.bases = match self.bases(low, block, some).await {
+                        Ok(bases) => bases,
+                        Err(error) => return Ok(Done::SetAside(error)),
+                    };
                     let applied =
                         self.format.apply(low, block.take(), some, &self.kinds, &mut pieces);
                     if applied.is_err() {
                         return Ok(Done::SetAside(damaged()));
                     }
+                    if !self.write_made(&mut pieces, &mut long).await? {
+                        return Ok(Done::Postponed);
+                    }
                     now = others;
                     low = now.first().map_or(low, |first| first.key);
                     while pieces.len() > 2 * most {
-                        if !self.write_blocks(pieces.take(full), &mut written).await? {
+                        if !self.write_blocks(pieces.take(full), &mut written, &mut long).await? {
                             return Ok(Done::Postponed);
                         }
                     }
@@ -125,12 +165,12 @@ impl Shared {
         }
         if pieces.len() > most {
             let count = if is_appended { most } else { pieces.len().div_ceil(2) };
-            if !self.write_blocks(pieces.take(count), &mut written).await? {
+            if !self.write_blocks(pieces.take(count), &mut written, &mut long).await? {
                 return Ok(Done::Postponed);
             }
         }
         let refused = pieces.refused();
-        if !self.write_blocks(pieces, &mut written).await? {
+        if !self.write_blocks(pieces, &mut written, &mut long).await? {
             return Ok(Done::Postponed);
         }
         self.counts.placed.add(1);
@@ -139,7 +179,37 @@ impl Shared {
             Some(first) => first.low = low,
             None => written.push(Written { low, ..Written::default() }),
         }
-        Ok(Done::Placed(Rewritten { written, refused }))
+        let Long { before, after, made } = long;
+        let freed = self.left_runs(before, &after).await;
+        Ok(Done::Placed(Rewritten { written, refused, made, freed }))
+    }
+
+    /// An empty partition in the place of a job's.
+    pub(super) async fn cleared(&self, job: &Job) -> Rewritten {
+        let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
+        let mut before = References::default();
+        for member in job.members.iter().filter(|member| member.has_long()) {
+            before.add_put(member.sealed.queue.iter());
+            let read = match self.read_whole(&member.place, &member.staged).await {
+                Ok(read) => read,
+                Err(_) => self.read_rest(&member.place, &member.staged).await,
+            };
+            before.add_all(self.references(&read));
+        }
+        let freed = self.left_runs(before, &References::default()).await;
+        let written = vec![Written { low, ..Written::default() }];
+        Rewritten { written, refused: 0, made: Vec::new(), freed }
+    }
+
+    /// Writes the long values that merges have made; tells whether there was space for them.
+    async fn write_made(&self, pieces: &mut Pieces, long: &mut Long) -> Result<bool> {
+        pieces.bases.clear();
+        let Made::Device(made) = &mut pieces.made else { return Ok(true) };
+        for write in made.writes.drain(..) {
+            self.write_long(write).await?;
+        }
+        long.made.append(&mut made.taken);
+        Ok(!made.lacks_space)
     }
 
     /// Reads a partition whole, or what is left of one that is to be salvaged.
@@ -212,9 +282,21 @@ impl Shared {
     }
 
     /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
-    async fn write_blocks(&self, mut pieces: Pieces, written: &mut Vec<Written>) -> Result<bool> {
+    async fn write_blocks(
+        &self,
+        mut pieces: Pieces,
+        written: &mut Vec<Written>,
+        long: &mut Long,
+    ) -> Result<bool> {
         if pieces.is_empty() {
             return Ok(true);
+        }
+        let mut has_long = false;
+        for (_, block) in pieces.iter().filter(|(_, block)| self.format.has_long_values(block)) {
+            for (_, reference) in self.format.references(block).unwrap_or_default() {
+                has_long = true;
+                long.after.add(reference);
+            }
         }
         let low = pieces.lows.first().cloned().unwrap_or_default();
         let table = pieces.iter().map(|(low, block)| (low, crc32c::crc32c(block)));
@@ -243,7 +325,7 @@ impl Shared {
             self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
             extents.push(extent);
         }
-        let location = Location { runs, table: table_place };
+        let location = Location { runs, table: table_place, has_long };
         written.push(Written { low, extents, location, table });
         Ok(true)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use moirai_storage::IoBuf;
 
 use crate::error::Result;
+use crate::long::sweep::References;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
 use crate::state::chunk::{Blocks, Chunk};
@@ -32,7 +33,7 @@ impl Shared {
     pub(super) async fn stage(&self, member: &Member, limit: Limit) -> Result<Done> {
         let queue = &member.sealed.queue;
         if queue.is_empty() {
-            return Ok(Done::Staged(Chunk::default(), None));
+            return Ok(Done::Staged(Chunk::default(), None, Vec::new()));
         }
         let used = staged_blocks(&member.staged);
         if limit == Limit::Partition {
@@ -47,7 +48,7 @@ impl Shared {
             Some(table) => Blocks::Of(table),
             None => Blocks::All(member.place.blocks()),
         };
-        let (chunk, bytes) = Chunk::of(queue, &blocks, &self.kinds);
+        let (chunk, bytes, left) = Chunk::of(queue, &blocks, &self.kinds);
         let reserve = match limit {
             Limit::Partition
                 if used + self.layout.rounded(chunk.length()) > self.layout.staging =>
@@ -63,7 +64,8 @@ impl Shared {
         };
         self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
         self.counts.staged_bytes.add(chunk.length().bytes().0);
-        Ok(Done::Staged(chunk, Some(extent)))
+        let freed = self.left_runs(left, &References::default()).await;
+        Ok(Done::Staged(chunk, Some(extent), freed))
     }
 
     /// The table that divides a member's chunk into parts. None for a chunk so short that who reads any of it reads all of it,

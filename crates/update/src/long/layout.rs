@@ -1,0 +1,122 @@
+//! How a long value is laid out: in parts, each in an extent, and an index where there are several.
+
+use std::sync::Arc;
+
+use moirai_storage::IoBuf;
+use moirai_units::{BlockCount, ByteCount, Lbn};
+
+use crate::data::extents::{Extent, Extents};
+use crate::long::PART_BYTES;
+use crate::long::reference::{Part, Reference};
+
+/// A value that is being laid out.
+#[derive(Debug, Default)]
+pub(crate) struct LongLayout {
+    parts: Vec<Part>,
+    extents: Vec<Extent>,
+    length: u64,
+}
+
+/// Something that is to be written to the device.
+pub(crate) type Write = (Lbn, IoBuf);
+
+impl LongLayout {
+    /// Bytes that it has so far.
+    pub(crate) fn length(&self) -> ByteCount {
+        ByteCount(self.length)
+    }
+
+    /// Adds the first of `bytes`, in an extent that has room for some of them; gives what is to be written, and the rest.
+    pub(crate) fn add<'a>(&mut self, bytes: &'a [u8], extent: Extent) -> (Write, &'a [u8]) {
+        let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
+        let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        let write = (extent.first(), IoBuf::holding(now));
+        self.parts.push(Part {
+            first: extent.first(),
+            length: ByteCount(now.len() as u64),
+            checksum: crc32c::crc32c(now),
+        });
+        self.length += now.len() as u64;
+        self.extents.push(extent);
+        (write, rest)
+    }
+
+    /// The index, when there is more than one part; `None` as well when it would be too long, which is an error.
+    pub(crate) fn index(&self) -> Index {
+        if let [part] = &self.parts[..] {
+            return Index::None(*part);
+        }
+        let mut index = Vec::new();
+        self.parts.iter().for_each(|part| part.encode(&mut index));
+        match index.len() <= PART_BYTES {
+            true => Index::Bytes(index),
+            false => Index::TooLong,
+        }
+    }
+
+    /// The reference to a value of one part, and its extents.
+    pub(crate) fn finish(self, part: Part) -> (Reference, Vec<Extent>) {
+        (Reference::Run(part), self.extents)
+    }
+
+    /// The reference to a value whose index lies in `extent`, its extents, and the index as it is to be written.
+    pub(crate) fn finish_index(
+        mut self,
+        index: &[u8],
+        extent: Extent,
+    ) -> (Reference, Vec<Extent>, Write) {
+        let part = Part {
+            first: extent.first(),
+            length: ByteCount(index.len() as u64),
+            checksum: crc32c::crc32c(index),
+        };
+        let write = (extent.first(), IoBuf::holding(index));
+        self.extents.push(extent);
+        (Reference::Index { length: ByteCount(self.length), index: part }, self.extents, write)
+    }
+
+    /// Lays a whole value out; gives its reference, its extents and what is to be written. `None` when there is no space
+    /// that leaves `reserve` free.
+    pub(crate) fn whole(
+        value: &[u8],
+        extents: &Arc<Extents>,
+        reserve: BlockCount,
+    ) -> Option<(Reference, Vec<Extent>, Vec<Write>)> {
+        let (mut layout, mut writes) = (LongLayout::default(), Vec::new());
+        for mut bytes in value.chunks(PART_BYTES) {
+            while !bytes.is_empty() {
+                let extent = extents.take_high(holding(bytes.len()), reserve)?;
+                let (write, rest) = layout.add(bytes, extent);
+                writes.push(write);
+                bytes = rest;
+            }
+        }
+        match layout.index() {
+            Index::None(part) => {
+                let (reference, extents) = layout.finish(part);
+                Some((reference, extents, writes))
+            }
+            Index::Bytes(index) => {
+                let extent = extents.take(holding(index.len()), reserve)?;
+                let (reference, extents, write) = layout.finish_index(&index, extent);
+                writes.push(write);
+                Some((reference, extents, writes))
+            }
+            Index::TooLong => None,
+        }
+    }
+}
+
+/// What lists the parts of a value.
+pub(crate) enum Index {
+    /// Nothing: there is this part alone.
+    None(Part),
+    Bytes(Vec<u8>),
+    /// The device's free blocks are too scattered.
+    TooLong,
+}
+
+/// Device blocks for so many bytes.
+pub(crate) fn holding(bytes: usize) -> BlockCount {
+    BlockCount::holding(ByteCount(bytes as u64))
+}

@@ -1,0 +1,147 @@
+//! Long values in sweeps: which of them a partition refers to, and which are left.
+
+use std::collections::BTreeMap;
+
+use moirai_units::{BlockRange, Lbn};
+
+use crate::ids::{DELETE, PUT_LONG};
+use crate::kind::Modification;
+use crate::long::epoch::Epoch;
+use crate::long::reference::Reference;
+use crate::read_whole::Content;
+use crate::shared::Shared;
+use crate::state::partition::Staged;
+use crate::state::queue::decode;
+
+/// References to long values on the device, by what tells them apart.
+#[derive(Debug, Default)]
+pub(crate) struct References(BTreeMap<Lbn, Reference>);
+
+impl References {
+    pub(crate) fn add_all(&mut self, others: References) {
+        self.0.extend(others.0);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reference> {
+        self.0.values()
+    }
+
+    /// Adds an encoded reference. One that is none is of a damaged block, and passed over.
+    pub(crate) fn add(&mut self, reference: &[u8]) {
+        let reference = Reference::decode(reference);
+        self.0.extend(reference.and_then(|one| Some((one.first()?, one))));
+    }
+
+    /// These.
+    pub(crate) fn of(all: impl Iterator<Item = Reference>) -> References {
+        References(all.filter_map(|one| Some((one.first()?, one))).collect())
+    }
+
+    /// Adds those of modifications.
+    pub(crate) fn add_put<'a>(&mut self, all: impl Iterator<Item = Modification<'a>>) {
+        all.filter(|one| one.kind == PUT_LONG).for_each(|one| self.add(one.bytes));
+    }
+
+    pub(crate) fn has(&self, reference: &[u8]) -> bool {
+        let first = Reference::decode(reference).and_then(|one| one.first());
+        first.is_some_and(|first| self.0.contains_key(&first))
+    }
+
+    /// Removes those that are in `others`.
+    fn without(mut self, others: &References) -> References {
+        self.0.retain(|first, _| !others.0.contains_key(first));
+        self
+    }
+}
+
+/// Whether a chunk has references.
+pub(crate) fn has_references(staged: &Staged) -> bool {
+    staged.chunk.kinds().contains(&PUT_LONG)
+}
+
+impl Shared {
+    /// The references in what was read of a partition.
+    pub(crate) fn references(&self, read: &Content) -> References {
+        let mut all = References::default();
+        for block in read.blocks(self.layout.block_bytes()) {
+            for (_, reference) in self.format.references(block).unwrap_or_default() {
+                all.add(reference);
+            }
+        }
+        read.chunks.iter().for_each(|chunk| all.add_put(decode(chunk)));
+        all
+    }
+
+    /// The blocks of the values in `before` that nothing refers to any more, as `after` tells. Blocks of a value whose
+    /// index cannot be read stay in use.
+    pub(crate) async fn left_runs(
+        &self,
+        before: References,
+        after: &References,
+    ) -> Vec<BlockRange> {
+        let mut runs = Vec::new();
+        for reference in before.without(after).iter() {
+            match self.runs_of(reference).await {
+                Ok(more) => runs.extend(more),
+                Err(error) => tracing::warn!("blocks of a long value stay in use: {error}"),
+            }
+        }
+        runs
+    }
+
+    /// Frees what sweeps have left, now that the log says so, once all readers have ended that may read it.
+    pub(crate) fn free_left(&self) {
+        let mut state = self.state();
+        if !state.left.is_empty() {
+            let left = std::mem::take(&mut state.left);
+            Epoch::end(&mut state.epoch, left);
+        }
+    }
+
+    /// The long values of a partition that cannot be read, with their keys.
+    pub(crate) async fn damaged_long_values<'a>(
+        &self,
+        read: &'a Content,
+    ) -> Vec<(&'a [u8], Reference)> {
+        let mut all = Vec::new();
+        for block in read.blocks(self.layout.block_bytes()) {
+            all.extend(self.format.references(block).unwrap_or_default());
+        }
+        let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
+        let put = staged.filter(|one| one.kind == PUT_LONG);
+        all.extend(put.map(|one| (one.key, one.bytes)));
+        let mut damaged = Vec::new();
+        for (key, reference) in all {
+            let Some(reference) = Reference::decode(reference) else { continue };
+            if self.check_long(&reference).await.is_err() {
+                damaged.push((key, reference));
+            }
+        }
+        damaged
+    }
+
+    /// Reads a long value, part by part.
+    pub(crate) async fn check_long(&self, reference: &Reference) -> crate::error::Result<()> {
+        for part in self.parts(reference).await? {
+            self.read_part(&part).await?;
+        }
+        Ok(())
+    }
+
+    /// What takes damaged references out of a partition's blocks: deletes of their keys, as the oldest modifications.
+    pub(crate) fn deletes_of<'a>(
+        &self,
+        read: &'a Content,
+        damaged: &References,
+    ) -> Vec<Modification<'a>> {
+        let mut deletes = Vec::new();
+        for block in read.blocks(self.layout.block_bytes()) {
+            for (key, reference) in self.format.references(block).unwrap_or_default() {
+                if damaged.has(reference) {
+                    deletes.push(Modification { key, kind: DELETE, bytes: &[] });
+                }
+            }
+        }
+        deletes
+    }
+}
