@@ -148,6 +148,7 @@ impl Engine {
             room: Arc::clone(&room),
         };
         let log = Log::new(opened, &options);
+        let (start, last_frame) = (superblock.checkpoint.start, replayed.at.number);
         let mut at = replayed.at;
         let opening = match options.read_only {
             true => Ok(()),
@@ -192,6 +193,9 @@ impl Engine {
         }
         if options.read_only {
             return Ok(Engine { shared, tasks: None });
+        }
+        if replayed.is_outline {
+            shared.load(start, last_frame, options.force_log_end).await?;
         }
         // Made here and not in the tasks: a runtime that ends may drop a task that never ran.
         let writing = SayEnded(Arc::clone(&shared), "the task that writes the log ended");

@@ -24,7 +24,8 @@ pub struct Options {
     /// the others a quarter at least; with more than half of it for these, what is swept is written where something
     /// is staged already. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
     /// about an eighth of it is pending for one partition. A group may go over it by its own length. What is not in
-    /// use keeps blocks that were read for a value. 4 KiB at least; 64 MiB by default.
+    /// use keeps blocks that were read for a value. Opening keeps to it, too, whatever the log was written with, unless
+    /// the engine is opened for reading only, or the data device has no space or fails. 4 KiB at least; 64 MiB by default.
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
@@ -39,7 +40,8 @@ pub struct Options {
     pub idle: Option<Nanos>,
     /// Opens the engine for reading only: nothing is written to the devices, whatever a crash left there, and they need not
     /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be
-    /// open on the same devices, as long as no other engine writes there.
+    /// open on the same devices, as long as no other engine writes there. An engine that writes nothing cannot sweep: it
+    /// holds all pending modifications of the log in memory, also where these take more than [`Options::memory`].
     pub read_only: bool,
     /// Opens an engine whose log ends before its durable end, or where a device cannot be read, as after
     /// [`Error::LogLost`](crate::Error::LogLost) and [`Error::LogUnreadable`](crate::Error::LogUnreadable). All groups that

@@ -154,7 +154,10 @@ impl Shared {
     /// Takes in entries of the engine's own for which the log has no room, after all groups appended so far; gives the
     /// number before which these are. They count with the next checkpoint, which is taken at once.
     pub(crate) fn append_unlogged(&self, state: &mut State, group: Vec<u8>) -> Seq {
-        let at = self.log.appended();
+        let at = match state.is_loading() {
+            true => state.applied,
+            false => self.log.appended(),
+        };
         state.unapplied.unlogged.push_back((at, group));
         state.is_ahead = true;
         at
@@ -207,8 +210,7 @@ impl Shared {
 
     /// Bytes of memory that queues may take.
     pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
-        let directory_bytes = state.directory_bytes + self.tables.bytes();
-        self.memory_bytes.saturating_sub(directory_bytes).max(self.memory_bytes / 4)
+        state.queues_bytes_max(self.memory_bytes, self.tables.bytes())
     }
 
     /// Bytes of memory that blocks may take which were read: what others leave.

@@ -146,6 +146,12 @@ fn devices(logs: &[Arc<FaultyDevice>]) -> Vec<Arc<dyn Device>> {
     logs.iter().map(|log| Arc::clone(log) as _).collect()
 }
 
+/// Less than the log takes, mostly.
+fn any_memory(random: &mut Random) -> ByteCount {
+    let kib = if random.random_bool(0.3) { 30..200 } else { 4..30 };
+    ByteCount(random.random_range(kib) << 10)
+}
+
 struct Bench {
     power: Arc<Power>,
     data: Arc<FaultyDevice>,
@@ -187,7 +193,7 @@ impl Bench {
         };
         Engine::format(&*data, &devices(&logs), &WholeBlocks, format).await.unwrap();
         let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];
-        let memory = ByteCount(random.random_range(4..30) << 10);
+        let memory = any_memory(random);
         let log_wait = Nanos([0, 200_000, 2_000_000][random.random_range(0..3)]);
         let options = Options { memory, durability, log_wait, ..Options::default() };
         Bench { power, data, logs, options, blocks: random.random_range(1..200) }
@@ -205,9 +211,11 @@ impl Bench {
     }
 
     /// Opens it, though the power may fail meanwhile, again and again; tells whether it did.
-    async fn open_at_last(&self, random: &mut Random) -> (Engine, bool) {
+    async fn open_at_last(&mut self, random: &mut Random) -> (Engine, bool) {
         let mut was_cut = false;
         loop {
+            // What is pending may be more than there is memory for by now.
+            self.options.memory = any_memory(random);
             if random.random_bool(0.3) {
                 self.power.fail_after(random.random_range(0..20));
             }

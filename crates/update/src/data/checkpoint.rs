@@ -43,7 +43,7 @@ impl Shared {
             let spaces: Vec<SpaceId> = state.spaces.keys().copied().collect();
             let mut bytes = Vec::new();
             encode_header(&mut bytes, &state, slots);
-            (bytes, state.applied, start, slots, spaces)
+            (bytes, state.outlined(), start, slots, spaces)
         };
         let Some(start) = start else { return Ok(()) };
         // No group may be in the checkpoint in part, and be lost with the log.

@@ -11,6 +11,7 @@ pub(crate) mod frame;
 pub(crate) mod placing;
 pub(crate) mod replay;
 pub(crate) mod segments;
+pub(crate) mod walk;
 pub(crate) mod writer;
 
 use std::collections::VecDeque;

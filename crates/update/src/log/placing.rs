@@ -22,7 +22,7 @@ const LOOKAHEAD_STEP: f64 = 1.0 / 128.0;
 const LOOKAHEAD_LESS: [f64; 2] = [1.0 / 2048.0, 1.0 / 32_768.0];
 
 /// Blocks of a segment that follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// Blocks of the segment before it.
     pub(crate) at: BlockCount,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
-use crate::codec::Taker;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
@@ -14,6 +13,7 @@ use crate::kind::Kinds;
 use crate::log::frame::Frame;
 use crate::log::placing::{Free, Gap, Placing};
 use crate::log::segments::{LogDisk, LogWriter, Start};
+use crate::log::walk::Walk;
 use crate::log::writer::Position;
 use crate::options::Options;
 use crate::state::{Misfit, State};
@@ -28,6 +28,8 @@ pub(crate) struct Replayed {
     pub(crate) bytes_read: u64,
     /// Whether something durable may be missing: the end was forced.
     pub(crate) is_forced: bool,
+    /// Whether the state has an outline alone: there is less memory than what is pending takes.
+    pub(crate) is_outline: bool,
 }
 
 const NO_BLOCKS: BlockRange = BlockRange { first: Lbn(0), count: BlockCount::ZERO };
@@ -193,15 +195,15 @@ struct Reader<'a> {
 }
 
 /// All disks of the log.
-struct Readers<'a>(Vec<Reader<'a>>);
+pub(super) struct Readers<'a>(Vec<Reader<'a>>);
 
 /// A frame that follows.
-struct Found<'a> {
-    disk: usize,
-    place: Gap,
-    frame: Frame,
-    content: &'a [u8],
-    checksum: u32,
+pub(super) struct Found<'a> {
+    pub(super) disk: usize,
+    pub(super) place: Gap,
+    pub(super) frame: Frame,
+    pub(super) content: &'a [u8],
+    pub(super) checksum: u32,
 }
 
 /// Brings `state`, which a checkpoint gave, to where the log ends.
@@ -214,50 +216,28 @@ pub(crate) async fn replay(
     options: &Options,
 ) -> Result<Replayed> {
     let known = superblock.checkpoint.next;
-    let mut start = superblock.checkpoint.start;
     let mut are_labelled = Vec::new();
     for disk in disks {
         are_labelled.push(has_label(data, disk).await?);
     }
-    let mut readers = Readers::new(disks, start, options.force_log_end).await?;
-    let mut used = VecDeque::from([start]);
-    let (mut number, mut checksum) = (start.number - 1, start.previous);
-    let mut opening = 0;
-    // The disk that has the last frame.
-    let mut last = 0;
-    // What was read of groups, and not yet applied.
-    let mut rest: Vec<u8> = Vec::new();
-    let mut seq = start.first;
-    let mut is_first = true;
-    loop {
-        let Some(found) = readers.after(number, checksum) else {
-            // A disk's next segment is the log's if the frame that follows is there.
-            let Some((disk, segment, first)) = readers.go_on(number, checksum).await? else {
-                break;
-            };
-            start = Start { at: start.at, number: number + 1, previous: checksum, first };
-            start = start.with(disk, segment);
-            used.push_back(start);
-            continue;
-        };
-        let Found { disk, place, frame, content, .. } = found;
-        if frame.opening != opening {
-            // What a run before left unfinished never ends.
-            rest.clear();
+    let memory_bytes = options.memory.0 as usize;
+    let mut walk = Walk::new(disks, superblock.checkpoint.start, options.force_log_end).await?;
+    let mut is_outline = false;
+    while walk.step().await? {
+        while let Some((seq, group)) = walk.next_group() {
+            let applied = state.apply(seq, group, kinds, known);
+            applied.map_err(|misfit| walk.not_applied(misfit))?;
+            // Nobody reads yet, and the next group may have these blocks.
+            state.left.clear();
+            let is_too_much = state.queued_bytes > state.queues_bytes_max(memory_bytes, 0);
+            // Who writes nothing cannot make room.
+            if is_too_much && !is_outline && !options.read_only {
+                is_outline = true;
+                state.drop_queues();
+            }
         }
-        let skipped = if is_first { frame.continued as usize } else { 0 };
-        if is_first || frame.opening != opening {
-            seq = frame.first;
-        }
-        // A frame that is whole within a group that began before says nothing yet.
-        is_first = is_first && skipped == content.len() && !content.is_empty();
-        rest.extend_from_slice(content.get(skipped..).unwrap_or_default());
-        let applied = apply_whole(&mut rest, &mut seq, state, kinds, known);
-        applied.map_err(|misfit| readers.not_applied(disk, place, misfit))?;
-        (number, checksum, opening) = (frame.number, found.checksum, frame.opening);
-        last = disk;
-        readers.take(disk, place);
     }
+    let Walk { mut readers, number, checksum, opening, last, mut used, .. } = walk;
     for (reader, is_labelled) in readers.0.iter().zip(&are_labelled) {
         if !is_labelled && !reader.has_frames() {
             return Err(Error::other_log(data, &*reader.disk.device));
@@ -297,7 +277,7 @@ pub(crate) async fn replay(
     };
     let placings = readers.0.into_iter().map(placing).collect();
     let at = Position { placings, number, checksum };
-    Ok(Replayed { used, at, opening, bytes_read, is_forced })
+    Ok(Replayed { used, at, opening, bytes_read, is_forced, is_outline })
 }
 
 /// Whether a disk says whose log it is, and no other's; it does not when that is damaged.
@@ -314,29 +294,12 @@ async fn has_label(data: &dyn Device, disk: &LogDisk) -> Result<bool> {
     }
 }
 
-/// Applies the groups that are whole.
-fn apply_whole(
-    rest: &mut Vec<u8>,
-    seq: &mut Seq,
-    state: &mut State,
-    kinds: &Kinds,
-    known: Seq,
-) -> std::result::Result<(), Misfit> {
-    let mut taker = Taker(rest);
-    let mut done = 0;
-    while let Some(group) = taker.le32().and_then(|bytes| taker.fixed(bytes as usize)) {
-        state.apply(*seq, group, kinds, known)?;
-        // Nobody reads yet, and the next group may have these blocks.
-        state.left.clear();
-        *seq = Seq(seq.0 + 1);
-        done += 4 + group.len();
-    }
-    rest.drain(..done);
-    Ok(())
-}
-
 impl<'a> Readers<'a> {
-    async fn new(disks: &'a [LogDisk], start: Start, is_forced: bool) -> Result<Readers<'a>> {
+    pub(super) async fn new(
+        disks: &'a [LogDisk],
+        start: Start,
+        is_forced: bool,
+    ) -> Result<Readers<'a>> {
         let mut readers = Vec::new();
         for (at, disk) in disks.iter().enumerate() {
             let segment = Segment::read(disk, start.segment(at), is_forced).await?;
@@ -356,7 +319,7 @@ impl<'a> Readers<'a> {
     }
 
     /// The frame that follows, in the segments that the disks are at.
-    fn after(&self, number: u64, checksum: u32) -> Option<Found<'_>> {
+    pub(super) fn after(&self, number: u64, checksum: u32) -> Option<Found<'_>> {
         self.0.iter().enumerate().find_map(|(disk, reader)| {
             let (place, frame, content, checksum) = reader.segment.after(number, checksum)?;
             Some(Found { disk, place, frame, content, checksum })
@@ -364,13 +327,13 @@ impl<'a> Readers<'a> {
     }
 
     /// A frame of the log is there.
-    fn take(&mut self, disk: usize, place: Gap) {
+    pub(super) fn take(&mut self, disk: usize, place: Gap) {
         if let Some(reader) = self.0.get_mut(disk) {
             reader.free.take(place);
         }
     }
 
-    fn not_applied(&self, disk: usize, place: Gap, misfit: Misfit) -> Error {
+    pub(super) fn not_applied(&self, disk: usize, place: Gap, misfit: Misfit) -> Error {
         match (misfit, self.0.get(disk)) {
             (Misfit::NoSpace(space), _) => Error::NoSpace { space },
             (Misfit::UnknownKind(number), _) => Error::UnknownKind { number },
@@ -384,7 +347,11 @@ impl<'a> Readers<'a> {
 
     /// Goes on to the next segment of the disk on which the frame that follows is: which disk and segment, and the first
     /// group that begins there.
-    async fn go_on(&mut self, number: u64, checksum: u32) -> Result<Option<(usize, u32, Seq)>> {
+    pub(super) async fn go_on(
+        &mut self,
+        number: u64,
+        checksum: u32,
+    ) -> Result<Option<(usize, u32, Seq)>> {
         for (disk, reader) in self.0.iter_mut().enumerate() {
             reader.read_next().await?;
             let Some(next) = reader.next.take() else { continue };

@@ -6,6 +6,7 @@
 pub(crate) mod block_table;
 pub(crate) mod chunk;
 pub(crate) mod entry;
+pub(crate) mod load;
 pub(crate) mod partition;
 pub(crate) mod partitions;
 pub(crate) mod queue;
@@ -25,6 +26,7 @@ use crate::kind::Kinds;
 use crate::long::epoch::Epoch;
 use crate::long::runs::Runs;
 use crate::state::entry::{Entry, Placed};
+use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::partitions::Partitions;
 use crate::state::queue::Queue;
@@ -44,6 +46,7 @@ pub(crate) struct State {
     /// Groups before this one are applied.
     pub(crate) applied: Seq,
     pub(crate) unapplied: Unapplied,
+    pub(crate) phase: Phase,
     /// Bytes of memory that queues take, sealed ones included.
     pub(crate) queued_bytes: usize,
     /// Modifications in queues.
@@ -138,6 +141,7 @@ impl State {
             partitions: Partitions::default(),
             applied: Seq(1),
             unapplied: Unapplied::default(),
+            phase: Phase::default(),
             queued_bytes: 0,
             queued: 0,
             unplaced_bytes: 0,
@@ -226,6 +230,12 @@ impl State {
         self.queued_bytes + self.unapplied.bytes
     }
 
+    /// Bytes of memory that queues may take, of so many for all, where tables of blocks take `tables_bytes`.
+    pub(crate) fn queues_bytes_max(&self, memory_bytes: usize, tables_bytes: usize) -> usize {
+        let directory_bytes = self.directory_bytes + tables_bytes;
+        memory_bytes.saturating_sub(directory_bytes).max(memory_bytes / 4)
+    }
+
     /// Adds a partition; those of a space are divided where its lowest key is.
     pub(crate) fn add(&mut self, id: PartitionId, partition: Partition) -> Option<()> {
         let (space, low) = (partition.space, prefix_of(&partition.low));
@@ -284,6 +294,9 @@ impl State {
                     }
                     let partition = self.partition_of(space, modification.key);
                     let partition = partition.ok_or(Misfit::NoSpace(space))?;
+                    if self.phase == Phase::Outline {
+                        continue;
+                    }
                     self.enqueue(partition, seq, modification.key, encoded);
                 }
                 // A partition that the checkpoint does not have was merged since.
@@ -572,7 +585,8 @@ impl State {
 
     /// The oldest group that is needed to come to this state again.
     pub(crate) fn oldest(&self) -> Seq {
-        self.needing.first().map_or(self.applied, |(oldest, _)| *oldest)
+        let applied = self.applied;
+        self.needing.first().map_or(applied, |(oldest, _)| applied.min(*oldest))
     }
 
     /// Whether something of a group before `seq` is pending.

@@ -165,6 +165,10 @@ impl Job {
 impl Shared {
     /// What is to be done now; `None` when nothing is.
     fn need(&self, state: &State) -> Option<Need> {
+        // Opening waits for what makes room alone.
+        if state.is_loading() {
+            return self.need_of_memory(state);
+        }
         if self.is_space_wanted(state) {
             return Some(Need::Space);
         }
@@ -177,11 +181,15 @@ impl Shared {
         {
             return Some(Need::Older(older));
         }
-        if state.queued_bytes > self.queues_bytes_max(state) / 2 {
+        self.need_of_memory(state)
+    }
+
+    fn need_of_memory(&self, state: &State) -> Option<Need> {
+        let is_short = state.queued_bytes > self.queues_bytes_max(state) / 2;
+        is_short.then(|| {
             let average = state.unplaced_bytes as usize / state.partitions.len().max(1);
-            return Some(Need::Memory { bytes_min: average / 2 });
-        }
-        None
+            Need::Memory { bytes_min: average / 2 }
+        })
     }
 
     /// Whether nobody has modified anything for some time.
@@ -237,7 +245,8 @@ impl Shared {
             Entry::Seal { partition: *id }.encode(&mut group);
         }
         // Where the log has no room for what is to come either, none of it is there.
-        let is_logged = self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
+        let is_logged = !state.is_loading()
+            && self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
         let end = self.append_own(state, group, is_logged);
         Seals { choice, is_logged, end }
     }
@@ -254,7 +263,10 @@ impl Shared {
         let is_optional = ids.is_empty() && need.is_none();
         let mut is_to_place = need == Some(Need::Space);
         let mut merge = Vec::new();
-        let has_log = !self.is_closing() && self.log.has_room_for_own(2 * self.log.own_bytes_max());
+        // While a log is loaded, partitions may have what comes next already, and then they cannot be sealed.
+        let has_log = !self.is_closing()
+            && !state.is_loading()
+            && self.log.has_room_for_own(2 * self.log.own_bytes_max());
         if is_optional && has_log {
             ids = self.optional(state, state.costly.iter().copied());
             if ids.is_empty() && self.is_idle() {

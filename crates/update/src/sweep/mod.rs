@@ -27,6 +27,7 @@
 mod clear;
 mod job;
 mod level;
+mod load;
 mod place;
 mod stage;
 
@@ -48,6 +49,7 @@ pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
 use crate::sweep::job::{Cursor, Job};
 use crate::sweep::level::level;
+use crate::sweep::load::Replaced;
 use crate::sweep::place::Rewritten;
 use crate::sweep::stage::Limit;
 
@@ -68,6 +70,8 @@ struct Sweeper<'a> {
     cursor: Cursor,
     /// See [`level`].
     due: f64,
+    /// While a log is loaded.
+    replaced: Replaced,
 }
 
 /// The outcome of a job.
@@ -84,14 +88,7 @@ enum Done {
 impl Shared {
     /// Sweeps until the engine is closed, or something fails.
     pub(crate) async fn sweep_forever(&self) {
-        let mut sweeper = Sweeper {
-            shared: self,
-            waiting: VecDeque::new(),
-            postponed: Vec::new(),
-            free: BlockCount::ZERO,
-            cursor: Cursor::default(),
-            due: 0.0,
-        };
+        let mut sweeper = Sweeper::new(self);
         loop {
             let woken = self.sweep_wake.notified();
             match sweeper.sweep_some().await {
@@ -194,7 +191,19 @@ fn encode_freed(group: &mut Vec<u8>, runs: Vec<BlockRange>) {
     }
 }
 
-impl Sweeper<'_> {
+impl<'a> Sweeper<'a> {
+    fn new(shared: &'a Shared) -> Sweeper<'a> {
+        Sweeper {
+            shared,
+            waiting: VecDeque::new(),
+            postponed: Vec::new(),
+            free: BlockCount::ZERO,
+            cursor: Cursor::default(),
+            due: 0.0,
+            replaced: Replaced::default(),
+        }
+    }
+
     /// Sweeps some partitions; tells whether there was something to do.
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;
@@ -218,6 +227,9 @@ impl Sweeper<'_> {
                 }
                 None => {
                     shared.set_stuck(!self.postponed.is_empty());
+                    if shared.state().is_loading() {
+                        return Ok(false);
+                    }
                     return Ok(shared.refuse_space(wanted).await?
                         || shared.free_log().await?
                         || shared.discard_some().await);
@@ -318,23 +330,34 @@ impl Sweeper<'_> {
             }
         };
         let has_progress = !left.is_empty();
+        let is_loading = shared.state().is_loading();
         match is_logged {
             true => shared.flushed_before(end).await?,
             false => {
                 shared.visible_before(end).await?;
-                // The checkpoint says where all is, and frees the log.
-                shared.take_checkpoint().await?;
+                // The checkpoint says where all is, and frees the log. While a log is loaded, one serves many sweeps.
+                if !is_loading {
+                    shared.take_checkpoint().await?;
+                }
             }
         }
         for member in left.iter().flat_map(|job| &job.members) {
             shared.tables.forget(&member.place);
         }
-        drop(left);
-        shared.free_left();
+        let members = left.into_iter().flat_map(|job| job.members);
+        match is_loading {
+            true => self.replace(members).await?,
+            false => {
+                drop(members);
+                shared.free_left();
+            }
+        }
         if !has_progress && !self.postponed.is_empty() {
             self.free = shared.extents.free();
         }
-        shared.free_log().await?;
+        if !is_loading {
+            shared.free_log().await?;
+        }
         Ok(true)
     }
 

@@ -1,0 +1,86 @@
+//! Recovery of a log that has more pending than memory may hold.
+//!
+//! Recovery reads such a log twice. The first time the state takes the engine's own entries alone, its *outline*: which
+//! partitions there are, where they lie, and up to which group each has everything (`frontier`). No modification changes
+//! any of that. The outline is to the whole log what a checkpoint is to the log before it. So the second time every
+//! modification goes to the partition that has its key at the end of the log, unless that has it already, and sweeps make
+//! room as they do while the engine runs (`crate::sweep::load`).
+
+use std::sync::Arc;
+
+use crate::codec::Taker;
+use crate::ids::{PartitionId, Seq};
+use crate::state::State;
+use crate::state::entry::{Entry, is_own};
+use crate::state::queue::Queue;
+
+/// Which modifications the queues hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// What is pending of all groups before `State::applied`.
+    #[default]
+    Whole,
+    /// None: the state takes the engine's own entries alone.
+    Outline,
+    /// What is pending of the groups before `State::applied`. The engine's own entries are in the state up to the group
+    /// `end`, where the log ends.
+    Loading { end: Seq },
+}
+
+impl State {
+    /// Drops all that is pending: queues would take more memory than there is. They are loaded later.
+    pub(crate) fn drop_queues(&mut self) {
+        self.phase = Phase::Outline;
+        for (_, partition) in self.partitions.iter_mut() {
+            partition.active = Queue::default();
+            partition.since = Seq(u64::MAX);
+            if let Some(sealed) = &mut partition.sealed {
+                (sealed.queue, sealed.since) = (Arc::default(), Seq(u64::MAX));
+            }
+        }
+        (0..self.partitions.slots()).for_each(|id| self.index(PartitionId(id)));
+        (self.queued_bytes, self.queued, self.unplaced_bytes) = (0, 0, 0);
+        self.hot.clear();
+    }
+
+    /// The outline is complete; groups from `first` on are loaded next.
+    pub(crate) fn begin_loading(&mut self, first: Seq) {
+        self.phase = Phase::Loading { end: self.applied };
+        self.applied = first.min(self.applied);
+    }
+
+    /// Takes the modifications of a group that their partitions lack. `None` when the group is none of a log.
+    pub(crate) fn load(&mut self, seq: Seq, group: &[u8]) -> Option<()> {
+        let mut taker = Taker(if is_own(group) { &[] } else { group });
+        while !taker.is_empty() {
+            let Entry::Modify { space, modification, encoded } = Entry::take(&mut taker)? else {
+                return None;
+            };
+            let partition = self.partition_of(space, modification.key)?;
+            self.enqueue(partition, seq, modification.key, encoded);
+        }
+        self.applied = self.applied.max(Seq(seq.0 + 1));
+        Some(())
+    }
+
+    /// Everything is loaded. What was sealed and not swept is pending again.
+    pub(crate) fn end_loading(&mut self) {
+        if let Phase::Loading { end } = self.phase {
+            self.applied = end;
+        }
+        self.phase = Phase::Whole;
+        self.unseal();
+    }
+
+    /// Groups whose own entries of the engine are in the state: those before this one.
+    pub(crate) fn outlined(&self) -> Seq {
+        match self.phase {
+            Phase::Loading { end } => end,
+            Phase::Whole | Phase::Outline => self.applied,
+        }
+    }
+
+    pub(crate) fn is_loading(&self) -> bool {
+        matches!(self.phase, Phase::Loading { .. })
+    }
+}
