@@ -41,8 +41,8 @@ const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
 /// all of them.
 const HOT_BYTES_MAX: usize = 1 << 20;
 
-/// The part of the memory that one partition's queue may take: to sort it takes as much again. Groups wait then,
-/// whatever they modify, since they are taken in in their order.
+/// The part of the memory that one partition's queue may take: to write it as a chunk takes as much again, and to sort it
+/// eight bytes for each modification. Groups wait then, whatever they modify, since they are taken in in their order.
 const PARTITION_SHARE: usize = 8;
 
 /// The part of the memory that tables of blocks may take.

@@ -18,6 +18,10 @@ use crate::state::queue::decode;
 pub(crate) struct References(BTreeMap<Lbn, Reference>);
 
 impl References {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn add_all(&mut self, others: References) {
         self.0.extend(others.0);
     }
@@ -128,20 +132,24 @@ impl Shared {
         Ok(())
     }
 
-    /// What takes damaged references out of a partition's blocks: deletes of their keys, as the oldest modifications.
-    pub(crate) fn deletes_of<'a>(
+    /// The modifications of a block, without puts of damaged values, and with deletes of those that the block refers to.
+    pub(crate) fn without_damaged<'a>(
         &self,
-        read: &'a Content,
+        modifications: Vec<Modification<'a>>,
+        block: Option<&'a [u8]>,
         damaged: &References,
     ) -> Vec<Modification<'a>> {
-        let mut deletes = Vec::new();
-        for block in read.blocks(self.layout.block_bytes()) {
-            for (key, reference) in self.format.references(block).unwrap_or_default() {
-                if damaged.has(reference) {
-                    deletes.push(Modification { key, kind: DELETE, bytes: &[] });
-                }
-            }
-        }
-        deletes
+        let delete = |key| Modification { key, kind: DELETE, bytes: &[] };
+        let references = block.map(|block| self.format.references(block).unwrap_or_default());
+        let in_block = references.into_iter().flatten();
+        let in_block = in_block.filter(|(_, reference)| damaged.has(reference));
+        let put = |one: Modification<'a>| match one.kind == PUT_LONG && damaged.has(one.bytes) {
+            true => delete(one.key),
+            false => one,
+        };
+        let mut all: Vec<Modification<'a>> = in_block.map(|(key, _)| delete(key)).collect();
+        all.extend(modifications.into_iter().map(put));
+        all.sort_by(|one, other| one.key.cmp(other.key));
+        all
     }
 }

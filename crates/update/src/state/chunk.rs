@@ -16,7 +16,8 @@ use crate::ids::{DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
 use crate::long::sweep::References;
 use crate::state::block_table::BlockTable;
-use crate::state::queue::{Queue, encode, sorted};
+use crate::state::queue::{Queue, encode};
+use crate::state::sorted::Sorted;
 
 /// What is known of a chunk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,20 +75,35 @@ impl Chunk {
         blocks: &Blocks,
         kinds: &Kinds,
     ) -> (Chunk, Vec<u8>, References) {
-        let sorted = sorted(queue.iter());
+        let mut sorted = Sorted::new(&[], queue);
         let mut bytes = Vec::with_capacity(queue.bytes());
-        let mut hashes = Vec::with_capacity(sorted.len());
+        let mut filters = Vec::with_capacity(queue.count());
+        // Of the modifications of the last part.
+        let mut hashes = Vec::new();
+        let put_filter = |filters: &mut Vec<u8>, hashes: &mut Vec<KeyHash>| {
+            let before = filters.len();
+            filters.resize(before + hashes.len(), 0);
+            let filter = filters.get_mut(before..).unwrap_or_default();
+            hashes.drain(..).for_each(|hash| hash.put_into(filter));
+        };
         let mut parts: Vec<Part> = Vec::new();
         let mut kinds_of: Vec<KindNumber> = Vec::new();
         let mut deleted_bytes = 0;
         let mut left = References::default();
         // Where the last part begins.
         let mut begin = 0;
-        for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
-            let Some(Modification { key, .. }) = of_key.first() else { continue };
+        let mut of_key = Vec::new();
+        while let Some(key) = sorted.take_key(&mut of_key) {
+            let (first, last) = blocks.holding(key);
             let before = bytes.len();
-            left.add_put(left_out(of_key).iter().copied());
-            for_each_combined(of_key, kinds, |modification| {
+            let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
+            if parts.last().is_none_or(|part| last != part.last && is_full(part)) {
+                put_filter(&mut filters, &mut hashes);
+                begin = before as u32;
+                parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
+            }
+            left.add_put(left_out(&of_key).iter().copied());
+            for_each_combined(&of_key, kinds, |modification| {
                 let before = bytes.len();
                 encode(&mut bytes, modification);
                 if modification.kind == DELETE {
@@ -98,30 +114,16 @@ impl Chunk {
                     kinds_of.push(modification.kind);
                 }
             });
-            let (first, last) = blocks.holding(key);
-            let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
-            if parts.last().is_none_or(|part| last != part.last && is_full(part)) {
-                begin = before as u32;
-                parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
-            }
+            of_key.clear();
             if let Some(part) = parts.last_mut() {
                 let added = bytes.get(before..).unwrap_or_default();
                 part.checksum = crc32c::crc32c_append(part.checksum, added);
                 part.last = last;
-                (part.count, part.end) = (hashes.len() as u32, bytes.len() as u32);
+                (part.count, part.end) =
+                    ((filters.len() + hashes.len()) as u32, bytes.len() as u32);
             }
         }
-        let mut filters = vec![0; hashes.len()];
-        let mut from = 0;
-        for part in &parts {
-            let of_part = from..part.count as usize;
-            from = of_part.end;
-            if let Some((filter, hashes)) =
-                filters.get_mut(of_part.clone()).zip(hashes.get(of_part))
-            {
-                hashes.iter().for_each(|hash| hash.put_into(filter));
-            }
-        }
+        put_filter(&mut filters, &mut hashes);
         let kinds = kinds_of.into();
         let chunk = Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds };
         (chunk, bytes, left)

@@ -53,8 +53,11 @@ impl State {
     pub(crate) fn load(&mut self, seq: Seq, group: &[u8]) -> Option<()> {
         let mut taker = Taker(if is_own(group) { &[] } else { group });
         while !taker.is_empty() {
-            let Entry::Modify { space, modification, encoded } = Entry::take(&mut taker)? else {
-                return None;
+            let (space, modification, encoded) = match Entry::take(&mut taker)? {
+                Entry::Modify { space, modification, encoded } => (space, modification, encoded),
+                // The outline has the blocks of long values.
+                Entry::Long { .. } => continue,
+                _ => return None,
             };
             let partition = self.partition_of(space, modification.key)?;
             self.enqueue(partition, seq, modification.key, encoded);

@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod partition;
 pub(crate) mod partitions;
 pub(crate) mod queue;
+pub(crate) mod sorted;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;

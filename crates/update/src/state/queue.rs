@@ -1,12 +1,16 @@
 //! Pending modifications of a partition, in memory, in the order in which they came.
 
-use crate::codec::{Taker, is_same_key, prefix_of, put_bytes};
+use crate::codec::{Taker, is_same_key, put_bytes};
 use crate::filter::KeyHash;
 use crate::ids::{KindNumber, PUT_LONG};
 use crate::kind::Modification;
 
 /// Bytes of memory that a queue takes at a time.
-pub(crate) const PIECE_BYTES: usize = 1024;
+pub(crate) const PIECE_BYTES: usize = 1 << PLACE_BITS;
+/// Each modification begins in the first so many bytes of its piece, so a number of 32 bits says where it lies.
+const PLACE_BITS: u32 = 10;
+/// Pieces of a queue that are sorted at once, at most.
+pub(crate) const PIECES_MAX: usize = 1 << (u32::BITS - PLACE_BITS);
 /// What a piece takes beside: its place in a list that grows by doubling, and what the allocator needs.
 const PIECE_MORE_BYTES: usize = size_of::<Piece>() * 3 / 2 + 16;
 
@@ -65,6 +69,7 @@ impl Queue {
         self.count += 1;
         self.has_long |= encoded.first() == Some(&PUT_LONG.0);
         if let Some(last) = self.pieces.last_mut()
+            && last.bytes.len() < PIECE_BYTES
             && last.bytes.capacity() - last.bytes.len() >= encoded.len()
         {
             last.push(key, encoded);
@@ -101,9 +106,39 @@ impl Queue {
         pieces.flat_map(|piece| decode(&piece.bytes)).filter(move |one| is_same_key(one.key, key))
     }
 
+    /// The queue in parts of so many pieces, the oldest first.
+    pub(crate) fn parts(&self, pieces_max: usize) -> impl Iterator<Item = Pieces<'_>> {
+        self.pieces.chunks(pieces_max).map(Pieces)
+    }
+
     /// With them as they are encoded.
     pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
         self.pieces.iter().flat_map(|piece| decode_encoded(&piece.bytes))
+    }
+}
+
+/// Some pieces of a queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Pieces<'a>(&'a [Piece]);
+
+impl<'a> Pieces<'a> {
+    /// Calls `each` with the place and the key of every modification, in the order in which they came.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(u32, &'a [u8])) {
+        for (index, piece) in (0_u32..).zip(self.0) {
+            let mut taker = Taker(&piece.bytes);
+            while !taker.is_empty() {
+                let at = (piece.bytes.len() - taker.0.len()) as u32;
+                let Some(modification) = take(&mut taker) else { break };
+                each(index << PLACE_BITS | at, modification.key);
+            }
+        }
+    }
+
+    /// The modification at a place.
+    pub(crate) fn at(&self, place: u32) -> Option<Modification<'a>> {
+        let piece = self.0.get((place >> PLACE_BITS) as usize)?;
+        let at = place as usize % PIECE_BYTES;
+        take(&mut Taker(piece.bytes.get(at..)?))
     }
 }
 
@@ -123,19 +158,17 @@ fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8]
     let mut taker = Taker(bytes);
     std::iter::from_fn(move || {
         let before = taker.0;
-        let kind = KindNumber(taker.byte()?);
-        let modification = Modification { key: taker.bytes()?, kind, bytes: taker.bytes()? };
+        let modification = take(&mut taker)?;
         let encoded = before.get(..before.len() - taker.0.len())?;
         Some((modification, encoded))
     })
 }
 
-/// Modifications in the order of their keys; those of one key stay in theirs.
-pub(crate) fn sorted<'a>(all: impl Iterator<Item = Modification<'a>>) -> Vec<Modification<'a>> {
-    let mut keyed: Vec<(u64, Modification<'a>)> =
-        all.map(|modification| (prefix_of(modification.key), modification)).collect();
-    keyed.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| a.key.cmp(b.key)));
-    keyed.into_iter().map(|(_, modification)| modification).collect()
+/// The modification at the front.
+#[inline]
+pub(crate) fn take<'a>(taker: &mut Taker<'a>) -> Option<Modification<'a>> {
+    let kind = KindNumber(taker.byte()?);
+    Some(Modification { key: taker.bytes()?, kind, bytes: taker.bytes()? })
 }
 
 #[cfg(test)]

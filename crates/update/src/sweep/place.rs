@@ -10,13 +10,12 @@ use crate::block_format::{Made, Pieces};
 use crate::data::extents::Extent;
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
-use crate::ids::{DELETE, PUT_LONG};
 use crate::kind::{Kinds, Modification};
 use crate::long::sweep::References;
 use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::block_table::BlockTable;
-use crate::state::queue::{decode, sorted};
+use crate::state::sorted::Sorted;
 use crate::sweep::Done;
 use crate::sweep::job::{Job, Member};
 
@@ -49,39 +48,33 @@ struct Long {
     made: Vec<Extent>,
 }
 
-/// A block of a partition, if it has any, and the modifications that go into it.
-struct BlockWork<'a> {
-    index: usize,
-    low: &'a [u8],
-    block: Option<&'a [u8]>,
-    now: &'a [Modification<'a>],
-}
-
-/// The modifications without those that build on a value of a block that is lost.
-fn with_base<'a>(read: &Content, sorted: &[Modification<'a>]) -> Vec<Modification<'a>> {
-    let mut all = Vec::with_capacity(sorted.len());
-    for of_key in sorted.chunk_by(|one, next| one.key == next.key) {
-        let Some(first) = of_key.first() else { continue };
-        let from = match read.has_block_of(first.key) {
-            true => Some(0),
-            false => of_key.iter().rposition(|one| Kinds::replaces(one.kind)),
-        };
-        all.extend(from.and_then(|from| of_key.get(from..)).unwrap_or_default());
+/// Takes the modifications before the key `end`, if that is given: those up to the key `last` together, and else those of as
+/// many keys as make blocks of about `growth_max` bytes. Those that build on a value of a block that is lost are left out.
+fn take_some<'a>(
+    sorted: &mut Sorted<'a>,
+    read: &Content,
+    (last, end): (Option<&[u8]>, Option<&[u8]>),
+    growth_max: usize,
+    growth: impl Fn(&Modification<'_>) -> usize,
+) -> Vec<Modification<'a>> {
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    while let Some(key) = sorted.next_key() {
+        let is_enough = bytes > growth_max && last.is_none_or(|last| key > last);
+        if is_enough || end.is_some_and(|end| key >= end) {
+            break;
+        }
+        let before = all.len();
+        sorted.take_key(&mut all);
+        if !read.lost.is_empty() && !read.has_block_of(key) {
+            let of_key = all.split_off(before);
+            let from = of_key.iter().rposition(|one| Kinds::replaces(one.kind));
+            all.extend(from.and_then(|from| of_key.get(from..)).unwrap_or_default());
+        }
+        // What they take here counts, too.
+        let of_key = all.iter().skip(before);
+        bytes += of_key.map(|one| growth(one).max(size_of_val(one))).sum::<usize>();
     }
     all
-}
-
-/// The modifications, behind deletes of the values that are damaged; a put of a damaged value is a delete.
-fn without_damaged<'a>(
-    all: &[Modification<'a>],
-    deletes: Vec<Modification<'a>>,
-    damaged: &References,
-) -> Vec<Modification<'a>> {
-    let put = |one: &Modification<'a>| match one.kind == PUT_LONG && damaged.has(one.bytes) {
-        true => Modification { kind: DELETE, bytes: &[], ..*one },
-        false => *one,
-    };
-    sorted(deletes.into_iter().chain(all.iter().map(put)))
 }
 
 impl Shared {
@@ -104,57 +97,65 @@ impl Shared {
                 Ok(read) => read,
                 Err(error) => return Ok(Done::SetAside(error)),
             };
-            let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
-            let mut sorted = sorted(staged.chain(member.sealed.queue.iter()));
+            let mut sorted = Sorted::new(&read.chunks, &member.sealed.queue);
+            let mut damaged_long = References::default();
             if member.has_long() {
                 long.before.add_all(self.references(&read));
                 long.before.add_put(member.sealed.queue.iter());
+                if is_to_salvage(member) {
+                    let damaged = self.damaged_long_values(&read).await;
+                    damaged_long = References::of(damaged.into_iter().map(|(_, one)| one));
+                }
             }
-            if !read.lost.is_empty() {
-                sorted = with_base(&read, &sorted);
-            }
-            if member.has_long() && is_to_salvage(member) {
-                let damaged = self.damaged_long_values(&read).await;
-                let damaged = References::of(damaged.into_iter().map(|(_, reference)| reference));
-                sorted = without_damaged(&sorted, self.deletes_of(&read, &damaged), &damaged);
-            }
-            is_appended = match self.is_behind(member, &read, &sorted) {
+            is_appended = match self.is_behind(member, &read, sorted.next_key()) {
                 _ if !read.lost.is_empty() => false,
                 Ok(is_behind) => is_appended && is_behind,
                 Err(error) => return Ok(Done::SetAside(error)),
             };
             let full = if is_appended { most } else { (most * 3 / 4).max(1) };
-            for BlockWork { index, mut low, mut block, mut now } in
-                self.blocks_of(member, &read, &sorted)
-            {
-                let damaged = || self.damaged_block(&member.place, index);
+            let (block_bytes, growth_max) = (pieces.block_bytes(), self.layout.partition_bytes());
+            let growth = |one: &Modification<'_>| self.format.growth_bytes(one, block_bytes);
+            let table = &read.table;
+            let mut blocks = read.blocks(block_bytes);
+            // First what comes before all blocks, and then block after block.
+            for next in 0..=table.len() {
+                let index = next.checked_sub(1);
+                let mut block = index.and_then(|at| blocks.next().filter(|_| read.has_block(at)));
+                let mut low = match index {
+                    Some(index) => Some(table.low(index)),
+                    None => (table.len() == 0).then_some(&member.low[..]),
+                };
+                let end = (next < table.len()).then(|| table.low(next));
+                let damaged = || self.damaged_block(&member.place, index.unwrap_or(0));
                 // Many modifications make many blocks: these are written as they come.
-                while block.is_some() || !now.is_empty() {
+                loop {
                     // A block is given away with all modifications up to its last key.
-                    let of_block = match block {
-                        Some(block) => {
-                            let Ok(last) = self.format.last_key(low, block) else {
-                                return Ok(Done::SetAside(damaged()));
-                            };
-                            now.partition_point(|one| one.key <= last)
-                        }
-                        None => 0,
+                    let last =
+                        block.map(|block| self.format.last_key(low.unwrap_or_default(), block));
+                    let Ok(last) = last.transpose() else {
+                        return Ok(Done::SetAside(damaged()));
                     };
-                    let (some, others) = now.split_at(of_block.max(self.at_once(now)));
-                    pieces.bases = match self.bases(low, block, some).await {
+                    let mut some = take_some(&mut sorted, &read, (last, end), growth_max, growth);
+                    if !damaged_long.is_empty() {
+                        some = self.without_damaged(some, block, &damaged_long);
+                    }
+                    if block.is_none() && some.is_empty() {
+                        break;
+                    }
+                    let first = some.first().map(|first| first.key);
+                    let low = low.take().or(first).unwrap_or_default();
+                    pieces.bases = match self.bases(low, block, &some).await {
                         Ok(bases) => bases,
                         Err(error) => return Ok(Done::SetAside(error)),
                     };
                     let applied =
-                        self.format.apply(low, block.take(), some, &self.kinds, &mut pieces);
+                        self.format.apply(low, block.take(), &some, &self.kinds, &mut pieces);
                     if applied.is_err() {
                         return Ok(Done::SetAside(damaged()));
                     }
                     if !self.write_made(&mut pieces, &mut long).await? {
                         return Ok(Done::Postponed);
                     }
-                    now = others;
-                    low = now.first().map_or(low, |first| first.key);
                     while pieces.len() > 2 * most {
                         if !self.write_blocks(pieces.take(full), &mut written, &mut long).await? {
                             return Ok(Done::Postponed);
@@ -221,64 +222,14 @@ impl Shared {
         }
     }
 
-    /// The blocks of a partition but those that are lost, each with its modifications, and before them what comes before
-    /// the first.
-    fn blocks_of<'a>(
-        &self,
-        member: &'a Member,
-        read: &'a Content,
-        sorted: &'a [Modification<'a>],
-    ) -> Vec<BlockWork<'a>> {
-        let table = &read.table;
-        let first = table.len().min(1);
-        let before = match first {
-            0 => sorted.len(),
-            _ => sorted.partition_point(|one| one.key < table.low(0)),
-        };
-        let (now, mut rest) = sorted.split_at(before);
-        let low = now.first().filter(|_| first > 0).map_or(&member.low[..], |one| one.key);
-        let mut all = vec![BlockWork { index: 0, low, block: None, now }];
-        for (index, block) in read.blocks(self.layout.block_bytes()).enumerate() {
-            let of_block = match index + 1 < table.len() {
-                true => rest.partition_point(|one| one.key < table.low(index + 1)),
-                false => rest.len(),
-            };
-            let (now, later) = rest.split_at(of_block);
-            rest = later;
-            let block = Some(block).filter(|_| read.has_block(index));
-            all.push(BlockWork { index, low: table.low(index), block, now });
-        }
-        all
-    }
-
-    /// How many of these modifications are applied at once: those of a key together.
-    fn at_once(&self, modifications: &[Modification<'_>]) -> usize {
-        let block_bytes = self.layout.block_bytes();
-        let most = self.layout.partition_bytes();
-        let mut bytes = 0;
-        for (index, pair) in modifications.windows(2).enumerate() {
-            let [one, next] = pair else { break };
-            bytes += self.format.growth_bytes(one, block_bytes);
-            if bytes > most && one.key != next.key {
-                return index + 1;
-            }
-        }
-        modifications.len()
-    }
-
     /// Whether all modifications are of keys behind those of a partition's blocks.
-    fn is_behind(
-        &self,
-        member: &Member,
-        read: &Content,
-        sorted: &[Modification<'_>],
-    ) -> Result<bool> {
+    fn is_behind(&self, member: &Member, read: &Content, first: Option<&[u8]>) -> Result<bool> {
         let Some(last) = read.table.len().checked_sub(1) else { return Ok(true) };
         let block = read.blocks(self.layout.block_bytes()).last();
-        let Some((block, first)) = block.zip(sorted.first()) else { return Ok(false) };
+        let Some((block, first)) = block.zip(first) else { return Ok(false) };
         let last_key = self.format.last_key(read.table.low(last), block);
         let last_key = last_key.map_err(|_| self.damaged_block(&member.place, last))?;
-        Ok(first.key > last_key)
+        Ok(first > last_key)
     }
 
     /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
