@@ -102,6 +102,7 @@ mod drop;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod ingest;
 mod leaf;
 mod merges;
 mod range;
@@ -114,6 +115,7 @@ pub use batch::Batch;
 pub use check::{Damage, DamagedKeys, Dropped};
 pub use count::Estimate;
 pub use error::{Error, Result};
+pub use ingest::Ingest;
 pub use merges::{AddDecimal, AddU64};
 pub use moirai_update::ValueReader;
 pub use range::KeyRange;

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::figures::{Counts, Figures};
 use crate::group::Group;
 use crate::ids::SpaceId;
+use crate::ingest::Ingest;
 use crate::kind::{Kinds, Modification, Question};
 use crate::log::replay::replay;
 use crate::log::segments::{LogDisk, Ring, Segments};
@@ -32,7 +33,7 @@ use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
-use crate::sweep::{Cleared, Clears};
+use crate::sweep::{Cleared, Clears, Ingests};
 use crate::view::{At, View, Views};
 
 /// The least memory for pending modifications.
@@ -170,6 +171,8 @@ impl Engine {
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
             clears: Clears::default(),
+            ingests: Ingests::default(),
+            ingesting: Arc::default(),
             closing: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
@@ -225,6 +228,10 @@ impl Engine {
             );
         }
         Ok(engine)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// The spaces that there are.
@@ -299,8 +306,8 @@ impl Engine {
     /// before. Returns when the group is as durable as the options say.
     ///
     /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged. So
-    /// these calls do not share the flushes of the log with each other, as commits do. A commit within `decide`
-    /// would wait forever.
+    /// these calls do not share the flushes of the log with each other, as commits do. A commit
+    /// or an ingest within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
     ///
     /// # Errors
     /// Those of `decide`, and nothing was taken in; errors as of [`Engine::commit`].
@@ -311,6 +318,7 @@ impl Engine {
         &self,
         decide: impl AsyncFnOnce() -> std::result::Result<Option<Group>, E>,
     ) -> std::result::Result<bool, E> {
+        let _alone = self.shared.ingesting.lock().await;
         let turn = self.shared.turn.lock().await;
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
@@ -493,6 +501,14 @@ impl Engine {
         to: Option<&[u8]>,
     ) -> Result<Option<Cleared>> {
         self.shared.clear(space, from, to).await
+    }
+
+    /// Puts sorted records into the blocks of a space, past the log and the queues: see [`Ingest`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
+    pub fn ingest(&self, space: SpaceId) -> Result<Ingest<'_>> {
+        Ingest::new(self, space)
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

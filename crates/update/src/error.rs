@@ -153,6 +153,29 @@ pub enum Error {
         most: usize,
     },
 
+    /// Records that are ingested are not in ascending order of their keys, or two have the same key.
+    #[error(
+        "key `{}` does not come after key `{}` before it: sort the records by the bytes of their keys, with each key once",
+        .key.escape_ascii(), .before.escape_ascii()
+    )]
+    Unsorted {
+        /// The key.
+        key: Box<[u8]>,
+        /// The key before it.
+        before: Box<[u8]>,
+    },
+
+    /// Records are ingested into a partition whose blocks cannot be read.
+    #[error(
+        "{device} holds blocks that cannot be read among the keys of the records: {why}; drop what is damaged with          `moirai store repair`, or load the records without --sorted"
+    )]
+    Unreadable {
+        /// The data device.
+        device: String,
+        /// The failure.
+        why: String,
+    },
+
     /// A group is longer than the log allows.
     #[error(
         "a group of {have} is too long for the log, which takes {most}: split the group, or create the store with \

@@ -9,7 +9,7 @@
 //! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
 //! nothing.
 //!
-//! - `engine`: the door. `read`, `read_many`, `sample`: reads. `shared`: what the door, the log's writer and the sweeper share.
+//! - `engine`: the door. `ingest`: sorted records past log and queues. `read`, `read_many`, `sample`: reads. `shared`: what the door, the log's writer and the sweeper share.
 //! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
 //! - `log`: frames, segments, the writer and recovery.
 //! - `data`: the data device: superblock, extents, checkpoints, the block cache.
@@ -28,6 +28,7 @@ mod filter;
 pub mod fuzzing;
 mod group;
 mod ids;
+mod ingest;
 mod kind;
 mod log;
 mod long;
@@ -36,6 +37,7 @@ mod read;
 mod read_many;
 mod read_tables;
 mod read_whole;
+mod records;
 mod sample;
 mod shared;
 mod space;
@@ -51,6 +53,7 @@ pub use error::{Error, Result};
 pub use figures::Figures;
 pub use group::Group;
 pub use ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, SpaceId};
+pub use ingest::Ingest;
 pub use kind::{Kind, Kinds, Modification, Question, Value};
 pub use log::frame::LABEL_BLOCKS as LOG_LABEL_BLOCKS;
 pub use log::segments::LogWriter;

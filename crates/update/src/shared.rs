@@ -27,7 +27,7 @@ use crate::log::writer::{Position, Writer};
 use crate::options::Durability;
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
-use crate::sweep::Clears;
+use crate::sweep::{Clears, Ingests};
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
@@ -48,6 +48,9 @@ pub(crate) struct Shared {
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
     pub(crate) clears: Clears,
+    pub(crate) ingests: Ingests,
+    /// Held by the batch that is ingested, and by who reads a value to modify it: see `Engine::commit_if`.
+    pub(crate) ingesting: Arc<tokio::sync::Mutex<()>>,
     pub(crate) closing: AtomicBool,
     /// Device blocks that the last checkpoint took.
     pub(crate) checkpoint_blocks: AtomicU64,
@@ -257,6 +260,7 @@ impl Shared {
         });
         self.log.fail(&why);
         self.clears.forget();
+        self.ingests.forget();
         self.room.notify_waiters();
     }
 

@@ -82,6 +82,11 @@ impl Shared {
         self.is_stuck.load(Ordering::Relaxed) || state.waiting_bytes() == 0
     }
 
+    /// Whether sweeps have found no space for the group that waits.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_space_refused.load(Ordering::Relaxed)
+    }
+
     /// Has sweeps rewrite partitions until half of the space that is free is enough for what is not applied yet and a group
     /// that adds so many bytes.
     pub(crate) fn want_space(&self, added_bytes: usize) {

@@ -11,7 +11,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock};
 
@@ -286,6 +286,41 @@ async fn read_some(engine: &Engine, reads: Vec<(u64, Nanos)>, shown: &Shown) {
     }
 }
 
+/// Ingests blocks at random; gives groups that do the same, one for each, since they come in their order.
+async fn ingest_some(
+    engine: &Engine,
+    random: &mut Random,
+    blocks: u64,
+) -> (Vec<Vec<Change>>, moirai_update::Result<()>) {
+    let some: BTreeSet<u64> =
+        (0..random.random_range(1..60)).map(|_| random.random_range(0..blocks)).collect();
+    let put = |block| {
+        let bytes = vec![random.random(); random.random_range(1..=BLOCK)];
+        vec![Change { block, kind: PUT, bytes }]
+    };
+    let mut groups: Vec<Vec<Change>> = some.into_iter().map(put).collect();
+    let mut ingest = match engine.ingest(SPACE) {
+        Ok(ingest) => ingest,
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let mut done = Ok(());
+    for Change { block, bytes, .. } in groups.iter().flatten() {
+        done = ingest.push(&block.to_be_bytes(), bytes).await;
+        if done.is_err() {
+            break;
+        }
+    }
+    if done.is_ok() {
+        done = ingest.flush().await;
+    }
+    // Nothing of the others was taken in.
+    if let Err(Error::Full { .. }) = done {
+        groups.truncate(ingest.durable() as usize);
+        done = Ok(());
+    }
+    (groups, done)
+}
+
 fn any_reads(random: &mut Random, blocks: u64) -> Vec<(u64, Nanos)> {
     let read = |random: &mut Random| {
         (random.random_range(0..blocks), Nanos(random.random_range(0..400_000)))
@@ -389,6 +424,14 @@ async fn survive(canary: bool, physical: BlockCount) {
                     }
                 }
                 3 => sleep(Nanos(random.random_range(0..20_000_000))).await,
+                4 => {
+                    let (ingested, done) = ingest_some(&running, &mut random, bench.blocks).await;
+                    groups.extend(ingested);
+                    if done.is_err() {
+                        break;
+                    }
+                    durable = groups.len();
+                }
                 _ => {}
             }
             if bench.power.is_off() {

@@ -95,6 +95,18 @@ fn any_value(random: &mut Random) -> Vec<u8> {
     (0..length).map(|index| first.wrapping_add((index >> 7) as u8).wrapping_mul(step)).collect()
 }
 
+/// Records to ingest: some among those of [`any_change`], or many behind them.
+pub(crate) fn any_records(random: &mut Random) -> Records {
+    let count = random.random_range(1..300);
+    let is_behind = random.random_bool(0.3);
+    let key = |random: &mut Random, number: u64| match is_behind {
+        true => [b"z", &number.to_be_bytes()[..]].concat(),
+        false => any_key(random),
+    };
+    let record = |number| (key(random, number), vec![random.random(); random.random_range(0..100)]);
+    (0..count).map(record).collect()
+}
+
 pub(crate) fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
     let key = any_key(random);
     match random.random_range(0..10) {

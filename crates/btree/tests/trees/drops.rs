@@ -8,7 +8,7 @@ use moirai_units::{BlockCount, ByteCount};
 use moirai_update::Options;
 use rand::Rng;
 
-use crate::bench::{Bench, Records, any_change, any_key};
+use crate::bench::{Bench, Records, any_change, any_key, any_records};
 use crate::scanned;
 
 type Trees = BTreeMap<String, Records>;
@@ -33,6 +33,8 @@ enum Step {
     Whole,
     /// Some of the records between two keys of a tree are gone.
     Range(String, KeyRange),
+    /// Some of these records, up to some key, are in a tree.
+    Ingest(String, Records),
 }
 
 /// Does something at random, to the store and to the model.
@@ -42,7 +44,7 @@ async fn step(
     model: &mut Trees,
 ) -> (Step, moirai_btree::Result<()>) {
     let name = any_name(random);
-    match random.random_range(0..20) {
+    match random.random_range(0..24) {
         0..2 => {
             let before = store.find_tree(&name).await;
             let done = store.drop_tree(&name).await;
@@ -93,6 +95,20 @@ async fn step(
                 records.retain(|key, _| !is_in(&range, key));
             }
             (Step::Range(name, range), done)
+        }
+        8..12 => {
+            let Ok(Some(tree)) = store.find_tree(&name).await else {
+                return (Step::Whole, Ok(()));
+            };
+            let records = any_records(random);
+            let done = store.ingest(&tree, &records).await;
+            assert!(
+                done.as_ref().is_ok_and(|count| *count == records.len() as u64) || done.is_err()
+            );
+            if let Some(there) = model.get_mut(&name) {
+                there.extend(records.clone());
+            }
+            (Step::Ingest(name, records), done.map(drop))
         }
         _ => {
             let tree = match store.tree(&name).await {
@@ -160,6 +176,14 @@ async fn run() {
                     assert!(there[tree].keys().all(|key| records.contains_key(key)));
                 }
                 assert_eq!(there.len(), before.len());
+            }
+            Some((mut before, Step::Ingest(name, records))) => {
+                let mut is_there = there == before;
+                for record in records {
+                    before.get_mut(&name).unwrap().extend([record]);
+                    is_there |= there == before;
+                }
+                assert!(is_there, "{there:?}\nis not {before:?} with some of the last records");
             }
             None => assert_eq!(there, model),
         }

@@ -8,6 +8,7 @@
 
 mod bench;
 mod drops;
+mod ingest;
 mod long;
 mod methods;
 

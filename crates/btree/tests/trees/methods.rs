@@ -12,7 +12,7 @@ use moirai_units::ByteCount;
 use moirai_update::{Format, Options};
 use rand::Rng;
 
-use crate::bench::{Bench, COUNT, Records, any_change, any_key};
+use crate::bench::{Bench, COUNT, Records, any_change, any_key, any_records};
 
 fn any_bound(random: &mut Random) -> Bound<Vec<u8>> {
     let key = any_key(random);
@@ -149,6 +149,11 @@ async fn run() {
                 any_change(&mut random, &tree, &mut batch, &mut model);
             }
             store.commit(&batch).await.unwrap();
+            if random.random_bool(0.1) {
+                let records = any_records(&mut random);
+                store.ingest(&tree, &records).await.unwrap();
+                model.extend(records);
+            }
         }
         for _ in 0..random.random_range(0..20) {
             change(&store, &tree, &mut model, &mut random).await;
@@ -469,5 +474,6 @@ fn futures_can_be_sent() {
         let stream = is_send(store.scan(&tree, .., Direction::Forward).into_stream());
         assert_eq!(stream.try_collect::<Vec<_>>().await.unwrap().len(), 1);
         assert!(is_send(store.pop_first(&tree)).await.unwrap().is_some());
+        assert_eq!(is_send(store.ingest(&tree, [(b"i", b"v")])).await.unwrap(), 1);
     });
 }

@@ -56,6 +56,8 @@ pub(crate) struct State {
     /// applied.
     pub(crate) unplaced_bytes: u64,
     pub(crate) staged_bytes: u64,
+    /// Bytes of records that are being ingested.
+    pub(crate) ingested_bytes: usize,
     /// Whether the device has been full.
     pub(crate) was_full: bool,
     /// Bytes of memory that say where blocks and staged modifications lie.
@@ -147,6 +149,7 @@ impl State {
             queued: 0,
             unplaced_bytes: 0,
             staged_bytes: 0,
+            ingested_bytes: 0,
             was_full: false,
             is_settled: false,
             small: BTreeSet::new(),
@@ -226,9 +229,9 @@ impl State {
         self.spaces.contains_key(&space) || self.unapplied.spaces.contains_key(&space)
     }
 
-    /// Bytes of memory for modifications: those in queues, and those that are not applied yet.
+    /// Bytes of memory for modifications: those in queues, those that are not applied yet, and records on their way.
     pub(crate) fn pending_bytes(&self) -> usize {
-        self.queued_bytes + self.unapplied.bytes
+        self.queued_bytes + self.unapplied.bytes + self.ingested_bytes
     }
 
     /// Bytes of memory that queues may take, of so many for all, where tables of blocks take `tables_bytes`.
@@ -414,9 +417,11 @@ impl State {
         }
     }
 
-    /// Bytes that wait to be applied to blocks: in groups, in queues, and in chunks on the device.
+    /// Bytes that wait to be applied to blocks: in groups, in queues, in records that are ingested, and in chunks on the
+    /// device.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.unapplied.bytes as u64 + self.unplaced_bytes + self.staged_bytes
+        let coming = self.unapplied.bytes + self.ingested_bytes;
+        coming as u64 + self.unplaced_bytes + self.staged_bytes
     }
 
     /// Whether a partition has more pending than it is to have: sorting it takes memory, too. What is not applied yet may

@@ -25,6 +25,7 @@ pub(crate) struct Sorted<'a> {
 enum Source<'a> {
     Chunk(Taker<'a>),
     Queue(Order<'a>),
+    Records(Box<dyn Iterator<Item = Modification<'a>> + Send + 'a>),
 }
 
 /// Pieces of a queue, and where in them the modifications lie, in the order of their keys.
@@ -104,6 +105,7 @@ impl<'a> Source<'a> {
         match self {
             Source::Chunk(taker) => take(taker),
             Source::Queue(Order { pieces, places }) => pieces.at(places.next()? as u32),
+            Source::Records(records) => records.next(),
         }
     }
 }
@@ -119,6 +121,22 @@ impl<'a> Sorted<'a> {
             Some(Head { prefix: prefix_of(modification.key), modification, source })
         });
         Sorted { heads: heads.collect(), sources }
+    }
+
+    /// The same, and after those of each key what `records` has of it, which is sorted.
+    pub(crate) fn then(
+        mut self,
+        records: impl Iterator<Item = Modification<'a>> + Send + 'a,
+    ) -> Sorted<'a> {
+        let mut records = Source::Records(Box::new(records));
+        let source = self.sources.len();
+        self.heads.extend(records.next().map(|modification| Head {
+            prefix: prefix_of(modification.key),
+            modification,
+            source,
+        }));
+        self.sources.push(records);
+        self
     }
 
     /// The key of the next one.

@@ -12,6 +12,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::Entry;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
+use crate::sweep::ingest::IngestPart;
 
 /// Partitions of a batch, after which the data device is flushed.
 pub(super) const BATCH_PARTITIONS: usize = 64;
@@ -60,6 +61,8 @@ pub(super) struct Job {
     pub(super) is_to_place: bool,
     /// Whether nothing is kept of it; see `clear`.
     pub(super) is_to_clear: bool,
+    /// Records that go into its blocks after all that is sealed.
+    pub(super) ingest: Option<IngestPart>,
     /// Whether nobody waits for it.
     pub(super) is_optional: bool,
     /// Whether the log holds the seal.
@@ -138,9 +141,10 @@ impl Member {
 }
 
 impl Job {
-    /// Bytes of its queues.
+    /// Bytes of its queues, and of records that are ingested.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.members.iter().map(|one| one.sealed.queue.bytes()).sum()
+        let ingested = self.ingest.as_ref().map_or(0, |part| part.records.bytes());
+        self.members.iter().map(|one| one.sealed.queue.bytes()).sum::<usize>() + ingested
     }
 
     /// Device blocks of its blocks and staged chunks.
@@ -156,6 +160,7 @@ impl Job {
             members: vec![member],
             is_to_place: false,
             is_to_clear: false,
+            ingest: None,
             is_optional,
             is_logged,
         })
@@ -223,6 +228,7 @@ impl Shared {
             members,
             is_to_place,
             is_to_clear: false,
+            ingest: None,
             is_optional,
             is_logged,
         };

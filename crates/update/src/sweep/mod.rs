@@ -25,11 +25,13 @@
 //! one that finds no space waits, sealed, until some is free.
 
 mod clear;
+mod ingest;
 mod job;
 mod level;
 mod load;
 mod place;
 mod stage;
+mod writes;
 
 use std::collections::VecDeque;
 
@@ -47,6 +49,7 @@ use crate::state::chunk::Chunk;
 use crate::state::entry::{Entry, Placed};
 pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
+pub(crate) use crate::sweep::ingest::{IngestRequest, Ingests, Outcome as IngestOutcome};
 use crate::sweep::job::{Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::load::Replaced;
@@ -72,6 +75,8 @@ struct Sweeper<'a> {
     due: f64,
     /// While a log is loaded.
     replaced: Replaced,
+    /// Whether the last sweep ingested records: what else there is to do comes next.
+    has_ingested: bool,
 }
 
 /// The outcome of a job.
@@ -165,7 +170,7 @@ impl Shared {
                 });
             }
         };
-        if self.state().to_salvage.contains(&member.id) {
+        if job.ingest.is_some() || self.state().to_salvage.contains(&member.id) {
             return self.place(job).await;
         }
         if member.is_set_aside {
@@ -201,6 +206,7 @@ impl<'a> Sweeper<'a> {
             cursor: Cursor::default(),
             due: 0.0,
             replaced: Replaced::default(),
+            has_ingested: false,
         }
     }
 
@@ -218,6 +224,7 @@ impl<'a> Sweeper<'a> {
             self.waiting.extend(self.postponed.drain(..));
         }
         let wanted = shared.wanted_space();
+        self.seal_to_ingest().await?;
         if self.waiting.is_empty() {
             match shared.seal_some(&mut self.cursor).await? {
                 Some(mut jobs) => {
@@ -230,7 +237,8 @@ impl<'a> Sweeper<'a> {
                     if shared.state().is_loading() {
                         return Ok(false);
                     }
-                    return Ok(shared.refuse_space(wanted).await?
+                    return Ok(shared.ingests.is_waiting()
+                        || shared.refuse_space(wanted).await?
                         || shared.free_log().await?
                         || shared.discard_some().await);
                 }
@@ -244,11 +252,12 @@ impl<'a> Sweeper<'a> {
             // Each of the disks below has one, at least.
             false => PIPELINE.max(shared.data.inquiry().parallelism as usize),
         };
-        let done: Vec<(Job, Done)> = futures::stream::iter(jobs)
+        let mut done: Vec<(Job, Done)> = futures::stream::iter(jobs)
             .map(|job| async { shared.carry_out(&job).await.map(|done| (job, done)) })
             .buffered(pipeline)
             .try_collect()
             .await?;
+        self.ingest_in_order(&mut done);
         shared.data.flush().await?;
         // Extents that were left are free once this is durable.
         let mut left: Vec<Job> = Vec::new();
@@ -291,7 +300,7 @@ impl<'a> Sweeper<'a> {
                         Entry::Staged { partition, chunk, first }.encode(&mut group);
                         encode_freed(&mut group, freed);
                     }
-                    Done::Placed(Rewritten { written, refused, made, freed }) => {
+                    Done::Placed(Rewritten { written, refused, made, freed, .. }) => {
                         let from: Vec<PartitionId> = job.members.iter().map(|one| one.id).collect();
                         let Some(partition) = from.first().copied() else { continue };
                         if refused > 0 {
@@ -344,6 +353,7 @@ impl<'a> Sweeper<'a> {
         for member in left.iter().flat_map(|job| &job.members) {
             shared.tables.forget(&member.place);
         }
+        shared.ingested(&left);
         let members = left.into_iter().flat_map(|job| job.members);
         match is_loading {
             true => self.replace(members).await?,

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, BlockRange};
 
 use crate::block_format::{Made, Pieces};
@@ -18,6 +17,7 @@ use crate::state::block_table::BlockTable;
 use crate::state::sorted::Sorted;
 use crate::sweep::Done;
 use crate::sweep::job::{Job, Member};
+use crate::sweep::writes::Writes;
 
 /// The new blocks of a partition, or of neighbours that were merged.
 pub(super) struct Rewritten {
@@ -28,6 +28,8 @@ pub(super) struct Rewritten {
     pub(super) made: Vec<Extent>,
     /// Blocks of long values that nothing refers to any more.
     pub(super) freed: Vec<BlockRange>,
+    /// Records from this key on were left for the next batch; see `ingest`.
+    pub(super) rest: Option<Box<[u8]>>,
 }
 
 /// Blocks that were written: a partition to be.
@@ -83,9 +85,15 @@ impl Shared {
     /// three quarters full. Keys that are appended in order fill them. [`Done::Postponed`] when there is no space,
     /// [`Done::SetAside`] when something cannot be read.
     pub(super) async fn place(&self, job: &Job) -> Result<Done> {
+        let mut writes = Writes::default();
+        let done = self.place_with(job, &mut writes).await;
+        writes.settle().await?;
+        done
+    }
+
+    async fn place_with<'a>(&'a self, job: &Job, writes: &mut Writes<'a>) -> Result<Done> {
         let block_bytes = self.layout.block_bytes();
         let mut pieces = Pieces::on_device(block_bytes, &self.extents, self.checkpoint_reserve());
-        let mut written = Vec::new();
         // The long values that the partitions refer to, before and after.
         let mut long = Long::default();
         let is_to_salvage = |member: &Member| self.state().to_salvage.contains(&member.id);
@@ -106,6 +114,9 @@ impl Shared {
                     let damaged = self.damaged_long_values(&read).await;
                     damaged_long = References::of(damaged.into_iter().map(|(_, one)| one));
                 }
+            }
+            if let Some(part) = &job.ingest {
+                sorted = sorted.then(part.records.iter());
             }
             is_appended = match self.is_behind(member, &read, sorted.next_key()) {
                 _ if !read.lost.is_empty() => false,
@@ -157,7 +168,7 @@ impl Shared {
                         return Ok(Done::Postponed);
                     }
                     while pieces.len() > 2 * most {
-                        if !self.write_blocks(pieces.take(full), &mut written, &mut long).await? {
+                        if !self.write_blocks(pieces.take(full), writes, &mut long).await? {
                             return Ok(Done::Postponed);
                         }
                     }
@@ -166,23 +177,31 @@ impl Shared {
         }
         if pieces.len() > most {
             let count = if is_appended { most } else { pieces.len().div_ceil(2) };
-            if !self.write_blocks(pieces.take(count), &mut written, &mut long).await? {
+            if !self.write_blocks(pieces.take(count), writes, &mut long).await? {
                 return Ok(Done::Postponed);
             }
         }
         let refused = pieces.refused();
-        if !self.write_blocks(pieces, &mut written, &mut long).await? {
+        let rest = match is_appended {
+            true => job.rest(writes, &pieces),
+            false => None,
+        };
+        if rest.is_none() && !self.write_blocks(pieces, writes, &mut long).await? {
             return Ok(Done::Postponed);
         }
         self.counts.placed.add(1);
+        let mut written = std::mem::take(&mut writes.written);
         // The first has all keys from the old partition's lowest on.
         match written.first_mut() {
             Some(first) => first.low = low,
             None => written.push(Written { low, ..Written::default() }),
         }
+        // What is left finds an empty partition, which costs nothing to rewrite.
+        let empty = |rest| Written { low: rest, ..Written::default() };
+        written.extend(rest.clone().map(empty));
         let Long { before, after, made } = long;
         let freed = self.left_runs(before, &after).await;
-        Ok(Done::Placed(Rewritten { written, refused, made, freed }))
+        Ok(Done::Placed(Rewritten { written, refused, made, freed, rest }))
     }
 
     /// An empty partition in the place of a job's.
@@ -199,7 +218,7 @@ impl Shared {
         }
         let freed = self.left_runs(before, &References::default()).await;
         let written = vec![Written { low, ..Written::default() }];
-        Rewritten { written, refused: 0, made: Vec::new(), freed }
+        Rewritten { written, refused: 0, made: Vec::new(), freed, rest: None }
     }
 
     /// Writes the long values that merges have made; tells whether there was space for them.
@@ -233,10 +252,10 @@ impl Shared {
     }
 
     /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
-    async fn write_blocks(
-        &self,
+    async fn write_blocks<'a>(
+        &'a self,
         mut pieces: Pieces,
-        written: &mut Vec<Written>,
+        writes: &mut Writes<'a>,
         long: &mut Long,
     ) -> Result<bool> {
         if pieces.is_empty() {
@@ -263,7 +282,11 @@ impl Shared {
                 false => self.layout.extent_of(1),
             };
             let extent = self.extents.take_part(count, unit, self.checkpoint_reserve());
-            let Some(extent) = extent else { return Ok(false) };
+            let Some(extent) = extent else {
+                // Those taken so far are free when this returns.
+                writes.settle().await?;
+                return Ok(false);
+            };
             is_written = extent.blocks.count >= count;
             let room = (extent.blocks.count.0 / block.0) as usize;
             let now = pieces.take(room.min(pieces.len()));
@@ -273,11 +296,11 @@ impl Shared {
                 bytes.extend_from_slice(&table_bytes);
             }
             self.counts.placed_bytes.add(bytes.len() as u64);
-            self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
+            writes.begin(&*self.data, extent.first(), &bytes).await?;
             extents.push(extent);
         }
         let location = Location { runs, table: table_place, has_long };
-        written.push(Written { low, extents, location, table });
+        writes.written.push(Written { low, extents, location, table });
         Ok(true)
     }
 }
