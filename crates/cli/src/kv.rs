@@ -147,7 +147,16 @@ enum Command {
         estimate: bool,
     },
     /// Load the records of a file with a line for each: key, tab, value
-    Load(load::Input),
+    Load {
+        #[command(flatten)]
+        input: load::Input,
+        /// Take lines that are sorted by the bytes of their keys, as by `LC_ALL=C sort`: they go into leaves past the log
+        ///
+        /// This is several times as fast. A line whose key does not come after the key of the line before ends the load; the
+        /// lines before it are loaded.
+        #[arg(long, conflicts_with_all = ["group", "acknowledge"])]
+        sorted: bool,
+    },
     /// Put, delete and merge as the lines of a file say, each group of lines whole or not at all
     ///
     /// A line is one of these, with a tab between the fields:
@@ -413,7 +422,12 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
                 false => store.count(&tree, range).await?,
             })
         }
-        Command::Load(input) => load::load(store, &tree().await?, input, text).await,
+        Command::Load { input, sorted: true } => {
+            load::load_sorted(store, &tree().await?, input, text).await
+        }
+        Command::Load { input, sorted: false } => {
+            load::load(store, &tree().await?, input, text).await
+        }
         Command::Batch { input, trees } => {
             load::batch(store, arguments.tree(), *trees, input, text).await
         }

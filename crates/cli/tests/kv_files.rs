@@ -105,6 +105,30 @@ fn dumps_of_other_databases_are_restored() {
 }
 
 #[test]
+fn sorted_lines_are_loaded_and_the_first_unsorted_one_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    kv(folder, &["put", "b", "old"]);
+    write(folder.join("sorted"), "a\t1\nb\t2\nb b\t3\n").unwrap();
+    assert!(kv(folder, &["load", "--sorted", "sorted"]).starts_with("3 records in "));
+    assert_eq!(kv(folder, &["scan"]), "a\t1\nb\t2\nb b\t3\n");
+    for (lines, bad) in [("c\t4\nd\t5\nc\t6\ne\t7\n", "c"), ("c\t4\nd\t5\nd\t6\n", "d")] {
+        write(folder.join("unsorted"), lines).unwrap();
+        let error = refused(folder, &["load", "--sorted", "unsorted"]);
+        let named = format!("unsorted: line 3: key `{bad}` does not come after key `d` before it");
+        assert!(error.contains(&named), "{error}");
+        assert!(error.contains("at least the first 2 records are loaded"), "{error}");
+        assert_eq!(kv(folder, &["scan", "--from", "c"]), "c\t4\nd\t5\n");
+    }
+    write(folder.join("bad"), "f\t1\nno tab\n").unwrap();
+    let error = refused(folder, &["load", "--sorted", "bad"]);
+    assert!(error.contains("line 2: there is no tab between key and value"), "{error}");
+    assert_eq!(kv(folder, &["get", "f"]), "1\n");
+    let error = refused(folder, &["load", "--sorted", "--acknowledge", "sorted"]);
+    assert!(error.contains("cannot be used with"), "{error}");
+}
+
+#[test]
 fn counts_and_statistics_agree() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,4 +1,4 @@
-//! `kv load` and `kv batch`: files whose lines are records or changes, committed group by group.
+//! `kv load` and `kv batch`: files whose lines are records or changes, committed group by group, or ingested.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -164,6 +164,34 @@ pub(super) async fn load(
         }
         loading.commit_group().await?;
     }
+    loading.finish().await
+}
+
+/// Ingests the records of a file whose lines are sorted by key.
+pub(super) async fn load_sorted(
+    store: &Store,
+    tree: &Tree,
+    input: &Input,
+    text: Text,
+) -> Result<(), Failure> {
+    let mut loading = Loading::start(store, input, "records")?;
+    let mut ingest = store.ingest_into(tree)?;
+    let mut line = Vec::new();
+    while loading.next_line(&mut line)? {
+        let pushed = match record(&line, text) {
+            Ok((key, value)) => ingest.push(&key, &value).await.map_err(|error| error.to_string()),
+            Err(problem) => match ingest.flush().await {
+                Ok(()) => Err(problem),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        loading.durable = ingest.durable();
+        pushed.map_err(|problem| loading.failed_line(problem))?;
+        loading.bar.set_position(loading.durable);
+    }
+    let flushed = ingest.flush().await;
+    loading.durable = ingest.durable();
+    flushed.map_err(|error| loading.failed(error))?;
     loading.finish().await
 }
 
