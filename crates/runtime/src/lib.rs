@@ -16,6 +16,7 @@
 //! seeds. Nothing outside this crate reads the
 //! machine's clock, starts a thread or draws an unseeded random number.
 
+mod busy;
 mod context;
 mod interrupts;
 mod random;
@@ -26,6 +27,7 @@ mod virtual_time;
 mod wait;
 mod watched;
 
+pub use busy::BusyTime;
 pub use context::{
     Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep, sleep_until,
     spawn, unique,

@@ -606,6 +606,8 @@ impl Engine {
             cached_reads: counts.cached_reads.get(),
             cached_bytes: cache.bytes() as u64,
             waits: counts.waits.get(),
+            lock_held_max_ns: counts.lock_held_max_ns(),
+            lock_held_long: counts.lock_held_long(),
             partitions: state.partitions.len() as u64,
             blocks,
             directory_bytes: (state.directory_bytes + tables.bytes()) as u64,

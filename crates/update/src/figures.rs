@@ -2,6 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use moirai_units::Nanos;
+
+/// The state is locked for so much processor time at most: nobody else uses it meanwhile.
+pub(crate) const LOCK_HELD_MAX: Nanos = Nanos(1_000_000);
+
 /// A count that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -31,6 +36,30 @@ pub(crate) struct Counts {
     pub(crate) table_reads: Count,
     pub(crate) cached_reads: Count,
     pub(crate) waits: Count,
+    /// The longest processor time for which the state was locked at once.
+    lock_held_max_ns: AtomicU64,
+    lock_held_long: Count,
+}
+
+impl Counts {
+    /// Counts that the state was locked for so much processor time.
+    pub(crate) fn count_lock(&self, held: Nanos) {
+        // Most are short: these only read here.
+        if held.0 > self.lock_held_max_ns.load(Ordering::Relaxed) {
+            self.lock_held_max_ns.fetch_max(held.0, Ordering::Relaxed);
+        }
+        if held > LOCK_HELD_MAX {
+            self.lock_held_long.add(1);
+        }
+    }
+
+    pub(crate) fn lock_held_max_ns(&self) -> u64 {
+        self.lock_held_max_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lock_held_long(&self) -> u64 {
+        self.lock_held_long.get()
+    }
 }
 
 /// What an engine did since it was opened, and what it holds.
@@ -74,6 +103,11 @@ pub struct Figures {
     pub cached_bytes: u64,
     /// Groups that waited for memory or for room in the log; those that waited for their turn behind one do not count.
     pub waits: u64,
+    /// The most processor time for which one thread held the lock of the state at once, in nanoseconds: commits and reads
+    /// wait for it. Up to 0.2 ms too long, as [`BusyTime`](moirai_runtime::BusyTime) is. 0 in virtual time.
+    pub lock_held_max_ns: u64,
+    /// How often a thread held it for more than 1 ms of processor time.
+    pub lock_held_long: u64,
     /// Partitions.
     pub partitions: u64,
     /// Blocks in them.
@@ -98,4 +132,18 @@ pub struct Figures {
     /// since the engine was formatted. The values stayed as they were. Modifications of one key that were combined
     /// before they were applied count once.
     pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_and_long_locks_are_counted() {
+        let counts = Counts::default();
+        for held in [500, LOCK_HELD_MAX.0, LOCK_HELD_MAX.0 + 1, 700] {
+            counts.count_lock(Nanos(held));
+        }
+        assert_eq!((counts.lock_held_max_ns(), counts.lock_held_long()), (1_000_001, 1));
+    }
 }

@@ -1,10 +1,11 @@
 //! What the engine's door, the writer of its log and its sweeper share.
 
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use moirai_runtime::now;
+use moirai_runtime::{BusyTime, now};
 use moirai_storage::Device;
 use moirai_units::{ByteCount, Instant, Nanos};
 use parking_lot::{Mutex, MutexGuard};
@@ -91,6 +92,36 @@ impl Lagging {
     }
 }
 
+/// The state, locked. Counts for how long when it is dropped.
+pub(crate) struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    counts: &'a Counts,
+    /// None in virtual time.
+    held: Option<BusyTime>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            self.counts.count_lock(held.elapsed());
+        }
+    }
+}
+
 impl Shared {
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
@@ -103,8 +134,9 @@ impl Shared {
 
     /// The state that readers see: the effect of all visible groups, and of no other. Whoever locks it first after
     /// groups became visible applies them.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.0.lock();
+    pub(crate) fn state(&self) -> Locked<'_> {
+        let state = self.state.0.lock();
+        let mut state = Locked { state, counts: &self.counts, held: BusyTime::start() };
         let visible = self.log.visible();
         if (state.applied < visible || !state.unapplied.unlogged.is_empty())
             && let Err(misfit) = self.catch_up(&mut state, visible)

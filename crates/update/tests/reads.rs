@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{block_on_virtual, sleep};
+use moirai_runtime::{block_on_real, block_on_virtual, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
@@ -92,6 +92,17 @@ fn reading_takes_two_requests_at_most_and_one_where_nothing_is_staged() {
         let both = engine.figures();
         assert_eq!((both.reads - alone.reads, both.staged_reads - alone.staged_reads), (10, 5));
     });
+}
+
+#[test]
+fn lock_time_is_measured_in_real_time_alone() {
+    async fn held() -> u64 {
+        let (engine, _) = staged().await;
+        engine.figures().lock_held_max_ns
+    }
+    assert_eq!(block_on_virtual(1, held()), 0);
+    let held = block_on_real(1, held());
+    assert!((1..1_000_000_000).contains(&held), "{held} ns");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `kv stats`: what a store holds, and what it takes on its devices and in memory.
 
 use moirai::btree::{Estimate, KeyRange, Store, Tree};
-use moirai::units::{ByteCount, grouped};
+use moirai::units::{ByteCount, Nanos, grouped};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -38,6 +38,10 @@ struct Stats {
     log_segments_used: u64,
     replayed_bytes: u64,
     refused_merges: u64,
+    /// The most processor time for which the store's lock was held at once since it was opened, and how often it was held
+    /// for more than 1 ms.
+    lock_held_max_ns: u64,
+    lock_held_long: u64,
 }
 
 #[derive(Serialize)]
@@ -93,6 +97,8 @@ pub(super) async fn stats(
         log_segments_used: figures.log_segments_used,
         replayed_bytes: figures.replayed_bytes,
         refused_merges: figures.refused,
+        lock_held_max_ns: figures.lock_held_max_ns,
+        lock_held_long: figures.lock_held_long,
     };
     if json {
         return print::json(&stats);
@@ -151,6 +157,14 @@ fn print_stats(stats: &Stats) -> Result<(), Failure> {
         (
             "refused merges",
             format!("{} met a value that is not a number", grouped(stats.refused_merges)),
+        ),
+        (
+            "lock",
+            format!(
+                "{} of processor time at once at most, over 1 ms {} times",
+                Nanos(stats.lock_held_max_ns),
+                grouped(stats.lock_held_long)
+            ),
         ),
         ("set aside", format!("{} partitions, which could not be read", grouped(stats.set_aside))),
     ];
