@@ -52,7 +52,7 @@ enum Gap {
 /// turn back.
 ///
 /// A scan reads one leaf first and, while it goes one way, twice as many with each request, up to 64 leaves or 1 MiB. From
-/// the fifth request on the next leaves are read before they are asked for. It shows leaves as they were when they were read. It is no
+/// the fifth request on the next 2 MiB for each disk are read before they are asked for. It shows leaves as they were when they were read. It is no
 /// snapshot: the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
 /// order.
 #[derive(Debug)]
@@ -328,11 +328,18 @@ impl<'a> Scan<'a> {
         let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
         for (_, block) in view.blocks() {
             let leaf = Leaf::of(block).ok_or_else(damaged)?;
+            let is_here = |key: &[u8]| {
+                low.is_none_or(|low| key >= low)
+                    && next.is_none_or(|next| key < next)
+                    && self.range.holds(key)
+            };
+            // Keys are in order: what holds of the first and the last holds of those between.
+            let mut ends = [0, leaf.len().saturating_sub(1)].into_iter();
+            let is_whole =
+                ends.all(|index| leaf.record(index).is_some_and(|(key, _)| is_here(key)));
             for index in 0..leaf.len() {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;
-                let is_here =
-                    low.is_none_or(|low| key >= low) && next.is_none_or(|next| key < next);
-                if is_here && self.range.holds(key) {
+                if is_whole || is_here(key) {
                     let (value, is_long) = match value {
                         Stored::Short(value) => (value, false),
                         Stored::Long(reference) => (reference, true),

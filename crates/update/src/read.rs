@@ -27,7 +27,10 @@ use crate::state::queue::{Queue, decode, encode};
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
     pub(crate) place: Arc<Place>,
+    /// An empty one, where it is read with the blocks.
     pub(crate) table: Arc<BlockTable>,
+    /// Whether `table` is read with the blocks, which are all of the partition then, in one extent.
+    pub(crate) is_table_read: bool,
     /// Neighbouring blocks of one extent.
     pub(crate) blocks: Range<usize>,
     /// Chunks, oldest first, and which bytes of each.
@@ -51,7 +54,7 @@ impl Wanted {
             }
         }
         let place = Arc::clone(&partition.place);
-        Wanted { place, table, blocks, staged, is_to_keep: false }
+        Wanted { place, table, is_table_read: false, blocks, staged, is_to_keep: false }
     }
 }
 
@@ -68,6 +71,8 @@ pub(crate) struct Lookup {
 pub(crate) struct Found {
     /// The content of the blocks, in order; `None` for a partition without blocks.
     blocks: Option<Bytes>,
+    /// Their table, when it was read with them.
+    table: Option<Arc<BlockTable>>,
     /// What is staged for them, oldest first.
     pub(crate) staged: Vec<Bytes>,
 }
@@ -78,6 +83,11 @@ impl Found {
         let blocks = self.blocks.as_ref()?;
         let block = blocks.get(index * block_bytes..(index + 1) * block_bytes)?;
         Some(blocks.slice_ref(block))
+    }
+
+    /// The table of the blocks that `wanted` asked for.
+    pub(crate) fn table<'a>(&'a self, wanted: &'a Wanted) -> &'a BlockTable {
+        self.table.as_ref().unwrap_or(&wanted.table)
     }
 }
 
@@ -251,14 +261,16 @@ impl Shared {
         }
     }
 
-    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for the blocks, unless the
-    /// cache holds them all, and one for each chunk.
+    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for the blocks, with their
+    /// table where that is wanted, unless the cache holds them all, and one for each chunk.
     pub(crate) async fn read_blocks(&self, wanted: &Wanted) -> Result<Found> {
-        let Wanted { place, table, blocks, staged, .. } = wanted;
+        let Wanted { place, is_table_read, blocks, staged, .. } = wanted;
         let block_bytes = self.layout.block_bytes();
         let mut found = Found::default();
         let mut run = place.find(blocks.start);
-        if let Some((extent, index)) = run {
+        if let Some((extent, index)) = run
+            && !is_table_read
+        {
             found.blocks = self.cache.get_run(extent, index..index + blocks.len());
             self.counts.cached_reads.add(u64::from(found.blocks.is_some()));
         }
@@ -267,6 +279,10 @@ impl Shared {
         batch.extend(run.map(|(extent, index)| {
             let mut range = self.layout.block_at(extent.first(), index);
             range.count = BlockCount(range.count.0 * blocks.len() as u64);
+            if *is_table_read {
+                let table = place.table_range(&self.layout);
+                range.count += table.map_or(BlockCount::ZERO, |table| table.count);
+            }
             Request::read(range)
         }));
         for (one, bytes) in staged {
@@ -283,6 +299,14 @@ impl Shared {
         };
         if let Some((extent, index)) = run {
             let content = next()?.ok_or_else(|| self.damaged_block(place, blocks.start))?;
+            if *is_table_read {
+                let behind = content.get(blocks.len() * block_bytes..);
+                let table = behind.and_then(|behind| place.take_table(behind));
+                let table = table.ok_or_else(|| self.damaged_table(place))?;
+                self.tables.keep(place.number(), &table);
+                found.table = Some(table);
+            }
+            let table = found.table(wanted);
             let mut contents = content.chunks_exact(block_bytes);
             for block in blocks.clone() {
                 let is_right =

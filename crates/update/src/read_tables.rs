@@ -24,10 +24,15 @@ pub(crate) struct TablesAtHand<'a> {
 }
 
 impl TablesAtHand<'_> {
+    /// The table of a place, when it is at hand.
+    pub(crate) fn get(&self, place: &Place) -> Option<Arc<BlockTable>> {
+        let read = self.read.iter().find(|(number, _)| *number == place.number());
+        read.map(|(_, table)| Arc::clone(table)).or_else(|| self.kept.get(place))
+    }
+
     /// The table of a place; `None` when it is to be read first.
     pub(crate) fn of(&mut self, place: &Arc<Place>) -> Option<Arc<BlockTable>> {
-        let read = self.read.iter().find(|(number, _)| *number == place.number());
-        let table = read.map(|(_, table)| Arc::clone(table)).or_else(|| self.kept.get(place));
+        let table = self.get(place);
         if table.is_none() && self.missing.iter().all(|one| one.number() != place.number()) {
             self.missing.push(Arc::clone(place));
         }

@@ -24,9 +24,10 @@ use crate::state::queue::{Queue, decode, encode};
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
-/// Views that are read ahead at the same time: for each disk, and together.
-const VIEWS_OF_DISK: usize = 2;
-const VIEWS_MAX: usize = 16;
+/// Bytes of views that are read ahead at the same time, about: for each disk, and together. A view ends with its partition,
+/// which is often shorter than a view may be. Several requests for less keep a disk as busy as one for more.
+const AHEAD_BYTES_OF_DISK: usize = 2 << 20;
+const AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// Which block of a space is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +219,7 @@ impl Shared {
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
-        let most = (self.data.inquiry().parallelism as usize * VIEWS_OF_DISK).clamp(1, VIEWS_MAX);
+        let most = self.views_ahead(blocks_max);
         let mut next = Some(at);
         let mut reads = Reads(VecDeque::with_capacity(most));
         loop {
@@ -244,6 +245,15 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// How many views of up to `blocks_max` blocks are read ahead at the same time.
+    fn views_ahead(&self, blocks_max: usize) -> usize {
+        let partition_blocks = self.layout.partition_blocks as usize;
+        let view_bytes = blocks_max.min(partition_blocks).max(1) * self.layout.block_bytes();
+        let disks = (self.data.inquiry().parallelism as usize).max(1);
+        let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
+        (ahead_bytes / view_bytes.min(VIEW_BYTES_MAX)).max(1)
     }
 
     /// What to read for the view at `at`.
@@ -276,34 +286,48 @@ impl Shared {
     ) -> Result<Option<Option<WantedView>>> {
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
+        let mut at = at;
         let mut place = match at {
             At::Before([]) => return Ok(Some(None)),
             At::Key(key) | At::Before(key) => state.position(space, key).unwrap_or(0),
             At::Last => directory.len().saturating_sub(1),
         };
         let Some(mut partition) = partition_at(place) else { return Ok(Some(None)) };
-        let Some(mut table) = tables.of(&partition.place) else { return Ok(None) };
-        let mut block = match at {
-            At::Key(key) | At::Before(key) => table.holding(key),
-            At::Last => table.len().saturating_sub(1),
-        };
-        if let At::Before(key) = at {
-            let is_low = |low: &[u8]| low >= key;
-            let is_behind = match block {
-                0 => place > 0 && is_low(&partition.low),
-                _ => is_low(table.low(block)),
-            };
-            if is_behind && block > 0 {
-                block -= 1;
-            } else if is_behind {
-                place -= 1;
-                let Some(before) = partition_at(place) else { return Ok(Some(None)) };
-                partition = before;
-                let Some(before) = tables.of(&partition.place) else { return Ok(None) };
-                table = before;
-                block = table.len().saturating_sub(1);
-            }
+        if let At::Before(key) = at
+            && place > 0
+            && *partition.low >= *key
+        {
+            (place, at) = (place - 1, At::Last);
+            let Some(before) = partition_at(place) else { return Ok(Some(None)) };
+            partition = before;
         }
+        let count = partition.place.blocks();
+        let (is_first, is_last) = match at {
+            At::Key(key) => (*key <= *partition.low, false),
+            At::Before(_) => (false, false),
+            At::Last => (false, true),
+        };
+        // All blocks of a partition are found without their table, which is read with them.
+        let is_whole = (is_first || is_last) && count <= blocks_max;
+        let is_table_read = is_whole
+            && partition.place.has_table_with_blocks()
+            && tables.get(&partition.place).is_none();
+        let table = match is_table_read {
+            true => Arc::default(),
+            false => match tables.of(&partition.place) {
+                Some(table) => table,
+                None => return Ok(None),
+            },
+        };
+        let block = match at {
+            At::Key(_) if is_first => 0,
+            At::Key(key) => table.holding(key),
+            At::Before(key) => match table.holding(key) {
+                block if block > 0 && table.low(block) >= key => block - 1,
+                block => block,
+            },
+            At::Last => count.saturating_sub(1),
+        };
         let (first, end) =
             partition.place.neighbours(block).map_or((block, block + 1), |run| match at {
                 At::Key(_) => (block, run.end.min(block + blocks_max)),
@@ -313,7 +337,7 @@ impl Shared {
             });
         let shown = Shown { place, partition, table, blocks: first..end };
         let low = shown.low();
-        let next = match end < shown.table.len() {
+        let next = match end < count {
             true => Some(shown.table.low(end).into()),
             false => partition_at(place + 1).map(|next| next.low.clone()),
         };
@@ -325,7 +349,8 @@ impl Shared {
                 encode(&mut pending, modification);
             }
         }
-        let wanted = Wanted::of(partition, shown.table, shown.blocks, None);
+        let mut wanted = Wanted::of(partition, shown.table, shown.blocks, None);
+        wanted.is_table_read = is_table_read;
         if let Some(id) = directory.at(place) {
             self.pay(state, id, &wanted);
         }
@@ -349,7 +374,8 @@ impl Shared {
         all.sort_by(|one, other| one.key.cmp(other.key));
         let mut rest = &all[..];
         let block_bytes = self.layout.block_bytes();
-        let Wanted { place, table, blocks, .. } = wanted;
+        let Wanted { place, blocks, .. } = wanted;
+        let table = found.table(wanted);
         let mut parts = Vec::with_capacity(blocks.len());
         let mut made = Vec::new();
         for block in blocks.clone() {

@@ -211,6 +211,11 @@ impl Place {
         None
     }
 
+    /// Whether the table lies behind all blocks, in the same extent.
+    pub(crate) fn has_table_with_blocks(&self) -> bool {
+        self.extents.len() == 1 && self.short_table().is_none()
+    }
+
     /// The device blocks of a block.
     pub(crate) fn block_at(&self, layout: &Layout, block: usize) -> Option<BlockRange> {
         let (extent, index) = self.find(block)?;
