@@ -87,3 +87,49 @@ impl State {
         matches!(self.phase, Phase::Loading { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use moirai_units::{BlockCount, BlockRange, Lbn};
+
+    use super::*;
+    use crate::data::extents::Extents;
+    use crate::data::layout::Layout;
+    use crate::group::Group;
+    use crate::ids::{PUT, SpaceId};
+    use crate::kind::{Kinds, Modification};
+    use crate::state::chunk::Chunk;
+    use crate::state::partition::Partition;
+
+    /// What was loaded is sealed with the number that the next logged group has, which may be a seal.
+    #[test]
+    fn a_partition_is_sealed_by_the_group_after_those_that_were_loaded() {
+        const A: PartitionId = PartitionId(0);
+        let data = BlockRange::new(Lbn(16), BlockCount(64));
+        let (one, staging) = (BlockCount(1), BlockCount(8));
+        let layout = Layout { data, grain: one, block: one, partition_blocks: 4, staging };
+        let mut state = State::new(layout, Extents::new(data, one));
+        state.spaces.insert(SpaceId(1), Default::default());
+        state.add(A, Partition::new(SpaceId(1), Box::default(), Seq(0))).unwrap();
+        let mut group = Group::new();
+        group.modify(SpaceId(1), Modification { key: b"a", kind: PUT, bytes: b"b" });
+        state.applied = Seq(8);
+        state.begin_loading(Seq(7));
+        state.load(Seq(7), &group.bytes).unwrap();
+        let entry = |state: &mut State, entry: Entry<'_>| {
+            let mut group = Vec::new();
+            entry.encode(&mut group);
+            state.apply(Seq(8), &group, &Kinds::new(), Seq(0)).unwrap();
+        };
+        // A sweep that is not logged takes no number.
+        entry(&mut state, Entry::Seal { partition: A });
+        let (chunk, first) = (Chunk::default(), Lbn(0));
+        entry(&mut state, Entry::Staged { partition: A, chunk, first });
+        state.applied = Seq(8);
+        state.end_loading();
+        assert_eq!((state.applied, state.queued), (Seq(8), 0));
+        assert_eq!(state.partition(A).unwrap().frontier, Seq(8));
+        entry(&mut state, Entry::Seal { partition: A });
+        assert!(state.partition(A).unwrap().sealed.is_some());
+    }
+}

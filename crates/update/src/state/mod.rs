@@ -346,10 +346,10 @@ impl State {
     }
 
     /// What is pending is apart from what comes. A seal of which nothing came, because the engine ended
-    /// before, counts no more.
+    /// before, counts no more. Where the frontier came of a seal that was not logged, the next logged group has its number.
     fn seal(&mut self, id: PartitionId, seq: Seq) -> Option<()> {
         let partition = self.partition_mut(id)?;
-        if seq <= partition.frontier {
+        if seq < partition.frontier {
             return Some(());
         }
         let active = std::mem::take(&mut partition.active);

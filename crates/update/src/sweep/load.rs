@@ -75,6 +75,8 @@ impl Shared {
                 }
             }
         }
+        // What is sealed is pending again, so no job may have it. What was replaced is kept until the checkpoint.
+        let replaced = std::mem::take(&mut sweeper.replaced);
         drop(sweeper);
         self.set_stuck(false);
         let is_ahead = {
@@ -89,6 +91,7 @@ impl Shared {
                 Err(error) => self.stop(&format!("the checkpoint after opening failed: {error}")),
             }
         }
+        drop(replaced);
         Ok(())
     }
 }
