@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use moirai_units::BlockRange;
 
 use crate::data::checkpoint::damaged_places;
@@ -20,6 +20,9 @@ use crate::state::partition::Staged;
 
 /// Partitions that are read at the same time.
 const READ_AHEAD: usize = 4;
+
+/// Partitions that are listed while nobody else uses the state.
+const WHOLES_AT_ONCE: usize = 1 << 10;
 
 /// Something on the data device that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub struct DamagedKeys {
     /// The key before which they end; none where they may be the last of the space.
     pub to: Option<Box<[u8]>>,
 }
+
+/// Where partitions begin that are listed: a space and a key.
+type Begin = (SpaceId, Box<[u8]>);
 
 /// A partition to be read.
 struct Whole {
@@ -81,9 +87,13 @@ impl Shared {
     /// Reads everything; gives what is damaged, and the partitions that have lost something.
     pub(crate) async fn check_all(&self) -> (Vec<Damage>, Vec<PartitionId>) {
         let mut damage = self.check_checkpoint().await;
-        let wholes = self.wholes();
+        let wholes = stream::unfold(Some((SpaceId(0), Box::default())), async |from| {
+            let (some, next) = self.wholes(from?);
+            Some((stream::iter(some), next))
+        });
         let mut checked = std::pin::pin!(
-            futures::stream::iter(wholes)
+            wholes
+                .flatten()
                 .map(|one| async move { (one.id, self.check_partition(&one).await) })
                 .buffered(READ_AHEAD)
         );
@@ -123,30 +133,30 @@ impl Shared {
         Damage { what: "a long value", device, blocks: reference.blocks(), keys: Some(keys) }
     }
 
-    /// All partitions, in the order of their keys.
-    fn wholes(&self) -> Vec<Whole> {
+    /// Partitions in the order of their keys, from the one that has a key of a space on, and where the next ones begin.
+    fn wholes(&self, (space, key): Begin) -> (Vec<Whole>, Option<Begin>) {
         let state = self.state();
-        let mut all: Vec<Whole> = Vec::with_capacity(state.partitions.len());
-        for (space, directory) in &state.spaces {
-            let first = all.len();
-            for id in directory.iter() {
-                let Some(one) = state.partition(id) else { continue };
-                if all.len() > first
-                    && let Some(before) = all.last_mut()
-                {
+        let mut some: Vec<Whole> = Vec::new();
+        let whole = |id: PartitionId| {
+            let one = state.partition(id)?;
+            let (place, staged) = (Arc::clone(&one.place), one.staged.clone());
+            Some(Whole { id, space: one.space, low: one.low.clone(), high: None, place, staged })
+        };
+        for (of, directory) in state.spaces.range(space..) {
+            let first = if *of == space { state.position(*of, &key).unwrap_or(0) } else { 0 };
+            let mut before: Option<&mut Whole> = None;
+            for one in directory.from(first).filter_map(whole) {
+                if let Some(before) = before {
                     before.high = Some(one.low.clone());
                 }
-                all.push(Whole {
-                    id,
-                    space: *space,
-                    low: one.low.clone(),
-                    high: None,
-                    place: Arc::clone(&one.place),
-                    staged: one.staged.clone(),
-                });
+                if some.len() == WHOLES_AT_ONCE {
+                    return (some, Some((*of, one.low)));
+                }
+                some.push(one);
+                before = some.last_mut();
             }
         }
-        all
+        (some, None)
     }
 
     /// Both copies of the superblock, and the checkpoint that it names. No checkpoint is taken meanwhile.

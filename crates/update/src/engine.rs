@@ -348,7 +348,7 @@ impl Engine {
             let freed = shared.room.notified();
             shared.check_running()?;
             {
-                let mut state = shared.state();
+                let mut state = shared.state_shortly();
                 let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
                 if let Some((space, _)) = unknown {
                     return Err(Error::NoSpace { space: *space });
@@ -585,7 +585,6 @@ impl Engine {
     pub fn figures(&self) -> Figures {
         let Shared { counts, cache, tables, log, extents, .. } = &*self.shared;
         let state = self.shared.state();
-        let blocks = state.partitions.iter().map(|(_, one)| one.place.blocks() as u64).sum();
         Figures {
             modifications: counts.modifications.get(),
             queued: state.queued as u64,
@@ -609,7 +608,7 @@ impl Engine {
             lock_held_max_ns: counts.lock_held_max_ns(),
             lock_held_long: counts.lock_held_long(),
             partitions: state.partitions.len() as u64,
-            blocks,
+            blocks: state.blocks,
             directory_bytes: (state.directory_bytes + tables.bytes()) as u64,
             data_bytes: extents.capacity().bytes().0,
             data_free_bytes: extents.free().bytes().0,

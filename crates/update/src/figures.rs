@@ -104,7 +104,8 @@ pub struct Figures {
     /// Groups that waited for memory or for room in the log; those that waited for their turn behind one do not count.
     pub waits: u64,
     /// The most processor time for which one thread held the lock of the state at once, in nanoseconds: commits and reads
-    /// wait for it. Up to 0.2 ms too long, as [`BusyTime`](moirai_runtime::BusyTime) is. 0 in virtual time.
+    /// wait for it. Up to 0.2 ms too long, as [`BusyTime`](moirai_runtime::BusyTime) is. Of the holds of commits that apply no group, one in
+    /// 16 is measured. 0 in virtual time.
     pub lock_held_max_ns: u64,
     /// How often a thread held it for more than 1 ms of processor time.
     pub lock_held_long: u64,

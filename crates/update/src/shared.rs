@@ -83,12 +83,22 @@ pub(crate) struct Shared {
     pub(crate) waited_ns: AtomicU64,
 }
 
+/// Steps of work (`State::steps`) on groups that became visible, after which the lock of the state is given to whoever waits
+/// for it: some tenth of a millisecond where the caches have what they need, and five times as long where they do not.
+const STEPS_AT_ONCE: u64 = 1 << 8;
+/// Of so many short holds of the lock one is measured.
+const MEASURED_OF: u64 = 16;
+
 /// A state that may lack groups which are visible.
-pub(crate) struct Lagging(Mutex<State>);
+pub(crate) struct Lagging {
+    state: Mutex<State>,
+    /// How often it was locked shortly. Changed while it is locked.
+    short_holds: AtomicU64,
+}
 
 impl Lagging {
     pub(crate) fn new(state: State) -> Lagging {
-        Lagging(Mutex::new(state))
+        Lagging { state: Mutex::new(state), short_holds: AtomicU64::new(0) }
     }
 }
 
@@ -98,6 +108,21 @@ pub(crate) struct Locked<'a> {
     counts: &'a Counts,
     /// None in virtual time.
     held: Option<BusyTime>,
+}
+
+impl Locked<'_> {
+    /// Lets go of the lock and takes it again, when somebody waits for it.
+    fn give_way(&mut self) {
+        self.count();
+        MutexGuard::bump(&mut self.state);
+        self.held = BusyTime::start();
+    }
+
+    fn count(&self) {
+        if let Some(held) = &self.held {
+            self.counts.count_lock(held.elapsed());
+        }
+    }
 }
 
 impl Deref for Locked<'_> {
@@ -116,9 +141,7 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        if let Some(held) = &self.held {
-            self.counts.count_lock(held.elapsed());
-        }
+        self.count();
     }
 }
 
@@ -134,49 +157,80 @@ impl Shared {
 
     /// The state that readers see: the effect of all visible groups, and of no other. Whoever locks it first after
     /// groups became visible applies them.
+    ///
+    /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
+    /// it before anything else: the group was visible before they came. So nobody sees a part of a group.
     pub(crate) fn state(&self) -> Locked<'_> {
-        let state = self.state.0.lock();
-        let mut state = Locked { state, counts: &self.counts, held: BusyTime::start() };
+        self.locked(false)
+    }
+
+    /// The same, for work that is as short for every store: one hold in [`MEASURED_OF`] is measured, and each that applies
+    /// groups. Reading the clock for all of them would cost a small commit 3 % of its time.
+    pub(crate) fn state_shortly(&self) -> Locked<'_> {
+        self.locked(true)
+    }
+
+    fn locked(&self, is_short: bool) -> Locked<'_> {
+        let state = self.state.state.lock();
         let visible = self.log.visible();
-        if (state.applied < visible || !state.unapplied.unlogged.is_empty())
-            && let Err(misfit) = self.catch_up(&mut state, visible)
-        {
-            // Nothing that comes after it can be applied either.
-            state.applied = visible;
-            state.unapplied.unlogged.clear();
-            self.stop(&format!("a logged group cannot be applied: {misfit:?}"));
+        let lacks = |state: &State| state.applied < visible || !state.unapplied.unlogged.is_empty();
+        let is_measured = !is_short || lacks(&state) || {
+            let holds = self.state.short_holds.load(Ordering::Relaxed);
+            self.state.short_holds.store(holds.wrapping_add(1), Ordering::Relaxed);
+            holds.is_multiple_of(MEASURED_OF)
+        };
+        let held = is_measured.then(BusyTime::start).flatten();
+        let mut state = Locked { state, counts: &self.counts, held };
+        while lacks(&state) {
+            match self.catch_up(&mut state, visible) {
+                Ok(true) => break,
+                Ok(false) => state.give_way(),
+                Err(misfit) => {
+                    // Nothing that comes after it can be applied either.
+                    state.give_up(visible);
+                    self.stop(&format!("a logged group cannot be applied: {misfit:?}"));
+                }
+            }
         }
         state
     }
 
-    /// Applies the groups before `visible`.
-    fn catch_up(&self, state: &mut State, visible: Seq) -> std::result::Result<(), Misfit> {
-        self.apply_unlogged(state)?;
-        while state.applied < visible {
+    /// Applies the groups before `visible`, or some of them; tells whether it was all.
+    fn catch_up(&self, state: &mut State, visible: Seq) -> std::result::Result<bool, Misfit> {
+        let end = state.steps + STEPS_AT_ONCE;
+        let mut is_done = self.apply_unlogged(state, end)?;
+        while is_done && state.applied < visible {
             let Some(groups) = self.log.unapplied(state.applied) else { break };
-            while state.applied < visible
+            while is_done
+                && state.applied < visible
                 && let Some(group) = groups.get(state.applied)
             {
-                state.unapplied.bytes -= group_memory_bytes(group);
-                state.apply(state.applied, group, &self.kinds, Seq(0))?;
-                self.apply_unlogged(state)?;
+                is_done = state.steps < end
+                    && state.apply_some(state.applied, group, &self.kinds, end)?;
+                if is_done {
+                    state.unapplied.bytes -= group_memory_bytes(group);
+                    is_done = self.apply_unlogged(state, end)?;
+                }
             }
         }
         if state.queued_bytes > self.queues_bytes_max(state) / 2 || !state.hot.is_empty() {
             self.sweep_wake.notify_one();
         }
-        Ok(())
+        Ok(is_done)
     }
 
-    /// Applies the unlogged groups that come before the next logged one.
-    fn apply_unlogged(&self, state: &mut State) -> std::result::Result<(), Misfit> {
+    /// Applies the unlogged groups that come before the next logged one, or some of them; tells whether it was all.
+    fn apply_unlogged(&self, state: &mut State, end: u64) -> std::result::Result<bool, Misfit> {
         let next = state.applied;
-        while let Some((_, group)) = state.unapplied.unlogged.pop_front_if(|(at, _)| *at <= next) {
-            state.apply(next, &group, &self.kinds, Seq(0))?;
+        while let Some(first) = state.unapplied.unlogged.pop_front_if(|(at, _)| *at <= next) {
+            if !state.apply_some(next, &first.1, &self.kinds, end)? {
+                state.unapplied.unlogged.push_front(first);
+                return Ok(false);
+            }
             // A number is that of a group in the log.
             state.applied = next;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Numbers a group and gives it to the log. The state has it once it is visible. It must be one that can be
@@ -275,7 +329,7 @@ impl Shared {
             _ => self.visible_before(end).await?,
         }
         // The next reader finds it applied, and the sweeper is told when memory is short.
-        drop(self.state());
+        drop(self.state_shortly());
         Ok(())
     }
 

@@ -4,7 +4,10 @@
 //! to the same. While the engine runs, it has a group only once readers may see it (`crate::shared::Shared::state`).
 
 pub(crate) mod block_table;
+#[cfg(test)]
+mod bounds;
 pub(crate) mod chunk;
+pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod load;
 pub(crate) mod partition;
@@ -26,11 +29,15 @@ use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::long::epoch::Epoch;
 use crate::long::runs::Runs;
+use crate::state::directory::Directory;
 use crate::state::entry::{Entry, Placed};
 use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::partitions::Partitions;
 use crate::state::queue::Queue;
+
+/// Steps of work for a partition that comes into the directory, or leaves it.
+const CHANGE_STEPS: u64 = 32;
 
 /// What an entry cannot mean: the log is damaged, or was not made by this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +51,14 @@ pub(crate) enum Misfit {
 pub(crate) struct State {
     pub(crate) spaces: BTreeMap<SpaceId, Directory>,
     pub(crate) partitions: Partitions,
+    /// Blocks of all partitions.
+    pub(crate) blocks: u64,
     /// Groups before this one are applied.
     pub(crate) applied: Seq,
+    /// Bytes of the next group that are applied.
+    part_applied: usize,
+    /// Work so far: one step is a modification that was put into a queue, about a fifth of a microsecond.
+    pub(crate) steps: u64,
     pub(crate) unapplied: Unapplied,
     pub(crate) phase: Phase,
     /// Bytes of memory that queues take, sealed ones included.
@@ -108,41 +121,15 @@ pub(crate) struct Unapplied {
     pub(crate) unlogged: VecDeque<(Seq, Vec<u8>)>,
 }
 
-/// The partitions of a space, in the order of their lowest keys.
-#[derive(Debug, Default)]
-pub(crate) struct Directory {
-    /// The first bytes of the lowest key, and the number. The key itself is asked only where these are equal.
-    partitions: Vec<(u64, PartitionId)>,
-}
-
-impl Directory {
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = PartitionId> + '_ {
-        self.partitions.iter().map(|(_, partition)| *partition)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.partitions.len()
-    }
-
-    /// The partitions of a part of the places.
-    pub(crate) fn within(
-        &self,
-        places: impl std::slice::SliceIndex<[(u64, PartitionId)], Output = [(u64, PartitionId)]>,
-    ) -> impl Iterator<Item = PartitionId> + '_ {
-        self.partitions.get(places).unwrap_or_default().iter().map(|(_, partition)| *partition)
-    }
-
-    pub(crate) fn at(&self, index: usize) -> Option<PartitionId> {
-        self.partitions.get(index).map(|(_, partition)| *partition)
-    }
-}
-
 impl State {
     pub(crate) fn new(layout: Layout, extents: Arc<Extents>) -> State {
         State {
             spaces: BTreeMap::new(),
             partitions: Partitions::default(),
+            blocks: 0,
             applied: Seq(1),
+            part_applied: 0,
+            steps: 0,
             unapplied: Unapplied::default(),
             phase: Phase::default(),
             queued_bytes: 0,
@@ -184,7 +171,7 @@ impl State {
     /// How many partitions of a space begin at `key` or before it.
     fn rank(&self, directory: &Directory, key: &[u8]) -> usize {
         let prefix = prefix_of(key);
-        directory.partitions.partition_point(|(other, partition)| {
+        directory.rank(|(other, partition)| {
             *other < prefix
                 || (*other == prefix && self.partition(*partition).is_some_and(|p| *p.low <= *key))
         })
@@ -200,9 +187,9 @@ impl State {
         let passed = here.map_or(0, |directory| self.rank(directory, low));
         let later = self.spaces.range((Bound::Excluded(space), Bound::Unbounded));
         let earlier = self.spaces.range(..space);
-        let after = here.into_iter().flat_map(move |directory| directory.within(passed..));
-        let before = here.into_iter().flat_map(move |directory| directory.within(..passed));
-        let others = later.chain(earlier).flat_map(|(_, directory)| directory.iter());
+        let after = here.into_iter().flat_map(move |directory| directory.from(passed));
+        let before = here.into_iter().flat_map(move |directory| directory.from(0).take(passed));
+        let others = later.chain(earlier).flat_map(|(_, directory)| directory.from(0));
         after.chain(others).chain(before)
     }
 
@@ -243,21 +230,25 @@ impl State {
     /// Adds a partition; those of a space are divided where its lowest key is.
     pub(crate) fn add(&mut self, id: PartitionId, partition: Partition) -> Option<()> {
         let (space, low) = (partition.space, prefix_of(&partition.low));
+        self.steps += CHANGE_STEPS;
         let directory = self.spaces.get(&space)?;
         let place = self.rank(directory, &partition.low);
         self.directory_bytes += partition.directory_bytes();
         self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
-        if partition.place.blocks() <= self.layout.partition_blocks as usize / 4 {
+        let blocks = partition.place.blocks() as u64;
+        if blocks <= u64::from(self.layout.partition_blocks) / 4 {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;
         self.index(id);
-        self.spaces.get_mut(&space)?.partitions.insert(place, (low, id));
+        self.blocks += blocks;
+        self.spaces.get_mut(&space)?.insert(place, (low, id));
         Some(())
     }
 
     /// Takes a partition out of the directory of its space.
     fn remove(&mut self, id: PartitionId) -> Option<Partition> {
+        self.steps += CHANGE_STEPS;
         let partition = self.partition(id)?;
         let space = partition.space;
         let place = self.rank(self.spaces.get(&space)?, &partition.low).checked_sub(1)?;
@@ -265,8 +256,9 @@ impl State {
         if directory.at(place)? != id {
             return None;
         }
-        directory.partitions.remove(place);
+        directory.remove(place);
         let partition = self.partitions.remove(id)?;
+        self.blocks -= partition.place.blocks() as u64;
         if let Some(oldest) = partition.indexed {
             self.needing.remove(&(oldest, id));
         }
@@ -289,8 +281,35 @@ impl State {
         kinds: &Kinds,
         known: Seq,
     ) -> Result<(), Misfit> {
-        let mut taker = Taker(group);
+        self.apply_from(seq, group, kinds, known, u64::MAX).map(drop)
+    }
+
+    /// Goes on with a group whose number is `seq`, up to an entry before which `steps` is at `end`; tells whether all of it is
+    /// applied. The next call goes on there, and must be for the same group.
+    pub(crate) fn apply_some(
+        &mut self,
+        seq: Seq,
+        group: &[u8],
+        kinds: &Kinds,
+        end: u64,
+    ) -> Result<bool, Misfit> {
+        self.apply_from(seq, group, kinds, Seq(0), end)
+    }
+
+    fn apply_from(
+        &mut self,
+        seq: Seq,
+        group: &[u8],
+        kinds: &Kinds,
+        known: Seq,
+        end: u64,
+    ) -> Result<bool, Misfit> {
+        let mut taker = Taker(group.get(self.part_applied..).unwrap_or_default());
         while !taker.is_empty() {
+            if self.steps >= end {
+                self.part_applied = group.len() - taker.0.len();
+                return Ok(false);
+            }
             match Entry::take(&mut taker).ok_or(Misfit::NotOfLog)? {
                 Entry::Modify { space, modification, encoded } => {
                     if !kinds.knows(modification.kind) {
@@ -311,12 +330,20 @@ impl State {
                 entry => self.change(entry).ok_or(Misfit::NotOfLog)?,
             }
         }
+        self.part_applied = 0;
         self.applied = self.applied.max(Seq(seq.0 + 1));
-        Ok(())
+        Ok(true)
+    }
+
+    /// Passes over all groups before `next`: one of them cannot be applied.
+    pub(crate) fn give_up(&mut self, next: Seq) {
+        (self.applied, self.part_applied) = (next, 0);
+        self.unapplied.unlogged.clear();
     }
 
     fn enqueue(&mut self, id: PartitionId, seq: Seq, key: &[u8], encoded: &[u8]) {
         let Some(partition) = self.partitions.get_mut(id) else { return };
+        self.steps += 1;
         if seq < partition.frontier {
             return;
         }
@@ -435,6 +462,7 @@ impl State {
 
     /// What was sealed has left memory: it is in the blocks, or staged.
     fn settle(&mut self, id: PartitionId) -> Option<()> {
+        self.steps += 1;
         let partition = self.partitions.get_mut(id)?;
         let sealed = partition.sealed.take()?;
         self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());

@@ -5,25 +5,45 @@ use std::collections::BTreeSet;
 use crate::ids::PartitionId;
 use crate::state::partition::Partition;
 
+/// Numbers of a chunk.
+const CHUNK: usize = 1 << 8;
 /// Numbers that an entry of the log may leave out before a partition's: more are a damaged log.
 const GAP_MAX: u32 = 1 << 16;
 
 /// All partitions by their numbers. A number is free again once its partition was merged into another.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    slots: Vec<Option<Partition>>,
-    /// Numbers below `slots.len()` of which there is no partition, and which nobody has reserved.
+    /// Chunks of [`CHUNK`] numbers, but for the last: one list of all would be copied whole, under the lock of the state, each
+    /// time that it outgrows its memory.
+    chunks: Vec<Vec<Option<Partition>>>,
+    slots: u32,
+    /// Numbers below `slots` of which there is no partition, and which nobody has reserved.
     free: BTreeSet<u32>,
     count: usize,
 }
 
 impl Partitions {
     pub(crate) fn get(&self, id: PartitionId) -> Option<&Partition> {
-        self.slots.get(id.0 as usize)?.as_ref()
+        let number = id.0 as usize;
+        self.chunks.get(number / CHUNK)?.get(number % CHUNK)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
-        self.slots.get_mut(id.0 as usize)?.as_mut()
+        self.slot_mut(id)?.as_mut()
+    }
+
+    fn slot_mut(&mut self, id: PartitionId) -> Option<&mut Option<Partition>> {
+        let number = id.0 as usize;
+        self.chunks.get_mut(number / CHUNK)?.get_mut(number % CHUNK)
+    }
+
+    /// Adds a number, without a partition.
+    fn push(&mut self) {
+        match self.chunks.last_mut().filter(|last| last.len() < CHUNK) {
+            Some(last) => last.push(None),
+            None => self.chunks.push(vec![None]),
+        }
+        self.slots += 1;
     }
 
     /// How many partitions there are.
@@ -33,16 +53,16 @@ impl Partitions {
 
     /// One more than the highest number.
     pub(crate) fn slots(&self) -> u32 {
-        self.slots.len() as u32
+        self.slots
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
-        let all = (0..).map(PartitionId).zip(&self.slots);
+        let all = (0..).map(PartitionId).zip(self.chunks.iter().flatten());
         all.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (PartitionId, &mut Partition)> {
-        let all = (0..).map(PartitionId).zip(&mut self.slots);
+        let all = (0..).map(PartitionId).zip(self.chunks.iter_mut().flatten());
         all.filter_map(|(id, slot)| Some((id, slot.as_mut()?)))
     }
 
@@ -51,8 +71,8 @@ impl Partitions {
         if let Some(id) = self.free.pop_first() {
             return PartitionId(id);
         }
-        self.slots.push(None);
-        PartitionId(self.slots() - 1)
+        self.push();
+        PartitionId(self.slots - 1)
     }
 
     /// Adds a partition under a number that has none.
@@ -61,10 +81,10 @@ impl Partitions {
             return None;
         }
         while self.slots() <= id.0 {
-            self.free.insert(self.slots());
-            self.slots.push(None);
+            self.free.insert(self.slots);
+            self.push();
         }
-        let slot = self.slots.get_mut(id.0 as usize).filter(|slot| slot.is_none())?;
+        let slot = self.slot_mut(id).filter(|slot| slot.is_none())?;
         *slot = Some(partition);
         self.free.remove(&id.0);
         self.count += 1;
@@ -73,7 +93,7 @@ impl Partitions {
 
     /// Takes a partition out; its number is free.
     pub(crate) fn remove(&mut self, id: PartitionId) -> Option<Partition> {
-        let partition = self.slots.get_mut(id.0 as usize)?.take()?;
+        let partition = self.slot_mut(id)?.take()?;
         self.free.insert(id.0);
         self.count -= 1;
         Some(partition)
