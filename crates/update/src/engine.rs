@@ -33,7 +33,7 @@ use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::state::entry::Entry;
-use crate::sweep::{Cleared, Clears, Ingests};
+use crate::sweep::{Cleared, Clears, Ingests, Working};
 use crate::view::{At, View, Views};
 
 /// The least memory for pending modifications.
@@ -167,6 +167,8 @@ impl Engine {
             cache_bytes_max: options.cache.0 as usize,
             cache: Cache::new(),
             tables: Tables::new(options.memory.0 as usize / TABLES_SHARE),
+            working: Working::new(options.memory.0 as usize),
+            maps_bytes: AtomicUsize::new(0),
             state: Lagging::new(state),
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
@@ -197,6 +199,7 @@ impl Engine {
         if options.read_only {
             return Ok(Engine { shared, tasks: None });
         }
+        shared.note_directory();
         if replayed.is_outline {
             shared.load(start, last_frame, options.force_log_end).await?;
         }
@@ -584,6 +587,7 @@ impl Engine {
     #[must_use]
     pub fn figures(&self) -> Figures {
         let Shared { counts, cache, tables, log, extents, .. } = &*self.shared;
+        self.shared.note_directory();
         let state = self.shared.state();
         Figures {
             modifications: counts.modifications.get(),
@@ -610,6 +614,7 @@ impl Engine {
             partitions: state.partitions.len() as u64,
             blocks: state.blocks,
             directory_bytes: (state.directory_bytes + tables.bytes()) as u64,
+            other_bytes: (self.shared.other_bytes(&state) + self.shared.working.bytes()) as u64,
             data_bytes: extents.capacity().bytes().0,
             data_free_bytes: extents.free().bytes().0,
             log_capacity_bytes: log.capacity_bytes(),

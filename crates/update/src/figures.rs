@@ -115,6 +115,8 @@ pub struct Figures {
     pub blocks: u64,
     /// Bytes of memory for finding blocks: partitions, their staged chunks, and tables of blocks.
     pub directory_bytes: u64,
+    /// Bytes of memory of the maps of free extents and of partitions, of the log's buffers, and of what sweeps work in.
+    pub other_bytes: u64,
     /// Bytes of the data device that partitions, staged chunks and checkpoints share.
     pub data_bytes: u64,
     /// How many of these are free.

@@ -20,12 +20,16 @@ pub enum Durability {
 /// How an engine is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for pending modifications and for what says where blocks and staged modifications lie, which leaves
-    /// the others a quarter at least; with more than half of it for these, what is swept is written where something
-    /// is staged already. Sweeps begin when half of the rest is in use, and who modifies waits when all is, or when
-    /// about an eighth of it is pending for one partition. A group may go over it by its own length. What is not in
-    /// use keeps blocks that were read for a value. Opening keeps to it, too, whatever the log was written with, unless
-    /// the engine is opened for reading only, or the data device has no space or fails. 4 KiB at least; 64 MiB by default.
+    /// Memory for everything that the engine keeps: pending modifications, what sweeps work in (a quarter at most, or
+    /// one partition), buffers of the log, and what says where blocks and staged modifications lie and what is free.
+    /// Pending modifications have a quarter of it at least. Sweeps begin when they use half of what the others leave; a
+    /// commit waits when they use all of it, or when one partition has about an eighth of it pending. A group may go
+    /// over it by its own length. Once partitions and chunks take more than half of it, sweeps apply staged modifications
+    /// earlier. What is not in use keeps blocks that were read for a value.
+    ///
+    /// Opening keeps to it, too, whatever the log was written with, unless the engine is opened for reading only, or the
+    /// data device has no space or fails. Requests of readers in flight come on top, and while the engine opens, two
+    /// segments of each log device and the checkpoint. 4 KiB at least; 64 MiB by default.
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,

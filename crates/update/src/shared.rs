@@ -28,7 +28,7 @@ use crate::log::writer::{Position, Writer};
 use crate::options::Durability;
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
-use crate::sweep::{Clears, Ingests};
+use crate::sweep::{Clears, Ingests, Working};
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
@@ -45,6 +45,10 @@ pub(crate) struct Shared {
     pub(crate) cache_bytes_max: usize,
     pub(crate) cache: Cache,
     pub(crate) tables: Tables,
+    /// What sweeps work in.
+    pub(crate) working: Working,
+    /// Bytes of the maps that say what is free and what waits, when a sweep looked last.
+    pub(crate) maps_bytes: AtomicUsize,
     /// Reached by [`Shared::state`] alone.
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
@@ -299,13 +303,22 @@ impl Shared {
 
     /// Bytes of memory that queues may take.
     pub(crate) fn queues_bytes_max(&self, state: &State) -> usize {
-        state.queues_bytes_max(self.memory_bytes, self.tables.bytes())
+        let others = self.tables.bytes() + self.other_bytes(state) + self.working.bytes();
+        state.queues_bytes_max(self.memory_bytes, others)
+    }
+
+    /// Bytes of memory of maps and of the log's buffers.
+    pub(crate) fn other_bytes(&self, state: &State) -> usize {
+        // Of what the log has at hand, the state counts the groups that it lacks.
+        let log_bytes = self.log.memory_bytes().saturating_sub(state.unapplied.bytes);
+        self.maps_bytes.load(Ordering::Relaxed) + log_bytes
     }
 
     /// Bytes of memory that blocks may take which were read: what others leave.
     pub(crate) fn cache_bytes_max(&self, state: &State) -> usize {
-        let others = state.directory_bytes + self.tables.bytes() + state.pending_bytes();
-        let left = self.memory_bytes.saturating_sub(others);
+        let others = self.tables.bytes() + self.other_bytes(state) + self.working.bytes();
+        let used = state.directory_bytes + others + state.pending_bytes();
+        let left = self.memory_bytes.saturating_sub(used);
         left.min(self.cache_bytes_max)
     }
 

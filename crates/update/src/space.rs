@@ -42,9 +42,14 @@ impl Shared {
         BlockCount(checkpoints + 2 * self.layout.partition().0)
     }
 
-    /// Remembers how long the next checkpoint may be.
+    /// Remembers how long the next checkpoint may be, and what the maps take of the memory.
     pub(crate) fn note_directory(&self) {
-        let bytes = ByteCount(self.state().directory_bytes as u64);
+        let (bytes, maps_bytes) = {
+            let state = self.state();
+            (ByteCount(state.directory_bytes as u64), state.maps_bytes())
+        };
+        let maps_bytes = maps_bytes + self.extents.memory_bytes();
+        self.maps_bytes.store(maps_bytes, Ordering::Relaxed);
         self.directory_blocks.store(BlockCount::holding(bytes).0, Ordering::Relaxed);
     }
 

@@ -81,7 +81,10 @@ pub(super) async fn stats(
         trees,
         used_bytes: used + figures.log_capacity_bytes,
         device_bytes: figures.data_bytes + figures.log_capacity_bytes,
-        memory_bytes: figures.queued_bytes + figures.directory_bytes + figures.cached_bytes,
+        memory_bytes: figures.queued_bytes
+            + figures.directory_bytes
+            + figures.other_bytes
+            + figures.cached_bytes,
         leaves: figures.blocks,
         partitions: figures.partitions,
         long_bytes: figures.long_bytes,

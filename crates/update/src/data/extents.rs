@@ -10,6 +10,8 @@ use std::sync::Arc;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
 
+use crate::state::tree_bytes;
+
 /// Free runs that an allocation looks at from where the last one ended; after these it takes the shortest run that is
 /// long enough.
 const RUNS_TRIED: usize = 32;
@@ -74,6 +76,13 @@ impl Extents {
     /// Free blocks.
     pub(crate) fn free(&self) -> BlockCount {
         BlockCount(self.free.lock().blocks)
+    }
+
+    /// Bytes of memory that it takes to know what is free.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let free = self.free.lock();
+        let entries = free.runs.len() + free.by_length.len() + free.discardable.len();
+        tree_bytes::<(u64, u64)>(entries)
     }
 
     /// An extent of `count` blocks, rounded up to grains; `None` when no free run is so long, or fewer than `reserve`

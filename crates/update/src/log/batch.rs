@@ -32,6 +32,11 @@ impl Groups {
         seq
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.begins.capacity() * size_of::<usize>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.begins.is_empty()
     }

@@ -83,6 +83,9 @@ pub(crate) struct Log {
     left_bytes: AtomicU64,
     /// Bytes of the longest group that waits for room.
     wanted_bytes: AtomicUsize,
+    /// Bytes of memory of groups, and of the frames that are being written.
+    groups_bytes: AtomicUsize,
+    frames_bytes: AtomicUsize,
 }
 
 /// What is to be written.
@@ -139,6 +142,8 @@ impl Log {
             durable: AtomicU64::new(frame),
             left_bytes: AtomicU64::new(0),
             wanted_bytes: AtomicUsize::new(0),
+            groups_bytes: AtomicUsize::new(0),
+            frames_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -243,11 +248,24 @@ impl Log {
         }
         let seq = pending.groups.push(group);
         pending.unplaced_bytes += group.len() as u64 + self.group_overhead_bytes;
+        self.note_groups(&pending);
         // Who still waits says so again.
         self.wanted_bytes.store(0, Ordering::Relaxed);
         drop(pending);
         self.wake.notify_one();
         seq
+    }
+
+    /// Bytes of memory of what is to be written, what is being written, and groups that the state may lack.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let groups = self.groups_bytes.load(Ordering::Relaxed);
+        groups + self.frames_bytes.load(Ordering::Relaxed)
+    }
+
+    fn note_groups(&self, pending: &Pending) {
+        let taken = pending.unapplied.iter().map(|groups| groups.memory_bytes());
+        let bytes = pending.groups.memory_bytes() + taken.sum::<usize>();
+        self.groups_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Groups before this one are appended.
@@ -263,7 +281,13 @@ impl Log {
     /// The visible groups from `seq` on, up to some later one. `seq` is visible.
     pub(crate) fn unapplied(&self, seq: Seq) -> Option<Arc<Groups>> {
         let mut pending = self.pending.lock();
-        while pending.unapplied.pop_front_if(|groups| groups.end() <= seq).is_some() {}
+        let mut is_passed = false;
+        while pending.unapplied.pop_front_if(|groups| groups.end() <= seq).is_some() {
+            is_passed = true;
+        }
+        if is_passed {
+            self.note_groups(&pending);
+        }
         pending.unapplied.front().cloned()
     }
 
@@ -381,8 +405,14 @@ impl Log {
 
     /// A frame of so many blocks goes to a disk; contents of `left_bytes` find room in the last segments then.
     pub(crate) fn count_frame(&self, blocks: BlockCount, left_bytes: u64) {
+        self.frames_bytes.fetch_add(blocks.bytes().0 as usize, Ordering::Relaxed);
         self.bytes_written.fetch_add(blocks.bytes().0, Ordering::Relaxed);
         self.left_bytes.store(left_bytes, Ordering::Relaxed);
+    }
+
+    /// A frame of so many blocks was written.
+    pub(crate) fn frame_written(&self, blocks: BlockCount) {
+        self.frames_bytes.fetch_sub(blocks.bytes().0 as usize, Ordering::Relaxed);
     }
 
     /// A batch has its places.

@@ -111,7 +111,9 @@ impl Position {
         if let (Some(disk), Some(placing)) =
             (log.disks.get(offer.disk), self.placings.get_mut(offer.disk))
         {
+            let blocks = buffer.blocks();
             disk.device.write(first, buffer).await?;
+            log.frame_written(blocks);
             disk.device.flush().await?;
             placing.end(now(), true);
         }
@@ -325,9 +327,12 @@ impl<'a> Writer<'a> {
         doing.is_busy = true;
         doing.unflushed += u64::from(frame.is_some());
         let has_frame = frame.is_some();
+        let log = self.log;
         let done = async move {
             if let Some((first, buffer)) = frame {
+                let blocks = buffer.blocks();
                 log_disk.device.write(first, buffer).await?;
+                log.frame_written(blocks);
             }
             if is_flushed {
                 log_disk.device.flush().await?;

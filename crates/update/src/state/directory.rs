@@ -27,6 +27,13 @@ impl Directory {
         self.ends.last().copied().unwrap_or(0)
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let entries: usize = self.chunks.iter().map(Vec::capacity).sum();
+        let lists = self.chunks.capacity() * size_of::<Vec<Entry>>();
+        entries * size_of::<Entry>() + lists + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// The chunk that has a place, and the place of its first entry.
     fn chunk_of(&self, place: usize) -> (usize, usize) {
         let chunk = self.ends.partition_point(|end| *end <= place);

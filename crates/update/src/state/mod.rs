@@ -121,6 +121,11 @@ pub(crate) struct Unapplied {
     pub(crate) unlogged: VecDeque<(Seq, Vec<u8>)>,
 }
 
+/// Bytes of memory of a tree of the standard library: its nodes are half full at least.
+pub(crate) fn tree_bytes<T>(count: usize) -> usize {
+    2 * count * size_of::<T>()
+}
+
 impl State {
     pub(crate) fn new(layout: Layout, extents: Arc<Extents>) -> State {
         State {
@@ -221,10 +226,22 @@ impl State {
         self.queued_bytes + self.unapplied.bytes + self.ingested_bytes
     }
 
-    /// Bytes of memory that queues may take, of so many for all, where tables of blocks take `tables_bytes`.
-    pub(crate) fn queues_bytes_max(&self, memory_bytes: usize, tables_bytes: usize) -> usize {
-        let directory_bytes = self.directory_bytes + tables_bytes;
-        memory_bytes.saturating_sub(directory_bytes).max(memory_bytes / 4)
+    /// Bytes of memory that queues may take, of so many for all, where others than the directory take `other_bytes`.
+    pub(crate) fn queues_bytes_max(&self, memory_bytes: usize, other_bytes: usize) -> usize {
+        memory_bytes.saturating_sub(self.directory_bytes + other_bytes).max(memory_bytes / 4)
+    }
+
+    /// Bytes of memory of the maps from keys to partitions, of partitions' numbers, and of those that wait for something.
+    pub(crate) fn maps_bytes(&self) -> usize {
+        let Self { hot, costly, small, to_salvage, needing, arriving, spaces, .. } = self;
+        let sets = [hot, costly, small, to_salvage];
+        let ids: usize = sets.iter().map(|set| tree_bytes::<PartitionId>(set.len())).sum();
+        let directories: usize = spaces.values().map(Directory::memory_bytes).sum();
+        ids + tree_bytes::<(Seq, PartitionId)>(needing.len())
+            + tree_bytes::<(Lbn, Extent)>(arriving.len())
+            + tree_bytes::<(SpaceId, Directory)>(spaces.len())
+            + directories
+            + self.partitions.spare_bytes()
     }
 
     /// Adds a partition; those of a space are divided where its lowest key is.

@@ -16,6 +16,11 @@ use crate::state::queue::Queue;
 pub(crate) const REQUEST_BYTES: u64 = 96 << 10;
 pub(crate) const REQUEST_MORE_BYTES: u64 = 12 << 10;
 
+/// What a partition takes in memory beside what it holds, and a chunk: what the allocator needs, about 16 bytes for each
+/// part, counts of references, and places in lists.
+const PARTITION_MORE_BYTES: usize = 4 * 16;
+const STAGED_MORE_BYTES: usize = 6 * 16;
+
 /// What was pending when a partition was sealed, and is on its way out of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
@@ -63,7 +68,7 @@ pub(crate) struct Partition {
 impl Staged {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.chunk.memory_bytes() + size_of::<Extent>()
+        self.chunk.memory_bytes() + size_of::<Extent>() + STAGED_MORE_BYTES
     }
 }
 
@@ -105,7 +110,8 @@ impl Partition {
     /// Bytes of memory, without its queues.
     pub(crate) fn directory_bytes(&self) -> usize {
         let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();
-        size_of::<Partition>() + self.low.len() + self.place.memory_bytes() + staged
+        let own = size_of::<Partition>() + PARTITION_MORE_BYTES;
+        own + self.low.len() + self.place.memory_bytes() + staged
     }
 
     /// The oldest group that it still needs the log for.

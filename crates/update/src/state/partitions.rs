@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::PartitionId;
 use crate::state::partition::Partition;
+use crate::state::tree_bytes;
 
 /// Numbers of a chunk.
 const CHUNK: usize = 1 << 8;
@@ -89,6 +90,16 @@ impl Partitions {
         self.free.remove(&id.0);
         self.count += 1;
         Some(())
+    }
+
+    /// Bytes of memory beside the partitions.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        // Chunks but the last are as long as their memory.
+        let of_last = self.chunks.last().map_or(0, Vec::capacity);
+        let slots = self.chunks.len().saturating_sub(1) * CHUNK + of_last;
+        let spare = slots.saturating_sub(self.count) * size_of::<Option<Partition>>();
+        let lists = self.chunks.capacity() * size_of::<Vec<Option<Partition>>>();
+        spare + lists + tree_bytes::<u32>(self.free.len())
     }
 
     /// Takes a partition out; its number is free.

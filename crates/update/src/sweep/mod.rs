@@ -31,6 +31,7 @@ mod level;
 mod load;
 mod place;
 mod stage;
+mod working;
 mod writes;
 
 use std::collections::VecDeque;
@@ -55,6 +56,7 @@ use crate::sweep::level::level;
 use crate::sweep::load::Replaced;
 use crate::sweep::place::Rewritten;
 use crate::sweep::stage::Limit;
+pub(crate) use crate::sweep::working::Working;
 
 /// Partitions in the pipeline: one is read, one is applied, one is written.
 const PIPELINE: usize = 3;
@@ -156,6 +158,13 @@ impl Shared {
         true
     }
 
+    /// Carries a job out once there is memory for it.
+    async fn carry_out_in_memory(&self, job: &Job) -> Result<Done> {
+        let _taken = self.working.take(job.working_bytes(&self.layout)).await;
+        self.cache.shrink(self.cache_bytes_max(&self.state()));
+        self.carry_out(job).await
+    }
+
     async fn carry_out(&self, job: &Job) -> Result<Done> {
         if job.is_to_clear {
             return Ok(Done::Placed(self.cleared(job).await));
@@ -253,7 +262,7 @@ impl<'a> Sweeper<'a> {
             false => PIPELINE.max(shared.data.inquiry().parallelism as usize),
         };
         let mut done: Vec<(Job, Done)> = futures::stream::iter(jobs)
-            .map(|job| async { shared.carry_out(&job).await.map(|done| (job, done)) })
+            .map(|job| async { shared.carry_out_in_memory(&job).await.map(|done| (job, done)) })
             .buffered(pipeline)
             .try_collect()
             .await?;

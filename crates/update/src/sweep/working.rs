@@ -1,0 +1,63 @@
+//! The memory that sweeps work in: what they read, apply and write takes a part of the engine's memory, like all else.
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::data::layout::Layout;
+use crate::state::partition::staged_blocks;
+use crate::sweep::job::{Job, Member};
+
+/// The part of the memory that sweeps work in, at most.
+const WORKING_SHARE: usize = 4;
+/// Memory is given away in so many bytes.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// The memory that sweeps may work in.
+#[derive(Debug)]
+pub(crate) struct Working {
+    free: Semaphore,
+    units: usize,
+}
+
+impl Working {
+    /// A part of `memory_bytes`.
+    pub(crate) fn new(memory_bytes: usize) -> Working {
+        let units = (memory_bytes / WORKING_SHARE / UNIT_BYTES).clamp(1, u32::MAX as usize);
+        let units = units.min(Semaphore::MAX_PERMITS);
+        Working { free: Semaphore::new(units), units }
+    }
+
+    /// Bytes that sweeps work in now.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.units - self.free.available_permits().min(self.units)) * UNIT_BYTES
+    }
+
+    /// Waits for so many bytes until others are done, or for all of the memory where that is less. Those who wait come in
+    /// their order. `None` never comes: nobody closes it.
+    pub(super) async fn take(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let units = bytes.div_ceil(UNIT_BYTES).clamp(1, self.units);
+        self.free.acquire_many(units as u32).await.ok()
+    }
+}
+
+impl Job {
+    /// Bytes that it takes, about, beside its queues.
+    pub(super) fn working_bytes(&self, layout: &Layout) -> usize {
+        let queued = self.queued_bytes();
+        // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
+        let to_stage = queued / 2 + 2 * queued;
+        let has_blocks = self.members.iter().any(|one| one.place.blocks() > 0);
+        if self.is_to_clear || (!self.is_to_place && has_blocks) {
+            return to_stage;
+        }
+        let bytes = |count: usize| count * layout.block_bytes();
+        let member = |one: &Member| {
+            // The blocks as they were, as they come to be, and on their way to the device.
+            let blocks = 3 * bytes(one.place.blocks());
+            blocks + staged_blocks(&one.staged).bytes().0 as usize
+        };
+        let blocks: usize = self.members.iter().map(member).sum();
+        // New blocks are written once there are enough for two partitions.
+        let new = queued.min(2 * bytes(layout.partition_blocks as usize));
+        blocks + queued / 2 + 2 * new
+    }
+}
