@@ -60,7 +60,7 @@ struct InFlight {
 
 impl<'a> Ingest<'a> {
     pub(crate) fn new(engine: &'a Engine, space: SpaceId) -> Result<Ingest<'a>> {
-        let shared = engine.shared();
+        let shared = &engine.shared;
         shared.check_running()?;
         if !shared.state().will_have(space) {
             return Err(Error::NoSpace { space });

@@ -19,6 +19,7 @@
 mod block_format;
 mod check;
 mod codec;
+mod commit;
 mod data;
 mod engine;
 mod error;
@@ -32,6 +33,7 @@ mod ingest;
 mod kind;
 mod log;
 mod long;
+mod open;
 mod options;
 mod read;
 mod read_many;

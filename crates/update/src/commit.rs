@@ -1,0 +1,189 @@
+//! Taking groups in: each waits for its turn, and for room in memory, in the log and on the data device.
+
+use std::sync::atomic::Ordering;
+
+use moirai_runtime::now;
+use tokio::sync::MutexGuard;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::ids::SpaceId;
+use crate::kind::Modification;
+use crate::options::Durability;
+use crate::state::entry::Entry;
+
+/// The part of the memory that one partition's queue may take: to write it as a chunk takes as much again, and to sort it
+/// eight bytes for each modification. Groups wait then, whatever they modify, since they are taken in in their order.
+const PARTITION_SHARE: usize = 8;
+
+impl Engine {
+    /// Makes a space; does nothing when it is there. Returns when it is as durable as the options say. Waits while the
+    /// log has no room.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] for number 0; [`Error::ReadOnly`]; [`Error::Stopped`].
+    pub async fn create_space(&self, space: SpaceId) -> Result<()> {
+        let shared = &self.shared;
+        if space.0 == 0 {
+            return Err(Error::NoSpace { space });
+        }
+        let seq = loop {
+            let freed = shared.room.notified();
+            {
+                let mut state = shared.state();
+                if state.spaces.contains_key(&space) {
+                    return Ok(());
+                }
+                if let Some(seq) = state.unapplied.spaces.get(&space) {
+                    break *seq;
+                }
+                shared.check_running()?;
+                // Partitions that the log does not know would have numbers before this one's.
+                if !state.is_ahead && shared.log.has_room(0) {
+                    let partition = state.partitions.reserve();
+                    let mut group = Vec::new();
+                    Entry::CreateSpace { space, partition }.encode(&mut group);
+                    let seq = shared.append(&mut state, &group);
+                    state.unapplied.spaces.insert(space, seq);
+                    break seq;
+                }
+            }
+            shared.sweep_wake.notify_one();
+            freed.await;
+        };
+        shared.acknowledged(seq, shared.log.durability).await
+    }
+
+    /// Takes a group in; returns when it is as durable as the options say, and readers see it. Until then, and after an
+    /// error, they do not. Groups come in the order in which
+    /// this is first polled, also when they wait for memory or for room in the log. One whose future is dropped is in
+    /// once it was taken in.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::NoSpace`], [`Error::Full`],
+    /// [`Error::ReadOnly`], and nothing was taken in; [`Error::Stopped`], and the group may be there or not when the engine
+    /// is opened again.
+    pub async fn commit(&self, group: &Group) -> Result<()> {
+        self.commit_with(group, self.shared.log.durability).await
+    }
+
+    /// As [`Engine::commit`], but returns when the group is as durable as is said here, or as the options say where that is
+    /// more: see [`Durability`].
+    pub async fn commit_with(&self, group: &Group, durability: Durability) -> Result<()> {
+        if group.is_empty() {
+            return Ok(());
+        }
+        let group = self.shared.ready(group).await?;
+        let turn = self.shared.turn.lock().await;
+        self.commit_in(turn, &group, durability).await
+    }
+
+    /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
+    /// between: what `decide` reads stays as it is until the group is in, and contains every group that was taken in
+    /// before. Returns when the group is as durable as the options say.
+    ///
+    /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged. So
+    /// these calls do not share the flushes of the log with each other, as commits do. A commit
+    /// or an ingest within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
+    ///
+    /// # Errors
+    /// Those of `decide`, and nothing was taken in; errors as of [`Engine::commit`].
+    ///
+    /// # Cancel safety
+    /// As [`Engine::commit`].
+    pub async fn commit_if<E: From<Error>>(
+        &self,
+        decide: impl AsyncFnOnce() -> std::result::Result<Option<Group>, E>,
+    ) -> std::result::Result<bool, E> {
+        let _alone = self.shared.ingesting.lock().await;
+        let turn = self.shared.turn.lock().await;
+        self.shared.all_visible().await?;
+        let Some(group) = decide().await? else { return Ok(false) };
+        if !group.is_empty() {
+            let group = self.shared.ready(&group).await?;
+            self.commit_in(turn, &group, self.shared.log.durability).await?;
+        }
+        Ok(true)
+    }
+
+    /// Takes a checked group in, whose turn it is.
+    async fn commit_in(
+        &self,
+        turn: MutexGuard<'_, ()>,
+        group: &Group,
+        durability: Durability,
+    ) -> Result<()> {
+        let shared = &self.shared;
+        let entries = group.entries();
+        shared.check_log(&entries)?;
+        if group.has_long_twice() {
+            return Err(Error::LongValueUsed);
+        }
+        let mut waiting_since = None;
+        shared.is_space_refused.store(false, Ordering::Relaxed);
+        let seq = loop {
+            let freed = shared.room.notified();
+            shared.check_running()?;
+            {
+                let mut state = shared.state_shortly();
+                let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
+                if let Some((space, _)) = unknown {
+                    return Err(Error::NoSpace { space: *space });
+                }
+                let most = shared.queues_bytes_max(&state);
+                let has_memory =
+                    state.pending_bytes() < most && !state.is_full(most / PARTITION_SHARE);
+                let has_space = shared.has_space(&state, group.added_bytes);
+                let has_room = has_memory && shared.log.has_room(entries.len());
+                // Where sweeps are stuck, nothing makes room either.
+                let is_stuck = shared.is_stuck.load(Ordering::Relaxed);
+                let is_refused = shared.is_space_refused.load(Ordering::Relaxed);
+                if (!has_space && (is_refused || shared.is_full(&state))) || (!has_room && is_stuck)
+                {
+                    state.was_full = true;
+                    return Err(Error::full(&*shared.data));
+                }
+                if !has_space {
+                    shared.want_space(group.added_bytes);
+                }
+                if has_room && has_space {
+                    *shared.last_commit.lock() = now();
+                    // Another group may have been given one of them meanwhile.
+                    if !group.long.iter().all(|value| value.is_new(&shared.extents)) {
+                        return Err(Error::LongValueUsed);
+                    }
+                    let long = group.long.iter().flat_map(|value| value.give());
+                    state.arriving.extend(long.map(|extent| (extent.first(), extent)));
+                    let seq = shared.append(&mut state, &entries);
+                    shared.cache.shrink(shared.cache_bytes_max(&state));
+                    drop(state);
+                    if shared.log.to_leave().is_some() {
+                        shared.sweep_wake.notify_one();
+                    }
+                    break seq;
+                }
+            }
+            if waiting_since.is_none() {
+                shared.counts.waits.add(1);
+                waiting_since = Some(now());
+            }
+            shared.log.want(entries.len());
+            shared.sweep_wake.notify_one();
+            freed.await;
+        };
+        drop(turn);
+        if let Some(since) = waiting_since {
+            shared.say_waited(now().since(since));
+        }
+        shared.counts.modifications.add(group.len() as u64);
+        shared.acknowledged(seq, durability).await
+    }
+
+    /// Takes one modification in, as a group of its own; errors as of [`Engine::commit`].
+    pub async fn modify(&self, space: SpaceId, modification: Modification<'_>) -> Result<()> {
+        let mut group = Group::new();
+        group.modify(space, modification);
+        self.commit(&group).await
+    }
+}

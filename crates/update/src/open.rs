@@ -1,0 +1,240 @@
+//! Opening an engine: recovery from checkpoint and log, and the start of its tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use moirai_runtime::{check_timers, now, spawn};
+use moirai_storage::Device;
+use moirai_units::ByteCount;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::block_format::BlockFormat;
+use crate::data::cache::Cache;
+use crate::data::checkpoint::read_checkpoint;
+use crate::data::extents::Extents;
+use crate::data::format::{disk_id, name_of};
+use crate::data::requests::Requests;
+use crate::data::superblock::{NAME_BYTES, Superblock};
+use crate::data::tables::Tables;
+use crate::engine::{Engine, Tasks};
+use crate::error::{Error, Result};
+use crate::figures::Counts;
+use crate::kind::Kinds;
+use crate::log::replay::replay;
+use crate::log::segments::{LogDisk, Ring, Segments};
+use crate::log::{Log, Opened};
+use crate::options::Options;
+use crate::shared::{LONG_WAIT, Lagging, Shared};
+use crate::sweep::{Clears, Ingests, Working};
+
+/// The least memory for pending modifications.
+const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
+/// A partition with so many bytes pending, or a sixteenth of the memory, is swept early: who reads goes through
+/// all of them.
+const HOT_BYTES_MAX: usize = 1 << 20;
+
+/// The part of the memory that tables of blocks may take.
+const TABLES_SHARE: usize = 4;
+
+impl Engine {
+    /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
+    /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and `blocks`
+    /// is what it was formatted with. Where `data` has grown since, what it has more is used for data. An engine whose log
+    /// takes nothing more, as when the data device is full and so
+    /// the log cannot be freed, is opened, too: it serves reads.
+    ///
+    /// # Errors
+    /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
+    /// together; [`Error::Device`] outside a runtime; [`Error::LogLost`], [`Error::LogUnreadable`], [`Error::Damaged`],
+    /// [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
+    /// [`Error::Options`] for too little memory, another format of blocks, or another number of log devices. Nothing of
+    /// what was acknowledged is lost then.
+    pub async fn open(
+        data: Arc<dyn Device>,
+        logs: &[Arc<dyn Device>],
+        kinds: Kinds,
+        blocks: Arc<dyn BlockFormat>,
+        options: Options,
+    ) -> Result<Engine> {
+        check_timers().map_err(moirai_storage::Error::NoRuntime)?;
+        if options.memory < MEMORY_MIN {
+            let problem =
+                format!("memory of {} is too small: give at least {MEMORY_MIN}", options.memory);
+            return Err(Error::Options { problem });
+        }
+        let mut superblock = Superblock::read(&*data).await?;
+        if superblock.format != name_of(&*blocks) {
+            let name = |name: [u8; NAME_BYTES]| {
+                String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+            };
+            return Err(Error::Options {
+                problem: format!(
+                    "{}: the blocks have format `{}`, not `{}`: open the store with the program that created it",
+                    data.inquiry().name,
+                    name(superblock.format),
+                    blocks.name()
+                ),
+            });
+        }
+        let disks = log_disks(&*data, logs, &superblock)?;
+        let layout = superblock.layout.grown(data.inquiry().capacity);
+        let has_grown = layout != superblock.layout;
+        superblock.layout = layout;
+        // What the last run left in caches must not be taken for durable.
+        if !options.read_only {
+            data.flush().await?;
+            for log in logs {
+                log.flush().await?;
+            }
+        }
+        let extents = Extents::new(layout.data, layout.grain);
+        let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
+        #[cfg(feature = "canary")]
+        {
+            state.has_canary = options.canary;
+        }
+        state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
+        let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds, &options).await?;
+        if let Some(number) = state.unknown_kind(&kinds) {
+            return Err(Error::UnknownKind { number });
+        }
+        extents.discard_all();
+        // Before anything lies in the new part.
+        if has_grown && !options.read_only {
+            superblock.generation += 1;
+            superblock.write(&*data).await?;
+        }
+        let next = state.applied;
+        let room = Arc::new(Notify::new());
+        let opened = Opened {
+            disks,
+            opening: replayed.opening + 1,
+            used: replayed.used,
+            next,
+            // The flushes above came before the replay.
+            frame: replayed.at.number,
+            room: Arc::clone(&room),
+        };
+        let log = Log::new(opened, &options);
+        let (start, last_frame) = (superblock.checkpoint.start, replayed.at.number);
+        let mut at = replayed.at;
+        let opening = match options.read_only {
+            true => Ok(()),
+            false => at.write_opening(&log, next).await,
+        };
+        let shared = Arc::new(Shared {
+            longest: blocks.longest(layout.block_bytes()),
+            data,
+            log,
+            layout,
+            extents,
+            kinds,
+            format: blocks,
+            memory_bytes: options.memory.0 as usize,
+            cache_bytes_max: options.cache.0 as usize,
+            cache: Cache::new(),
+            tables: Tables::new(options.memory.0 as usize / TABLES_SHARE),
+            working: Working::new(options.memory.0 as usize),
+            maps_bytes: AtomicUsize::new(0),
+            state: Lagging::new(state),
+            directory_blocks: AtomicU64::new(0),
+            requests: Requests::default(),
+            clears: Clears::default(),
+            ingests: Ingests::default(),
+            ingesting: Arc::default(),
+            closing: AtomicBool::new(false),
+            checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
+            sweep_wake: Notify::new(),
+            room,
+            turn: tokio::sync::Mutex::default(),
+            counts: Counts::default(),
+            superblock: tokio::sync::Mutex::new((superblock, held)),
+            is_read_only: options.read_only,
+            stopped: Mutex::new(None),
+            space_wanted_bytes: AtomicUsize::new(0),
+            is_space_refused: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            idle: options.idle,
+            last_commit: Mutex::new(now()),
+            replayed_bytes: replayed.bytes_read,
+            waited_ns: AtomicU64::new(LONG_WAIT.0 / 2),
+        });
+        // A log that takes nothing more need not keep anybody from reading.
+        if let Err(error) = opening {
+            shared.stop(&format!("writing the log failed: {error}"));
+        }
+        if options.read_only {
+            return Ok(Engine { shared, tasks: None });
+        }
+        shared.note_directory();
+        if replayed.is_outline {
+            shared.load(start, last_frame, options.force_log_end).await?;
+        }
+        // Made here and not in the tasks: a runtime that ends may drop a task that never ran.
+        let writing = SayEnded(Arc::clone(&shared), "the task that writes the log ended");
+        let writer = spawn(async move {
+            let SayEnded(shared, _) = &writing;
+            if shared.check_running().is_ok() {
+                shared.write_log(at).await;
+            }
+        });
+        let sweeping = SayEnded(Arc::clone(&shared), "the task that sweeps ended");
+        let sweeper = spawn(async move {
+            let SayEnded(shared, _) = &sweeping;
+            if shared.check_running().is_ok() {
+                shared.sweep_forever().await;
+            }
+        });
+        let engine = Engine { shared, tasks: Some(Tasks { writer, sweeper }) };
+        // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
+        // is told why. What a forced end left out is no more asked for after a checkpoint.
+        if engine.shared.check_running().is_ok()
+            && (replayed.is_forced || !engine.shared.log.has_room(0))
+            && let Err(error) = engine.checkpoint().await
+        {
+            let name = &engine.shared.data.inquiry().name;
+            tracing::warn!(
+                "{name}: the checkpoint that the log needs after opening failed: {error}"
+            );
+        }
+        Ok(engine)
+    }
+}
+
+/// The disks of the log, as they were formatted.
+fn log_disks(
+    data: &dyn Device,
+    logs: &[Arc<dyn Device>],
+    superblock: &Superblock,
+) -> Result<Vec<LogDisk>> {
+    let Superblock { id, layout, rings, .. } = superblock;
+    if rings.len() != logs.len() {
+        let problem = format!(
+            "{}: the log has {} devices, but {} are named: name all log devices, in the order of creation",
+            data.inquiry().name,
+            rings.len(),
+            logs.len()
+        );
+        return Err(Error::Options { problem });
+    }
+    let is_there = layout.data.end().0 <= data.inquiry().capacity.0;
+    let disk = |((disk, log), ring): ((u64, &Arc<dyn Device>), &Ring)| {
+        let segments = Segments::of(&**log, *ring)?.filter(|_| is_there);
+        let segments = segments.ok_or_else(|| Error::other_log(data, &**log))?;
+        let id = disk_id(*id, disk);
+        Ok(LogDisk { device: Arc::clone(log), segments: Arc::new(segments), id })
+    };
+    (0..).zip(logs).zip(rings).map(disk).collect()
+}
+
+/// Has nobody wait for a task that ended, as when a kind of a program panics, or when the runtime ends.
+struct SayEnded(Arc<Shared>, &'static str);
+
+impl Drop for SayEnded {
+    fn drop(&mut self) {
+        if !self.0.is_closing() {
+            self.0.stop(self.1);
+        }
+    }
+}
