@@ -156,7 +156,9 @@ async fn run(size: ByteCount) {
         check_lookup(&store, &tree, number, &mut value).await;
     }
     assert!(store.get(&tree, &key_of(records)).await.unwrap().is_none());
+    let watch = Stopwatch::start();
     store.close().await.unwrap();
+    report("closing", &watch);
 }
 
 fn variable<T: FromStr<Err: Debug>>(name: &str) -> Option<T> {

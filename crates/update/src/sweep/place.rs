@@ -167,7 +167,7 @@ impl Shared {
                     if !self.write_made(&mut pieces, &mut long).await? {
                         return Ok(Done::Postponed);
                     }
-                    while pieces.len() > 2 * most {
+                    while pieces.len() > if is_appended { most } else { 2 * most } {
                         if !self.write_blocks(pieces.take(full), writes, &mut long).await? {
                             return Ok(Done::Postponed);
                         }
