@@ -251,6 +251,7 @@ impl<'a> Ingest<'a> {
             is_open,
             bytes,
             has_begun: false,
+            stalls: 0,
             failed: None,
             reply,
             alone,

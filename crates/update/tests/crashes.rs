@@ -482,6 +482,12 @@ fn what_was_acknowledged_survives_where_power_cuts_destroy_sectors_of_the_log() 
     each_seed(runs(300), async || survive(false, SECTORS).await);
 }
 
+/// A partition that was placed while the log had no room is not sealed by the next group, and what was ingested for it was lost.
+#[test]
+fn what_is_ingested_after_an_unlogged_sweep_is_there() {
+    block_on_virtual(2177, survive(false, SECTORS));
+}
+
 /// The first of these tests notices when a frontier is a group early.
 #[test]
 fn a_frontier_that_is_early_is_caught() {

@@ -31,6 +31,9 @@ use crate::sweep::{Done, Sweeper};
 /// What the log says of a partition, beside its lowest key, about.
 const ENTRY_BYTES: usize = 64;
 
+/// A batch is refused when no partition could be sealed so often.
+const STALLS_MAX: u32 = 16;
+
 /// The batch that is ingested.
 #[derive(Debug, Default)]
 pub(crate) struct Ingests(Mutex<Option<IngestRequest>>);
@@ -50,6 +53,8 @@ pub(crate) struct IngestRequest {
     pub(crate) bytes: usize,
     /// Whether some of them are durable.
     pub(crate) has_begun: bool,
+    /// How often no partition could be sealed.
+    pub(crate) stalls: u32,
     pub(crate) failed: Option<Error>,
     pub(crate) reply: oneshot::Sender<Outcome>,
     /// No other batch is ingested, and nobody modifies what was read, until this ends.
@@ -159,7 +164,7 @@ impl Sweeper<'_> {
         }
         let Some(request) = shared.ingests.0.lock().take() else { return Ok(()) };
         let next = request.next(&shared.state(), shared);
-        let mut parts = match next {
+        let parts = match next {
             Next::Parts(parts) => parts,
             Next::Postponed => {
                 shared.answer(request, Err(Error::full(&*shared.data)));
@@ -173,14 +178,23 @@ impl Sweeper<'_> {
         shared.ingests.begin(request);
         let ids = parts.iter().map(|(id, _)| *id).collect();
         let seals = shared.append_seals(&mut shared.state(), Choice::of(ids));
-        for mut job in shared.sealed_jobs(seals).await? {
-            let is_of =
-                |(id, _): &mut (PartitionId, _)| job.members.iter().any(|one| one.id == *id);
-            let part = parts.extract_if(.., is_of).next();
-            job.ingest = part.map(|(_, part)| part);
-            self.waiting.push_back(job);
+        let mut jobs = shared.sealed_jobs(seals).await?;
+        let mut is_begun = false;
+        for (id, part) in parts {
+            let is_of = |job: &&mut Job| job.members.iter().any(|one| one.id == id);
+            // A partition that was placed unlogged and got nothing since is sealed by the second group only. Records of the
+            // partitions after it would leave a gap.
+            let Some(job) = jobs.iter_mut().find(is_of) else { break };
+            job.ingest = Some(part);
+            is_begun = true;
         }
+        self.waiting.extend(jobs);
         self.has_ingested = true;
+        if !is_begun {
+            // The log has room for the next seal then, which counts as a group.
+            shared.take_checkpoint().await?;
+            shared.count_stall();
+        }
         Ok(())
     }
 
@@ -220,6 +234,16 @@ impl Sweeper<'_> {
 }
 
 impl Shared {
+    /// Ends a batch for which no partition can be sealed: the log never has room.
+    fn count_stall(&self) {
+        let Some(mut request) = self.ingests.0.lock().take() else { return };
+        request.stalls += 1;
+        match request.stalls < STALLS_MAX {
+            true => self.ingests.begin(request),
+            false => self.answer(request, Err(Error::full(&*self.data))),
+        }
+    }
+
     /// Tells what is left of a batch.
     fn answer(&self, request: IngestRequest, done: Result<()>) {
         let IngestRequest { records, bytes, reply, alone, .. } = request;
