@@ -64,7 +64,7 @@ impl Store {
         Ok(self.engine.commit(&group).await?)
     }
 
-    /// Deletes all records of a range. Leaves that are wholly in it are not read, and their space is free at once; the records
+    /// Deletes all records of a range. Leaves that are wholly in it are not read unless they refer to long values, and their space is free at once; the records
     /// at its ends are deleted one by one. Durable as the options say. Records that are put into the range meanwhile may be
     /// deleted or stay, and a crash in between may leave some of the range deleted. Errors as of [`Store::commit`].
     pub async fn delete_range(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<()> {

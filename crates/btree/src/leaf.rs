@@ -153,7 +153,9 @@ impl<'a> Merged<'a> {
                 continue;
             }
             value.set_stored(found);
-            for one in of_key {
+            // Nothing before the last that replaces matters.
+            let from = of_key.iter().rposition(|one| one.kind.is_put()).unwrap_or(0);
+            for one in of_key.get(from..).unwrap_or_default() {
                 if !one.kind.is_put() {
                     pieces.load(&mut value);
                 }

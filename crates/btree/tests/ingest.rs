@@ -158,10 +158,8 @@ fn records_that_are_refused_are_left_out_and_those_before_are_durable() {
             assert_eq!((ingest.pushed(), ingest.durable()), (5000, 5000));
         }
         assert!(content(&store, &tree).await == all);
-        for (bad, value) in [(vec![b'z'; 400], vec![]), (b"z".to_vec(), vec![0; 400])] {
-            let refused = update_error(ingest.push(&bad, &value).await.unwrap_err());
-            assert!(matches!(refused, UpdateError::TooLong { have: 400, .. }), "{refused}");
-        }
+        let refused = update_error(ingest.push(&[b'z'; 400], b"").await.unwrap_err());
+        assert!(matches!(refused, UpdateError::TooLong { have: 400, .. }), "{refused}");
         // It goes on.
         ingest.push(&key(5000), &[1; 40]).await.unwrap();
         assert_eq!(ingest.finish().await.unwrap(), 5001);

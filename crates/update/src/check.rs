@@ -12,6 +12,7 @@ use crate::data::place::Place;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
+use crate::long::epoch::Epoch;
 use crate::long::reference::Reference;
 use crate::read_whole::{Content, Lost};
 use crate::shared::Shared;
@@ -60,11 +61,13 @@ struct Whole {
     high: Option<Box<[u8]>>,
     place: Arc<Place>,
     staged: Vec<Arc<Staged>>,
+    /// Keeps the long values that it refers to.
+    _epoch: Arc<Epoch>,
 }
 
 impl Whole {
-    fn damage(&self, lost: Lost, table: &BlockTable, device: &str) -> Damage {
-        let (what, blocks, first, last) = match lost {
+    fn damage(&self, lost: &Lost, table: &BlockTable, device: &str) -> Damage {
+        let (what, blocks, first, last) = match lost.clone() {
             Lost::Table(blocks) => ("a table of leaves", blocks, 0, self.place.blocks()),
             Lost::Block(index, blocks) => ("a leaf", blocks, index, index),
             Lost::Staged(of, blocks) => ("staged changes", blocks, *of.start(), *of.end()),
@@ -119,8 +122,13 @@ impl Shared {
             }
             _ => {
                 let rest = self.read_rest(&one.place, &one.staged).await;
+                let damaged = self.damaged_long_values(&rest).await;
+                let long =
+                    damaged.iter().map(|(key, reference)| self.damage_of(one, key, reference));
+                let long: Vec<Damage> = long.collect();
                 let device = &self.data.inquiry().name;
-                rest.lost.into_iter().map(|lost| one.damage(lost, &rest.table, device)).collect()
+                let lost = rest.lost.iter().map(|lost| one.damage(lost, &rest.table, device));
+                lost.chain(long).collect()
             }
         }
     }
@@ -140,7 +148,16 @@ impl Shared {
         let whole = |id: PartitionId| {
             let one = state.partition(id)?;
             let (place, staged) = (Arc::clone(&one.place), one.staged.clone());
-            Some(Whole { id, space: one.space, low: one.low.clone(), high: None, place, staged })
+            let _epoch = Arc::clone(&state.epoch);
+            Some(Whole {
+                id,
+                space: one.space,
+                low: one.low.clone(),
+                high: None,
+                place,
+                staged,
+                _epoch,
+            })
         };
         for (of, directory) in state.spaces.range(space..) {
             let first = if *of == space { state.position(*of, &key).unwrap_or(0) } else { 0 };

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::SpaceId;
 use crate::kind::Modification;
+use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::state::entry::Entry;
 
@@ -57,7 +58,8 @@ impl Engine {
 
     /// Takes a group in; returns when it is as durable as the options say, and readers see it. Until then, and after an
     /// error, they do not. Groups come in the order in which
-    /// this is first polled, also when they wait for memory or for room in the log. One whose future is dropped is in
+    /// this is first polled, also when they wait for memory or for room in the log; those with long values once these are
+    /// written. One whose future is dropped is in
     /// once it was taken in.
     ///
     /// # Errors
@@ -74,7 +76,7 @@ impl Engine {
         if group.is_empty() {
             return Ok(());
         }
-        let group = self.shared.ready(group).await?;
+        let group = self.shared.ready(group, Turn::Free).await?;
         let turn = self.shared.turn.lock().await;
         self.commit_in(turn, &group, durability).await
     }
@@ -101,7 +103,7 @@ impl Engine {
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
         if !group.is_empty() {
-            let group = self.shared.ready(&group).await?;
+            let group = self.shared.ready(&group, Turn::Held).await?;
             self.commit_in(turn, &group, self.shared.log.durability).await?;
         }
         Ok(true)
@@ -142,6 +144,8 @@ impl Engine {
                 if (!has_space && (is_refused || shared.is_full(&state))) || (!has_room && is_stuck)
                 {
                     state.was_full = true;
+                    // There may be space that readers have given back.
+                    shared.sweep_wake.notify_one();
                     return Err(Error::full(&*shared.data));
                 }
                 if !has_space {

@@ -124,7 +124,7 @@ impl Engine {
         self.shared.views(space, at, blocks_max, goes_on)
     }
 
-    /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it, and
+    /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it unless it refers to long values, and
     /// tells which keys these are: from one on, and before another or to the last. `None` when there are none. Durable when
     /// it returns; what is committed meanwhile between these keys may be removed, too. A crash before may leave some removed.
     ///
@@ -187,6 +187,7 @@ impl Engine {
             }
             shared.check_running()?;
             if shared.is_stuck.load(Ordering::Relaxed) {
+                shared.sweep_wake.notify_one();
                 return Err(Error::full(&*shared.data));
             }
             shared.sweep_wake.notify_one();
@@ -207,6 +208,9 @@ impl Engine {
             Err(error) => return Err(error),
         }
         self.shared.closing.store(true, Ordering::Release);
+        self.shared.room.notify_waiters();
+        // Writes of long values that are in flight end first; no others begin.
+        drop(self.shared.long_writes.write().await);
         self.shared.sweep_wake.notify_one();
         if let Some(Tasks { writer, sweeper }) = &mut self.tasks {
             sweeper.await;
@@ -263,6 +267,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Release);
+        self.shared.room.notify_waiters();
         if let Some(Tasks { writer, sweeper }) = &self.tasks {
             writer.abort();
             sweeper.abort();

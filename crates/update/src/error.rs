@@ -188,9 +188,9 @@ pub enum Error {
         most: ByteCount,
     },
 
-    /// A long value was put twice, or into another store than it was written for.
+    /// A long value was put twice, or into another store than it was written for, or writing it failed before.
     #[error(
-        "a long value was put before, or is of another store: write the value once for each put"
+        "a long value was put before, could not be written, or is of another store: write the value again for this put"
     )]
     LongValueUsed,
 

@@ -93,7 +93,7 @@ impl<'a> Ingest<'a> {
     /// - [`Error::Stopped`], [`Error::ReadOnly`]: records that were not durable are lost.
     ///
     /// # Cancel safety
-    /// The record is left out; those before it stay.
+    /// The record is left out, but for a long value, which may be in; those before it stay.
     pub async fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.last.as_deref().is_some_and(|last| key <= last) {
             return self

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PUT_LONG};
-use crate::long::Stored;
+use crate::long::{MERGED_BYTES_MAX, Stored};
 
 /// A modification of the value under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,8 @@ pub trait Kind: Send + Sync {
     fn apply(&self, value: &mut Value, modification: &[u8]);
 
     /// Puts into `both` one modification that does what `older` and `newer` do one after the other, and
-    /// tells whether it could.
+    /// tells whether it could. Where a value grows beyond [`MERGED_BYTES_MAX`] with the older, the newer is refused by itself,
+    /// and not together with it.
     fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
         let _ = (older, newer, both);
         false
@@ -89,7 +90,7 @@ pub trait Question: Sync {
     /// What comes back.
     type Answer;
 
-    /// The answer, where the newest modification of the value tells it, whatever was before. It is as the program
+    /// The answer, where the newest modification of the value tells it, whatever was before, and puts no long value. It is as the program
     /// gave it: what the blocks' format makes of a value is not yet done.
     fn of_newest(&self, newest: Modification<'_>) -> Option<Self::Answer>;
 
@@ -145,8 +146,8 @@ impl Kinds {
             PUT => value.set(Some(modification)),
             DELETE => value.set(None),
             PUT_LONG => value.set_stored(Some(Stored::Long(modification))),
-            // A value that is too long for merges.
-            _ if value.is_long => return false,
+            // A value that is too long for merges, whether it is on the device or not.
+            _ if value.is_long || value.bytes.len() as u64 > MERGED_BYTES_MAX.0 => return false,
             number => {
                 if let Some(kind) = self.registered(number) {
                     if !kind.fits(value, modification) {

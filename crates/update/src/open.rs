@@ -144,6 +144,8 @@ impl Engine {
             ingests: Ingests::default(),
             ingesting: Arc::default(),
             closing: AtomicBool::new(false),
+            long_writes: Arc::default(),
+            is_sweeping: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
             room,

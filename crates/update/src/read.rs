@@ -11,7 +11,7 @@ use crate::codec::is_sum;
 use crate::data::place::Place;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
-use crate::ids::{PartitionId, SpaceId};
+use crate::ids::{PUT_LONG, PartitionId, SpaceId};
 use crate::kind::{Kinds, Question, Value};
 use crate::long::Stored;
 use crate::long::epoch::Epoch;
@@ -114,9 +114,9 @@ impl Shared {
         let shared = Arc::clone(self);
         Ok(match value.stored() {
             None => None,
-            Some(Stored::Short(_)) => Some(ValueReader::in_memory(shared, epoch, value.bytes)),
+            Some(Stored::Short(_)) => Some(ValueReader::in_memory(shared, value.bytes)),
             Some(Stored::Long(reference)) => {
-                let values = LongValues { epoch, made: Arc::default() };
+                let values = LongValues { epoch: Some(epoch), made: Arc::default() };
                 Some(ValueReader::of(shared, &values, reference).await?)
             }
         })
@@ -228,6 +228,7 @@ impl Shared {
             let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
             let partition = partition.ok_or(Error::NoSpace { space })?;
             let newest = in_memory(partition).flat_map(|queue| queue.of_key(key)).last();
+            let newest = newest.filter(|newest| newest.kind != PUT_LONG);
             newest.into_iter().for_each(|newest| encode(&mut pending, newest));
         }
         // The program may ask the engine something.

@@ -26,6 +26,7 @@ pub(crate) struct Content {
 }
 
 /// Something of a partition that cannot be read.
+#[derive(Clone)]
 pub(crate) enum Lost {
     /// The table, and so all blocks.
     Table(BlockRange),

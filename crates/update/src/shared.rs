@@ -25,6 +25,7 @@ use crate::ids::{KindNumber, PUT_LONG, Seq};
 use crate::kind::Kinds;
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
+use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
@@ -57,6 +58,10 @@ pub(crate) struct Shared {
     /// Held by the batch that is ingested, and by who reads a value to modify it: see `Engine::commit_if`.
     pub(crate) ingesting: Arc<tokio::sync::Mutex<()>>,
     pub(crate) closing: AtomicBool,
+    /// Held by writes of long values that are in flight, which end before the engine is closed.
+    pub(crate) long_writes: Arc<tokio::sync::RwLock<()>>,
+    /// Whether sweeps may give back space soon.
+    pub(crate) is_sweeping: AtomicBool,
     /// Device blocks that the last checkpoint took.
     pub(crate) checkpoint_blocks: AtomicU64,
     /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
@@ -286,9 +291,9 @@ impl Shared {
     }
 
     /// A group that was checked, with its long values on the device.
-    pub(crate) async fn ready<'a>(&self, group: &'a Group) -> Result<Cow<'a, Group>> {
+    pub(crate) async fn ready<'a>(&self, group: &'a Group, turn: Turn) -> Result<Cow<'a, Group>> {
         self.check(group)?;
-        self.with_long_values(group).await
+        self.with_long_values(group, turn).await
     }
 
     /// Whether the log takes a group whose long values are on the device.
@@ -343,6 +348,10 @@ impl Shared {
         }
         // The next reader finds it applied, and the sweeper is told when memory is short.
         drop(self.state_shortly());
+        // It may delete what keeps others from finding space.
+        if self.is_stuck.load(Ordering::Relaxed) {
+            self.sweep_wake.notify_one();
+        }
         Ok(())
     }
 

@@ -84,7 +84,8 @@ impl Shared {
 
     /// Whether the device is full: what is pending is applied as far as it can be, and next to nothing is free.
     pub(crate) fn is_full(&self, state: &State) -> bool {
-        self.is_stuck.load(Ordering::Relaxed) || state.waiting_bytes() == 0
+        let is_applied = state.waiting_bytes() == 0 && !self.is_sweeping.load(Ordering::Relaxed);
+        self.is_stuck.load(Ordering::Relaxed) || is_applied
     }
 
     /// Whether sweeps have found no space for the group that waits.

@@ -272,7 +272,13 @@ impl Shared {
         let found = self.read_blocks(&wanted).await?;
         let keys = (low.as_deref(), next.as_deref());
         let (parts, made) = self.merged(&wanted, &found, keys, &pending).await?;
-        Ok(View { parts, low, next, long: LongValues { epoch, made: made.into() } })
+        let mut view =
+            View { parts, low, next, long: LongValues { epoch: None, made: made.into() } };
+        // Who shows no long value keeps no blocks in use.
+        if view.blocks().any(|(_, block)| self.format.has_long_values(block)) {
+            view.long.epoch = Some(epoch);
+        }
+        Ok(view)
     }
 
     /// What to read for a view; `None` outside when a table is missing.
@@ -395,7 +401,8 @@ impl Shared {
                 }
                 content => {
                     let mut pieces = Pieces::with(block_bytes, Made::Memory(made));
-                    pieces.bases = self.bases(block_low, content.as_deref(), modifications).await?;
+                    pieces.bases =
+                        self.bases_for_view(block_low, content.as_deref(), modifications).await;
                     self.format
                         .apply(
                             block_low,

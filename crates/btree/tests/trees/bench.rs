@@ -47,11 +47,20 @@ impl Bench {
 
     /// With so many leaves to a partition.
     pub(crate) async fn with_partitions(random: &mut Random, partition_blocks: u32) -> Bench {
+        Bench::with_blocks(random, partition_blocks, 60_000).await
+    }
+
+    /// With so many blocks for data.
+    pub(crate) async fn with_blocks(
+        random: &mut Random,
+        partition_blocks: u32,
+        data_blocks: u64,
+    ) -> Bench {
         let power = Power::on();
         let device = |name: &str, blocks| {
             FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
         };
-        let (data, log) = (device("data", 60_000), device("log", 2000));
+        let (data, log) = (device("data", data_blocks), device("log", 2000));
         let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);
         let format = Format {
             partition_blocks,

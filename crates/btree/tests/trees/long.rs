@@ -317,3 +317,106 @@ fn values_beyond_a_gibibyte_are_refused_and_groups_take_a_value_once() {
         assert_eq!(store.figures().long_bytes, BlockCount(20).bytes().0);
     });
 }
+
+/// The merge needs as much again as the value has.
+#[test]
+fn a_merge_without_space_waits_until_its_key_is_deleted() {
+    block_on_virtual(1, async {
+        let bench = bench().await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        store.put(&tree, b"k", &value(14 << 20, 1)).await.unwrap();
+        for number in 0_u64.. {
+            if store.put(&tree, &number.to_be_bytes(), &value(1 << 20, 2)).await.is_err() {
+                break;
+            }
+        }
+        store.merge(&tree, APPEND, b"k", b"more").await.unwrap_or_default();
+        let full = store.checkpoint().await;
+        settle().await;
+        let found = store.get(&tree, b"k").await.unwrap().unwrap();
+        assert!(found.len() >= 14 << 20, "{full:?}");
+        store.delete(&tree, b"k").await.unwrap();
+        settle().await;
+        store.checkpoint().await.unwrap();
+        assert_eq!(store.get(&tree, b"k").await.unwrap(), None);
+        store.put(&tree, b"k", &value(10 << 20, 3)).await.unwrap();
+        assert!(store.get(&tree, b"k").await.unwrap() == Some(value(10 << 20, 3)));
+    });
+}
+
+#[test]
+fn merges_that_do_not_matter_are_not_refused() {
+    block_on_virtual(1, async {
+        let bench = bench().await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        for round in 0..3 {
+            store.put(&tree, b"k", &value(100_000, 1)).await.unwrap();
+            settle().await;
+            let mut batch = Batch::new();
+            batch.merge(&tree, APPEND, b"k", b"more");
+            match round {
+                0 => batch.delete(&tree, b"k"),
+                1 => batch.put(&tree, b"k", b"short"),
+                _ => batch.put(&tree, b"k", &value(100_000, 2)),
+            }
+            store.commit(&batch).await.unwrap();
+            store.checkpoint().await.unwrap();
+            settle().await;
+        }
+        assert_eq!(store.figures().refused, 0);
+    });
+}
+
+/// Whether sweeps apply merges together or one by one.
+#[test]
+fn the_limit_of_merges_does_not_depend_on_sweeps() {
+    block_on_virtual(1, async {
+        for is_swept_between in [false, true] {
+            let mut bench = Bench::with_blocks(&mut random("limit"), 16, 200_000).await;
+            bench.options = Options { memory: ByteCount::mib(1), ..Options::default() };
+            let store = bench.open().await.unwrap();
+            let tree = store.tree("t").await.unwrap();
+            let mut expected = value((16 << 20) - 30, 1);
+            store.put(&tree, b"k", &expected).await.unwrap();
+            settle().await;
+            // Too long to be combined: the first one goes over the limit, and the second comes too late.
+            for operand in [[1; 60], [2; 60]] {
+                store.merge(&tree, APPEND, b"k", &operand).await.unwrap();
+                if is_swept_between {
+                    store.checkpoint().await.unwrap();
+                    settle().await;
+                }
+            }
+            expected.extend_from_slice(&[1; 60]);
+            assert!(store.get(&tree, b"k").await.unwrap().as_ref() == Some(&expected));
+            store.checkpoint().await.unwrap();
+            settle().await;
+            assert!(store.get(&tree, b"k").await.unwrap().as_ref() == Some(&expected));
+            assert_eq!(store.figures().refused, 1);
+        }
+    });
+}
+
+#[test]
+fn a_writer_that_failed_puts_nothing() {
+    block_on_virtual(1, async {
+        let bench = bench().await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        let mut writer = store.write_value(&tree, b"k").unwrap();
+        let full = loop {
+            if let Err(error) = writer.write(&value(1 << 20, 1)).await {
+                break error;
+            }
+        };
+        assert!(matches!(full, Error::Update(moirai_update::Error::Full { .. })), "{full}");
+        let used = writer.write(b"more").await.unwrap_err();
+        assert!(matches!(used, Error::Update(moirai_update::Error::LongValueUsed)), "{used}");
+        assert!(writer.put().await.is_err());
+        assert_eq!(store.get(&tree, b"k").await.unwrap(), None);
+        // Its blocks are free.
+        store.put(&tree, b"k", &value(20 << 20, 1)).await.unwrap();
+    });
+}

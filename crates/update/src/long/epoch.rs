@@ -24,13 +24,14 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// Ends the epoch `current`, in which `left` were left, and begins the next one.
-    pub(crate) fn end(current: &mut Arc<Epoch>, left: Vec<Extent>) {
+    /// Ends the epoch `current`, in which `left` were left, and begins the next one. Gives the one that ended, which frees
+    /// them when it is dropped unless somebody reads.
+    pub(crate) fn end(current: &mut Arc<Epoch>, left: Vec<Extent>) -> Arc<Epoch> {
         let next = Arc::new(Epoch::default());
         current.left.lock().extend(left);
         // It is ended once, while the state is locked.
         let _ = current.next.set(Arc::clone(&next));
-        *current = next;
+        std::mem::replace(current, next)
     }
 }
 
@@ -58,21 +59,21 @@ mod tests {
         let take = || vec![extents.take(BlockCount(1), BlockCount::ZERO).unwrap()];
         let mut current = Arc::new(Epoch::default());
         let first = Arc::clone(&current);
-        Epoch::end(&mut current, take());
+        drop(Epoch::end(&mut current, take()));
         let second = Arc::clone(&current);
-        Epoch::end(&mut current, take());
+        drop(Epoch::end(&mut current, take()));
         let third = Arc::clone(&current);
         // The second epoch's blocks may be read by readers of the first.
         drop(second);
         assert_eq!(extents.free(), BlockCount(2));
         drop(first);
         assert_eq!(extents.free(), count);
-        Epoch::end(&mut current, take());
+        drop(Epoch::end(&mut current, take()));
         assert_eq!(extents.free(), BlockCount(3));
         drop(third);
         assert_eq!(extents.free(), count);
         // Where nobody reads they are free at once.
-        Epoch::end(&mut current, take());
+        drop(Epoch::end(&mut current, take()));
         assert_eq!(extents.free(), count);
     }
 
@@ -80,7 +81,7 @@ mod tests {
     fn long_chains_are_dropped() {
         let mut current = Arc::new(Epoch::default());
         let first = Arc::clone(&current);
-        (0..200_000).for_each(|_| Epoch::end(&mut current, Vec::new()));
+        (0..200_000).for_each(|_| drop(Epoch::end(&mut current, Vec::new())));
         drop(first);
     }
 }

@@ -26,22 +26,14 @@ impl LongLayout {
         ByteCount(self.length)
     }
 
-    /// Adds the first of `bytes`, in an extent that has room for some of them; gives what is to be written, and the rest.
-    pub(crate) fn add<'a>(&mut self, bytes: &'a [u8], extent: Extent) -> (Write, &'a [u8]) {
-        let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
-        let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-        let write = (extent.first(), IoBuf::holding(now));
-        self.parts.push(Part {
-            first: extent.first(),
-            length: ByteCount(now.len() as u64),
-            checksum: crc32c::crc32c(now),
-        });
-        self.length += now.len() as u64;
+    /// Adds a part, which lies in `extent`.
+    pub(crate) fn push(&mut self, part: &[u8], extent: Extent) {
+        self.parts.push(Part::of(part, &extent));
+        self.length += part.len() as u64;
         self.extents.push(extent);
-        (write, rest)
     }
 
-    /// The index, when there is more than one part; `None` as well when it would be too long, which is an error.
+    /// What lists the parts.
     pub(crate) fn index(&self) -> Index {
         if let [part] = &self.parts[..] {
             return Index::None(*part);
@@ -59,20 +51,11 @@ impl LongLayout {
         (Reference::Run(part), self.extents)
     }
 
-    /// The reference to a value whose index lies in `extent`, its extents, and the index as it is to be written.
-    pub(crate) fn finish_index(
-        mut self,
-        index: &[u8],
-        extent: Extent,
-    ) -> (Reference, Vec<Extent>, Write) {
-        let part = Part {
-            first: extent.first(),
-            length: ByteCount(index.len() as u64),
-            checksum: crc32c::crc32c(index),
-        };
-        let write = (extent.first(), IoBuf::holding(index));
+    /// The reference to a value whose index lies in `extent`, and its extents.
+    pub(crate) fn finish_index(mut self, index: &[u8], extent: Extent) -> (Reference, Vec<Extent>) {
+        let part = Part::of(index, &extent);
         self.extents.push(extent);
-        (Reference::Index { length: ByteCount(self.length), index: part }, self.extents, write)
+        (Reference::Index { length: ByteCount(self.length), index: part }, self.extents)
     }
 
     /// Lays a whole value out; gives its reference, its extents and what is to be written. `None` when there is no space
@@ -86,8 +69,9 @@ impl LongLayout {
         for mut bytes in value.chunks(PART_BYTES) {
             while !bytes.is_empty() {
                 let extent = extents.take_high(holding(bytes.len()), reserve)?;
-                let (write, rest) = layout.add(bytes, extent);
-                writes.push(write);
+                let (part, rest) = first_of(bytes, &extent);
+                writes.push((extent.first(), IoBuf::holding(part)));
+                layout.push(part, extent);
                 bytes = rest;
             }
         }
@@ -98,8 +82,8 @@ impl LongLayout {
             }
             Index::Bytes(index) => {
                 let extent = extents.take(holding(index.len()), reserve)?;
-                let (reference, extents, write) = layout.finish_index(&index, extent);
-                writes.push(write);
+                writes.push((extent.first(), IoBuf::holding(&index)));
+                let (reference, extents) = layout.finish_index(&index, extent);
                 Some((reference, extents, writes))
             }
             Index::TooLong => None,
@@ -114,6 +98,12 @@ pub(crate) enum Index {
     Bytes(Vec<u8>),
     /// The device's free blocks are too scattered.
     TooLong,
+}
+
+/// The first of `bytes`, as many as an extent has room for, and the rest.
+pub(crate) fn first_of<'a>(bytes: &'a [u8], extent: &Extent) -> (&'a [u8], &'a [u8]) {
+    let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
+    bytes.split_at_checked(room).unwrap_or((bytes, &[]))
 }
 
 /// Device blocks for so many bytes.

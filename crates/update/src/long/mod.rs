@@ -11,8 +11,8 @@
 //!
 //! Invariants:
 //!
-//! 1. `State::long` holds the device blocks of every long value that a queue, a chunk or a block refers to, and of no
-//!    other. It changes by entries of the log: `Long` adds the blocks of a group's values, and `Freed` removes those that
+//! 1. `State::long` holds the device blocks of every long value that a queue, a chunk or a block refers to, and beside
+//!    these only those whose references or index were lost to damage. It changes by entries of the log: `Long` adds the blocks of a group's values, and `Freed` removes those that
 //!    a sweep leaves without a reference. So blocks of a value whose group was never logged are free after a crash.
 //! 2. A reference is in one place at a time. The sweep that drops it, because a later modification replaces it, logs
 //!    `Freed` in the same group as the new place of the partition.
@@ -36,8 +36,8 @@ use crate::long::reference::Reference;
 
 /// The longest value.
 pub const VALUE_BYTES_MAX: ByteCount = ByteCount(1 << 30);
-/// The longest value that a merge changes: a merge holds it in memory. Merges onto longer ones do not fit them, as
-/// [`Kind::fits`](crate::Kind::fits) says, whatever memory an engine has.
+/// The longest value that a merge changes: a merge holds it in memory. A merge onto a longer one changes nothing and is
+/// counted as refused ([`Figures::refused`](crate::Figures::refused)), whatever memory an engine has.
 pub const MERGED_BYTES_MAX: ByteCount = ByteCount(16 << 20);
 /// Bytes of a value that are written, read and checked at once.
 pub(crate) const PART_BYTES: usize = 1 << 20;

@@ -19,13 +19,14 @@ const READS_OF_DISK: usize = 2;
 /// What damaged blocks of a long value are called in messages.
 const WHAT: &str = "a long value";
 
-/// A value that may be read in parts: as it was when the program asked for it, whatever is committed meanwhile.
+/// A value that may be read in parts: as it was when the program asked for it, whatever is committed meanwhile. While it is
+/// open, blocks of long values that are freed are given to nobody. Closing the engine ends it: drop it before.
 pub struct ValueReader {
     shared: Arc<Shared>,
     source: Source,
     length: ByteCount,
-    /// Keeps its blocks from being given to others.
-    _epoch: Arc<Epoch>,
+    /// Keeps its blocks from being given to others; none in memory.
+    _epoch: Option<Arc<Epoch>>,
 }
 
 /// Where a value is.
@@ -38,16 +39,16 @@ pub(crate) enum Source {
 /// The long values of a view.
 #[derive(Clone, Debug)]
 pub struct LongValues {
-    /// Keeps those on the device from being given to others.
-    pub(crate) epoch: Arc<Epoch>,
+    /// Keeps those on the device from being given to others; none where there are none.
+    pub(crate) epoch: Option<Arc<Epoch>>,
     /// Those that merges made.
     pub(crate) made: Arc<[Bytes]>,
 }
 
 impl ValueReader {
-    pub(crate) fn in_memory(shared: Arc<Shared>, epoch: Arc<Epoch>, value: Vec<u8>) -> ValueReader {
+    pub(crate) fn in_memory(shared: Arc<Shared>, value: Vec<u8>) -> ValueReader {
         let length = ByteCount(value.len() as u64);
-        ValueReader { shared, source: Source::Memory(value.into()), length, _epoch: epoch }
+        ValueReader { shared, source: Source::Memory(value.into()), length, _epoch: None }
     }
 
     /// Reads the index, if there is one.
@@ -57,7 +58,7 @@ impl ValueReader {
         reference: &[u8],
     ) -> Result<ValueReader> {
         let reference = Reference::decode(reference).ok_or_else(|| shared.damaged_reference())?;
-        let (length, epoch) = (reference.length(), Arc::clone(&values.epoch));
+        let (length, epoch) = (reference.length(), values.epoch.clone());
         let source = match reference {
             Reference::Memory { place, .. } => {
                 let made = values.made.get(place as usize).cloned();

@@ -3,6 +3,7 @@
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, put_number};
+use crate::data::extents::Extent;
 use crate::data::layout::Layout;
 use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
 
@@ -33,6 +34,12 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// Bytes that lie in `extent`.
+    pub(crate) fn of(bytes: &[u8], extent: &Extent) -> Part {
+        let length = ByteCount(bytes.len() as u64);
+        Part { first: extent.first(), length, checksum: crc32c::crc32c(bytes) }
+    }
+
     /// The blocks that hold it.
     pub(crate) fn blocks(&self) -> BlockRange {
         BlockRange::new(self.first, BlockCount::holding(self.length))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use moirai_units::{BlockRange, Lbn};
 
 use crate::ids::{DELETE, PUT_LONG};
-use crate::kind::Modification;
+use crate::kind::{Kinds, Modification};
 use crate::long::epoch::Epoch;
 use crate::long::reference::Reference;
 use crate::read_whole::Content;
@@ -95,11 +95,12 @@ impl Shared {
 
     /// Frees what sweeps have left, now that the log says so, once all readers have ended that may read it.
     pub(crate) fn free_left(&self) {
-        let mut state = self.state();
-        if !state.left.is_empty() {
+        // Dropped once the state is no longer locked.
+        let _ended = {
+            let mut state = self.state();
             let left = std::mem::take(&mut state.left);
-            Epoch::end(&mut state.epoch, left);
-        }
+            (!left.is_empty()).then(|| Epoch::end(&mut state.epoch, left))
+        };
     }
 
     /// The long values of a partition that cannot be read, with their keys.
@@ -132,7 +133,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The modifications of a block, without puts of damaged values, and with deletes of those that the block refers to.
+    /// The modifications of a block with deletes in the place of puts of damaged values, and before them deletes of those that
+    /// the block refers to; without merges onto these.
     pub(crate) fn without_damaged<'a>(
         &self,
         modifications: Vec<Modification<'a>>,
@@ -148,7 +150,22 @@ impl Shared {
             false => one,
         };
         let mut all: Vec<Modification<'a>> = in_block.map(|(key, _)| delete(key)).collect();
-        all.extend(modifications.into_iter().map(put));
+        let in_block = all.len();
+        let mut is_lost = false;
+        for (index, one) in modifications.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| modifications.get(before));
+            if before.is_none_or(|before| before.key != one.key) {
+                is_lost =
+                    all.get(..in_block).unwrap_or_default().iter().any(|lost| lost.key == one.key);
+            }
+            if Kinds::replaces(one.kind) {
+                is_lost = put(*one) != *one;
+            }
+            // Merges onto a value that is lost go with it.
+            if Kinds::replaces(one.kind) || !is_lost {
+                all.push(put(*one));
+            }
+        }
         all.sort_by(|one, other| one.key.cmp(other.key));
         all
     }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use moirai_runtime::spawn;
+use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 use parking_lot::Mutex;
 
@@ -13,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::PUT;
 use crate::kind::Modification;
-use crate::long::layout::{Index, LongLayout, Write, holding};
+use crate::long::layout::{Index, LongLayout, Write, first_of, holding};
 use crate::long::reference::Reference;
 use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
 use crate::shared::Shared;
@@ -61,8 +63,9 @@ impl LongValue {
 /// A value that a program writes in parts. It holds up to a part of it, 1 MiB, in memory.
 pub struct ValueWriter {
     shared: Arc<Shared>,
-    layout: LongLayout,
-    /// What is not yet on the device: less than a part.
+    /// `None` after an error, and after a call that was cancelled.
+    layout: Option<LongLayout>,
+    /// What is not yet on the device: up to a part.
     buffer: Vec<u8>,
 }
 
@@ -77,38 +80,41 @@ pub enum WrittenValue {
 
 impl ValueWriter {
     pub(crate) fn new(shared: Arc<Shared>) -> ValueWriter {
-        ValueWriter { shared, layout: LongLayout::default(), buffer: Vec::new() }
+        ValueWriter { shared, layout: Some(LongLayout::default()), buffer: Vec::new() }
     }
 
     /// Appends bytes to the value.
     ///
     /// # Errors
     /// [`Error::TooLong`] beyond 1 GiB, or beyond what the format of blocks takes; [`Error::Full`], [`Error::Device`],
-    /// [`Error::ReadOnly`], [`Error::Stopped`]. Nothing of the value is kept then.
+    /// [`Error::ReadOnly`], [`Error::Stopped`]. Nothing of the value is kept then, and all further calls fail with
+    /// [`Error::LongValueUsed`]; so they do after a call whose future was dropped.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let have = self.layout.length().0 + (self.buffer.len() + bytes.len()) as u64;
+        let mut layout = self.layout.take().ok_or(Error::LongValueUsed)?;
+        let have = layout.length().0 + (self.buffer.len() + bytes.len()) as u64;
         self.shared.check_value_length(have)?;
         while self.buffer.len() + bytes.len() > PART_BYTES {
             let (now, rest) = bytes.split_at(PART_BYTES - self.buffer.len());
             self.buffer.extend_from_slice(now);
             bytes = rest;
-            self.shared.write_part(&mut self.layout, &self.buffer).await?;
+            self.shared.write_part(&mut layout, &self.buffer, Turn::Free).await?;
             self.buffer.clear();
         }
         self.buffer.extend_from_slice(bytes);
+        self.layout = Some(layout);
         Ok(())
     }
 
     /// The value, which is durable once its group is. Errors as of [`ValueWriter::write`].
-    pub async fn finish(mut self) -> Result<WrittenValue> {
-        if self.layout.length().0 == 0 && self.buffer.len() <= self.shared.longest.1 {
-            return Ok(WrittenValue::Short(self.buffer));
+    pub async fn finish(self) -> Result<WrittenValue> {
+        let ValueWriter { shared, layout, buffer } = self;
+        let mut layout = layout.ok_or(Error::LongValueUsed)?;
+        if layout.length().0 == 0 && buffer.len() <= shared.longest.1 {
+            return Ok(WrittenValue::Short(buffer));
         }
-        if !self.buffer.is_empty() {
-            self.shared.write_part(&mut self.layout, &self.buffer).await?;
-        }
-        let value = self.shared.finish_long(self.layout).await?;
-        self.shared.data.flush().await?;
+        shared.write_part(&mut layout, &buffer, Turn::Free).await?;
+        let value = shared.finish_long(layout, Turn::Free).await?;
+        shared.data.flush().await?;
         Ok(WrittenValue::Long(Arc::new(value)))
     }
 }
@@ -117,6 +123,13 @@ impl std::fmt::Debug for ValueWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ValueWriter").finish_non_exhaustive()
     }
+}
+
+/// Whether who writes a long value holds `Shared::turn`: one at a time waits for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Held,
+    Free,
 }
 
 impl Shared {
@@ -137,11 +150,14 @@ impl Shared {
     }
 
     /// The group with its long values on the device, and references in their place; as it is where there are none.
-    pub(crate) async fn with_long_values<'a>(&self, group: &'a Group) -> Result<Cow<'a, Group>> {
+    pub(crate) async fn with_long_values<'a>(
+        &self,
+        group: &'a Group,
+        turn: Turn,
+    ) -> Result<Cow<'a, Group>> {
         if group.longest_put <= self.longest.1 {
             return Ok(Cow::Borrowed(group));
         }
-        self.check_running()?;
         let mut written = Group::new();
         (written.long, written.uses) = (group.long.clone(), group.uses.clone());
         let mut taker = Taker(&group.bytes);
@@ -154,71 +170,116 @@ impl Shared {
             }
             let mut layout = LongLayout::default();
             for part in bytes.chunks(PART_BYTES) {
-                self.write_part(&mut layout, part).await?;
+                self.write_part(&mut layout, part, turn).await?;
             }
-            written.put_long(space, key, &Arc::new(self.finish_long(layout).await?));
+            let value = self.finish_long(layout, turn).await?;
+            written.put_long(space, key, &Arc::new(value));
         }
         self.data.flush().await?;
         Ok(Cow::Owned(written))
     }
 
     /// Writes some bytes of a long value to extents.
-    async fn write_part(&self, layout: &mut LongLayout, mut bytes: &[u8]) -> Result<()> {
+    async fn write_part(
+        &self,
+        layout: &mut LongLayout,
+        mut bytes: &[u8],
+        turn: Turn,
+    ) -> Result<()> {
         while !bytes.is_empty() {
-            let extent = self.take_for_long(holding(bytes.len())).await?;
-            let (write, rest) = layout.add(bytes, extent);
-            self.write_long(write).await?;
+            let extent = self.take_for_long(holding(bytes.len()), turn).await?;
+            let (part, rest) = first_of(bytes, &extent);
+            layout.push(part, self.write_extent(extent, part).await?);
             bytes = rest;
         }
         Ok(())
     }
 
-    async fn finish_long(&self, layout: LongLayout) -> Result<LongValue> {
-        match layout.index() {
-            Index::None(part) => {
-                let (reference, extents) = layout.finish(part);
-                Ok(LongValue::new(reference, extents))
-            }
+    async fn finish_long(&self, layout: LongLayout, turn: Turn) -> Result<LongValue> {
+        let (reference, extents) = match layout.index() {
+            Index::None(part) => layout.finish(part),
             Index::Bytes(index) => {
-                let extent = self.take_for_long(holding(index.len())).await?;
+                let extent = self.take_for_long(holding(index.len()), turn).await?;
                 if extent.blocks.count < holding(index.len()) {
                     // An index lies in one run, and no free run is so long.
                     return Err(Error::full(&*self.data));
                 }
-                let (reference, extents, write) = layout.finish_index(&index, extent);
-                self.write_long(write).await?;
-                Ok(LongValue::new(reference, extents))
+                let extent = self.write_extent(extent, &index).await?;
+                layout.finish_index(&index, extent)
             }
-            Index::TooLong => Err(Error::full(&*self.data)),
-        }
+            Index::TooLong => return Err(Error::full(&*self.data)),
+        };
+        Ok(LongValue::new(reference, extents))
     }
 
-    pub(crate) async fn write_long(&self, (first, buffer): Write) -> Result<()> {
+    /// Writes bytes to an extent, in a task that has it until the write has ended: who asked may be cancelled, and a free
+    /// extent has no write in flight.
+    async fn write_extent(&self, extent: Extent, bytes: &[u8]) -> Result<Extent> {
+        let in_flight = Arc::clone(&self.long_writes).read_owned().await;
+        self.check_open()?;
+        let (data, first, buffer) = (Arc::clone(&self.data), extent.first(), IoBuf::holding(bytes));
+        self.counts.long_written_bytes.add(buffer.len() as u64);
+        let write = spawn(async move {
+            let done = data.write(first, buffer).await;
+            drop(in_flight);
+            (extent, done)
+        });
+        let (extent, done) = write.await;
+        done?;
+        Ok(extent)
+    }
+
+    /// Writes some of what a sweep has made.
+    pub(crate) async fn write_made_part(&self, (first, buffer): Write) -> Result<()> {
         self.counts.long_written_bytes.add(buffer.len() as u64);
         Ok(self.data.write(first, buffer).await?)
     }
 
+    /// Whether long values may be written: an engine that is closed has no blocks.
+    fn check_open(&self) -> Result<()> {
+        self.check_running()?;
+        match self.is_closing() {
+            true => Err(self.stopped_by("it is closed")),
+            false => Ok(()),
+        }
+    }
+
     /// An extent for a part of a long value, or for some of it where the free blocks are scattered. Has sweeps make space
     /// where there is none, as for a group that waits.
-    async fn take_for_long(&self, count: BlockCount) -> Result<Extent> {
+    async fn take_for_long(&self, count: BlockCount, turn: Turn) -> Result<Extent> {
+        self.check_open()?;
+        if let Some(extent) = self.space_for_long(count) {
+            return Ok(extent);
+        }
+        let _turn = match turn {
+            Turn::Held => None,
+            Turn::Free => Some(self.turn.lock().await),
+        };
         self.is_space_refused.store(false, Ordering::Relaxed);
         loop {
             let freed = self.room.notified();
-            self.check_running()?;
-            let reserve = self.reserve() + self.growth();
-            if let Some(extent) = self.extents.take_high(count, reserve) {
+            self.check_open()?;
+            if let Some(extent) = self.space_for_long(count) {
                 return Ok(extent);
             }
-            {
+            let is_full = {
                 let mut state = self.state();
-                if self.is_space_refused.load(Ordering::Relaxed) || self.is_full(&state) {
-                    state.was_full = true;
-                    return Err(Error::full(&*self.data));
-                }
+                let is_refused = self.is_space_refused.load(Ordering::Relaxed);
+                state.was_full |= is_refused || self.is_full(&state);
+                is_refused || self.is_full(&state)
+            };
+            if !is_full {
                 self.want_space(count.bytes().0 as usize);
             }
             self.sweep_wake.notify_one();
+            if is_full {
+                return Err(Error::full(&*self.data));
+            }
             freed.await;
         }
+    }
+
+    fn space_for_long(&self, count: BlockCount) -> Option<Extent> {
+        self.extents.take_high(count, self.reserve() + self.growth())
     }
 }

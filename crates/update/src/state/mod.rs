@@ -401,8 +401,8 @@ impl State {
         let partition = self.partition_mut(id)?;
         let mut sealed = Sealed { queue: Arc::new(active), at: seq, since: partition.since };
         if let Some(before) = partition.sealed.take() {
-            // Nobody else has it: it is of a run that ended.
-            let mut queue = Arc::try_unwrap(before.queue).ok()?;
+            // It is of a run that ended, or of a sweep that found no space.
+            let mut queue = Arc::try_unwrap(before.queue).unwrap_or_else(|queue| queue.copied());
             queue.append(Arc::try_unwrap(sealed.queue).ok()?);
             sealed.queue = Arc::new(queue);
             sealed.since = sealed.since.min(before.since);
@@ -522,8 +522,14 @@ impl State {
                 self.refused = self.refused.saturating_add(count);
                 Some(())
             }
-            Entry::Long { runs } => runs.into_iter().try_for_each(|run| self.take_long(run)),
-            Entry::Freed { runs } => runs.into_iter().try_for_each(|run| self.leave_long(run)),
+            Entry::Long { runs } => {
+                self.steps += runs.len() as u64;
+                runs.into_iter().try_for_each(|run| self.take_long(run))
+            }
+            Entry::Freed { runs } => {
+                self.steps += runs.len() as u64;
+                runs.into_iter().try_for_each(|run| self.leave_long(run))
+            }
             Entry::Placed { from, into } => self.replace(&from, into),
         }
     }

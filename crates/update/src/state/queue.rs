@@ -87,6 +87,15 @@ impl Queue {
         memory
     }
 
+    /// The same modifications.
+    pub(crate) fn copied(&self) -> Queue {
+        let mut copy = Queue::default();
+        for (modification, encoded) in self.iter_encoded() {
+            copy.push(modification.key, encoded);
+        }
+        copy
+    }
+
     /// Puts `later` behind.
     pub(crate) fn append(&mut self, mut later: Queue) {
         self.pieces.append(&mut later.pieces);

@@ -1,4 +1,5 @@
-//! Clearing: the partitions of a range of keys lose all that they have, without reading it.
+//! Clearing: the partitions of a range of keys lose all that they have, without reading it
+//! unless it refers to long values.
 //!
 //! The sweeper does it when it is amid nothing else, since no other task changes which partitions there are. A partition is
 //! sealed as for any sweep; what is sealed and all that lies on the device is left, and nothing takes its place.

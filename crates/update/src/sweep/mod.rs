@@ -35,6 +35,7 @@ mod working;
 mod writes;
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
@@ -51,7 +52,7 @@ use crate::state::entry::{Entry, Placed};
 pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
 pub(crate) use crate::sweep::ingest::{IngestRequest, Ingests, Outcome as IngestOutcome};
-use crate::sweep::job::{Cursor, Job};
+use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::load::Replaced;
 use crate::sweep::place::Rewritten;
@@ -60,6 +61,9 @@ pub(crate) use crate::sweep::working::Working;
 
 /// Partitions in the pipeline: one is read, one is applied, one is written.
 const PIPELINE: usize = 3;
+
+/// Runs of long values in one entry: the state is locked while an entry is applied.
+const RUNS_OF_ENTRY: usize = 256;
 
 /// Space that is given back to the device at once.
 const DISCARD_MIB: u64 = 64;
@@ -199,9 +203,9 @@ impl Shared {
 }
 
 /// Appends that long values are left, if there are any.
-fn encode_freed(group: &mut Vec<u8>, runs: Vec<BlockRange>) {
-    if !runs.is_empty() {
-        Entry::Freed { runs }.encode(group);
+fn encode_freed(group: &mut Vec<u8>, runs: &[BlockRange]) {
+    for runs in runs.chunks(RUNS_OF_ENTRY) {
+        Entry::Freed { runs: runs.to_vec() }.encode(group);
     }
 }
 
@@ -242,6 +246,9 @@ impl<'a> Sweeper<'a> {
                     self.waiting.extend(jobs);
                 }
                 None => {
+                    if self.seal_again().await? {
+                        return Ok(true);
+                    }
                     shared.set_stuck(!self.postponed.is_empty());
                     if shared.state().is_loading() {
                         return Ok(false);
@@ -254,6 +261,7 @@ impl<'a> Sweeper<'a> {
             }
         }
         let jobs = self.next_jobs();
+        shared.is_sweeping.store(true, Ordering::Relaxed);
         let is_logged = jobs.iter().all(|job| job.is_logged);
         // What nobody waits for leaves the device to those who read.
         let pipeline = match jobs.iter().all(|job| job.is_optional) {
@@ -307,7 +315,7 @@ impl<'a> Sweeper<'a> {
                         let first = extent.as_ref().map(Extent::first).unwrap_or_default();
                         state.arriving.extend(extent.map(|extent| (first, extent)));
                         Entry::Staged { partition, chunk, first }.encode(&mut group);
-                        encode_freed(&mut group, freed);
+                        encode_freed(&mut group, &freed);
                     }
                     Done::Placed(Rewritten { written, refused, made, freed, .. }) => {
                         let from: Vec<PartitionId> = job.members.iter().map(|one| one.id).collect();
@@ -336,7 +344,7 @@ impl<'a> Sweeper<'a> {
                             Entry::Long { runs }.encode(&mut group);
                         }
                         state.arriving.extend(made.into_iter().map(|one| (one.first(), one)));
-                        encode_freed(&mut group, freed);
+                        encode_freed(&mut group, &freed);
                     }
                 }
                 left.push(job);
@@ -371,12 +379,38 @@ impl<'a> Sweeper<'a> {
                 shared.free_left();
             }
         }
+        shared.is_sweeping.store(false, Ordering::Relaxed);
         if !has_progress && !self.postponed.is_empty() {
             self.free = shared.extents.free();
         }
         if !is_loading {
             shared.free_log().await?;
         }
+        Ok(true)
+    }
+
+    /// Seals partitions again that wait for space, with what has come for them since: it may delete what needs the space. Tells
+    /// whether there were any.
+    async fn seal_again(&mut self) -> Result<bool> {
+        let shared = self.shared;
+        let has_more = |job: &mut Job| {
+            let state = shared.state();
+            let [member] = &job.members[..] else { return false };
+            state.partition(member.id).is_some_and(|one| !one.active.is_empty())
+        };
+        if shared.state().is_loading() {
+            return Ok(false);
+        }
+        let again: Vec<Job> =
+            self.postponed.extract_if(.., has_more).take(BATCH_PARTITIONS).collect();
+        if again.is_empty() {
+            return Ok(false);
+        }
+        let ids = again.iter().flat_map(|job| &job.members).map(|member| member.id).collect();
+        drop(again);
+        let seals = shared.append_seals(&mut shared.state(), Choice::of(ids));
+        let jobs = shared.sealed_jobs(seals).await?;
+        self.waiting.extend(jobs);
         Ok(true)
     }
 

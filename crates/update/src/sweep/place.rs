@@ -226,7 +226,7 @@ impl Shared {
         pieces.bases.clear();
         let Made::Device(made) = &mut pieces.made else { return Ok(true) };
         for write in made.writes.drain(..) {
-            self.write_long(write).await?;
+            self.write_made_part(write).await?;
         }
         long.made.append(&mut made.taken);
         Ok(!made.lacks_space)
