@@ -7,7 +7,7 @@ mod common;
 use std::fs::{read, write};
 use std::path::Path;
 
-use common::{run, succeed};
+use common::{moirai, run, succeed};
 use serde_json::Value;
 
 const STORE: &str = "--store=file:kv.img?size=64MiB";
@@ -212,4 +212,23 @@ fn damage_is_found_and_dropped_when_told() {
     assert!((20_000 - 8192 / 20..20_000 - 100).contains(&left), "{left}");
     kv(folder, &["put", "key 12345", "again"]);
     assert_eq!(kv(folder, &["get", "key 12345"]), "again\n");
+}
+
+/// With bytes of every value, and longer than a leaf.
+#[test]
+fn a_file_is_stored_and_written_back_byte_by_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content: Vec<u8> = (0..3_000_000_u32).map(|index| (index % 251) as u8).collect();
+    std::fs::write(folder.join("in"), &content).unwrap();
+    let kv = |arguments: &[&str]| {
+        let arguments = [&["kv", "--store", "file:s?size=64MiB"], arguments].concat();
+        moirai(folder, &arguments).output().unwrap()
+    };
+    assert!(kv(&["put", "k", "--file", "in"]).status.success());
+    let output = kv(&["get", "k", "--raw"]);
+    assert!(output.status.success() && output.stdout == content);
+    // A file that is not there stores nothing.
+    assert_eq!(kv(&["put", "other", "--file", "none"]).status.code(), Some(1));
+    assert_eq!(kv(&["get", "other"]).status.code(), Some(1));
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write, stdin, stdout};
 use std::path::Path;
 
-use moirai::btree::{Store, Tree, ValueReader};
+use moirai::btree::{Error, Store, Tree, ValueReader};
 
 use super::text::Text;
 use crate::failure::Failure;
@@ -16,12 +16,14 @@ const PART_BYTES: u64 = 1 << 20;
 /// Prints a value with a line end, or its bytes alone.
 pub(super) async fn print(value: &ValueReader, is_raw: bool, text: Text) -> Result<(), Failure> {
     if !is_raw {
-        return print::bytes_line(&text.written(&value.read(0..u64::MAX).await?));
+        return print::bytes_line(
+            &text.written(&value.read(0..u64::MAX).await.map_err(Error::from)?),
+        );
     }
     let mut output = stdout().lock();
     let mut begin = 0;
     while begin < value.length().0 {
-        let part = value.read(begin..begin + PART_BYTES).await?;
+        let part = value.read(begin..begin + PART_BYTES).await.map_err(Error::from)?;
         begin += PART_BYTES;
         output.write_all(&part)?;
     }
