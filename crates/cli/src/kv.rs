@@ -344,6 +344,10 @@ impl Arguments {
 async fn carry_out(arguments: &Arguments) -> Result<(), Failure> {
     let Opened { store, files } = open(arguments).await?;
     let done = on_store(arguments, &store).await;
+    if done.is_err() && !arguments.command.only_reads() {
+        // The next command is to know that the store has been full: the checkpoint says so. What failed is told below.
+        let _ = store.checkpoint().await;
+    }
     if done.is_err() && files.any() && is_empty(&store).await.unwrap_or(false) {
         // The store that this command created has nothing in it.
         files.remove();
