@@ -70,8 +70,8 @@ impl Engine {
         self.commit_with(group, self.shared.log.durability).await
     }
 
-    /// As [`Engine::commit`], but returns when the group is as durable as is said here, or as the options say where that is
-    /// more: see [`Durability`].
+    /// Commits a group like [`Engine::commit`], with the stronger of `durability` and
+    /// [`Options::durability`](crate::Options::durability).
     pub async fn commit_with(&self, group: &Group, durability: Durability) -> Result<()> {
         if group.is_empty() {
             return Ok(());

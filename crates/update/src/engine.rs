@@ -195,9 +195,9 @@ impl Engine {
         }
     }
 
-    /// Takes a checkpoint, and ends the engine: nothing is under way on the devices then, but for reads of [`Views`] that are not
-    /// dropped yet, and they can be opened again. After an
-    /// error it has ended as in a crash.
+    /// Takes a checkpoint and ends the engine. No request is in flight on the devices then, except reads of [`Views`] and
+    /// [`ValueReader`]s that are not dropped yet, and the devices can be opened again. After an error the engine has ended as
+    /// in a crash.
     pub async fn close(mut self) -> Result<()> {
         if self.tasks.is_none() {
             return Ok(());

@@ -30,8 +30,8 @@ use crate::sweep::{Clears, Ingests, Working};
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
-/// A partition with so many bytes pending, or a sixteenth of the memory, is swept early: who reads goes through
-/// all of them.
+/// Sweeps take a partition early once this many bytes, or a sixteenth of the memory, are pending for it: each read of the
+/// partition looks through them.
 const HOT_BYTES_MAX: usize = 1 << 20;
 
 /// The part of the memory that tables of blocks may take.
@@ -189,8 +189,8 @@ impl Engine {
             }
         });
         let engine = Engine { shared, tasks: Some(Tasks { writer, sweeper }) };
-        // Openings take room, too: they make some before there is none. Where that fails, reads go on, and who modifies
-        // is told why. What a forced end left out is no more asked for after a checkpoint.
+        // Each opening adds a frame to the log, so a log without room takes a checkpoint now. Where the checkpoint fails, the
+        // engine serves reads and refuses modifications. After a forced end a checkpoint makes the next opening need no force.
         if engine.shared.check_running().is_ok()
             && (replayed.is_forced || !engine.shared.log.has_room(0))
             && let Err(error) = engine.checkpoint().await

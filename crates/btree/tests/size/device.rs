@@ -72,7 +72,7 @@ fn first_of(leaf: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.try_into().ok()?))
 }
 
-/// Leaves one behind the other.
+/// Consecutive leaves.
 #[derive(Clone, Copy)]
 struct Run {
     leaves: u32,

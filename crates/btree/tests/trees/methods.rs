@@ -352,7 +352,7 @@ fn estimates_of_random_puts_are_close_and_read_few_leaves() {
         let about = store.estimate(&tree, range.clone()).await.unwrap();
         let after = store.figures();
         let staged_reads = after.staged_reads - before.staged_reads;
-        // Eight leaves, and what is staged for each: chunks of the partition, which idle time leaves where they are few.
+        // An estimate reads eight leaves, and the staged chunks of their partitions: idle sweeps leave up to a few of them.
         let leaves = after.reads - before.reads - staged_reads;
         assert!(leaves <= 8 && staged_reads <= 8 * 4, "{leaves} leaves, {staged_reads} chunks");
         // All records are of one size.

@@ -28,7 +28,7 @@ pub(crate) struct Replayed {
     pub(crate) bytes_read: u64,
     /// Whether something durable may be missing: the end was forced.
     pub(crate) is_forced: bool,
-    /// Whether the state has an outline alone: there is less memory than what is pending takes.
+    /// Whether the state is only an outline, because the pending modifications take more memory than the engine has.
     pub(crate) is_outline: bool,
 }
 

@@ -125,7 +125,7 @@ impl std::fmt::Debug for ValueWriter {
     }
 }
 
-/// Whether who writes a long value holds `Shared::turn`: one at a time waits for space.
+/// Whether the task that writes a long value holds `Shared::turn`. Only the task that holds it waits for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Held,
