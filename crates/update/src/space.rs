@@ -23,7 +23,7 @@ use crate::state::State;
 const FULL_SHARE: u64 = 4096;
 /// How well blocks are packed varies, and what went in before the device was full for the first time is to go in again. So
 /// one block in so many is left free until then.
-const SLACK_SHARE: u64 = 64;
+const SLACK_SHARE: u64 = 128;
 
 impl Shared {
     /// Device blocks that rewriting partitions leaves free: for the next checkpoint, while the last one is kept.
