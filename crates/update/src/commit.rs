@@ -160,9 +160,10 @@ impl Engine {
                     let long = group.long.iter().flat_map(|value| value.give());
                     state.arriving.extend(long.map(|extent| (extent.first(), extent)));
                     let seq = shared.append(&mut state, &entries);
-                    shared.cache.shrink(shared.cache_bytes_max(&state));
+                    let cache_bytes_max = shared.cache_bytes_max(&state);
                     drop(state);
-                    if shared.log.to_leave().is_some() {
+                    shared.cache.shrink(cache_bytes_max);
+                    if shared.log.to_leave(false).is_some() {
                         shared.sweep_wake.notify_one();
                     }
                     break seq;

@@ -232,7 +232,9 @@ impl<'a> Ingest<'a> {
                 if has_memory && has_space && state.spaces.contains_key(&self.space) {
                     *shared.last_commit.lock() = now();
                     state.ingested_bytes += bytes;
-                    shared.cache.shrink(shared.cache_bytes_max(&state));
+                    let cache_bytes_max = shared.cache_bytes_max(&state);
+                    drop(state);
+                    shared.cache.shrink(cache_bytes_max);
                     break;
                 }
             }

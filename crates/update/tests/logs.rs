@@ -136,6 +136,44 @@ fn who_makes_a_space_waits_for_room_in_the_log() {
     });
 }
 
+/// A store at rest needs a short log, and the device gets back what the log was longer.
+#[test]
+fn a_store_at_rest_gives_its_log_back() {
+    block_on_virtual(1, async {
+        let made = Made::new(LogWriter::Append).await;
+        let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        let held = async || {
+            let mut held = 0;
+            for log in made.logs() {
+                let all = BlockRange::new(Lbn(0), log.inquiry().capacity);
+                let content = log.read(all).await.unwrap();
+                held += content.chunks_exact(512).filter(|block| *block != [0; 512]).count();
+            }
+            held
+        };
+        for key in 0..1000 {
+            put(&engine, key).await.unwrap();
+        }
+        // Of 1,200 blocks.
+        let before = held().await;
+        assert!(before > 500, "{before}");
+        // Not while it may go on.
+        moirai_runtime::sleep(Nanos(10_000_000_000)).await;
+        assert!(held().await > 500);
+        moirai_runtime::sleep(Nanos(20_000_000_000)).await;
+        let after = held().await;
+        assert!(after < 1200 / 4, "{before} before, {after} after");
+        assert!(engine.figures().log_segments_used <= 1 + 2);
+        // The next opening finds all of it, also what came after the rest.
+        put(&engine, 1000).await.unwrap();
+        drop(engine);
+        let engine = made.open(&made.logs(), Durability::Flushed).await.unwrap();
+        for key in 0..1001_u64 {
+            assert!(engine.get(SPACE, &key.to_be_bytes()).await.unwrap().is_some(), "{key}");
+        }
+    });
+}
+
 /// Puts so many at the same time.
 async fn put_all(engine: &Arc<Engine>, keys: u64) {
     let one = |key| {
@@ -164,7 +202,7 @@ fn what_comes_while_a_disk_writes_goes_to_another_and_is_found_there() {
             put_all(&engine, 20).await;
             first.await.unwrap();
             drop(engine);
-            for log in &made.logs {
+            for log in made.logs() {
                 let behind = BlockRange::new(Lbn(LOG_LABEL_BLOCKS.0), BlockCount(100));
                 let written = (log.as_ref() as &dyn Device).read(behind).await.unwrap();
                 assert!(written.iter().any(|byte| *byte != 0), "{}", log.inquiry().name);

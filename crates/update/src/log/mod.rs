@@ -11,6 +11,7 @@ pub(crate) mod frame;
 pub(crate) mod placing;
 pub(crate) mod replay;
 pub(crate) mod segments;
+pub(crate) mod used;
 pub(crate) mod walk;
 pub(crate) mod writer;
 
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use moirai_units::{BlockCount, Instant, Nanos};
+use moirai_units::{BlockCount, ByteCount, Instant, Nanos};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -26,10 +27,14 @@ use crate::ids::Seq;
 use crate::log::batch::{Batch, Groups};
 use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::log::segments::{LOG_DISKS_MAX, LogDisk, LogWriter, Start};
+use crate::log::used::Used;
 use crate::options::{Durability, Options};
 
 /// Bytes of a batch of the engine's own entries, however long the log is: a group's length has 32 bits.
 const OWN_BYTES_MAX: u64 = 1 << 28;
+
+/// A log is short when one segment in so many is in use at most.
+const SHORT_SHARE: usize = 8;
 
 /// How far the log came.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +69,7 @@ pub(crate) struct Log {
     /// What a group may take beside its bytes: its length, a frame's header, and the rest of a physical sector.
     group_overhead_bytes: u64,
     pending: Mutex<Pending>,
-    /// The segments in use, in the order in which they were begun, but for the first of each disk: these are one.
-    used: Mutex<VecDeque<Start>>,
+    used: Mutex<Used>,
     pub(crate) wake: Notify,
     pub(crate) freed: Notify,
     /// Told when there may be room for more.
@@ -130,7 +134,7 @@ impl Log {
             durability: options.durability,
             wait: options.log_wait,
             pending: Mutex::new(Pending { groups: Groups::from(next), ..Pending::default() }),
-            used: Mutex::new(used),
+            used: Mutex::new(Used::new(used)),
             wake: Notify::new(),
             freed: Notify::new(),
             room,
@@ -177,7 +181,7 @@ impl Log {
 
     /// Segments in use.
     pub(crate) fn segments_used(&self) -> usize {
-        self.used.lock().len() + self.disks.len() - 1
+        self.used.lock().starts.len() + self.disks.len() - 1
     }
 
     /// Whether frames lie where the head was.
@@ -328,37 +332,62 @@ impl Log {
 
     /// From where the log must be read to find `oldest` and all that came after.
     pub(crate) fn start_of(&self, oldest: Seq) -> Option<Start> {
-        let used = self.used.lock();
-        used.iter().rev().find(|start| start.first <= oldest).or(used.front()).copied()
+        let starts = &self.used.lock().starts;
+        starts.iter().rev().find(|start| start.first <= oldest).or(starts.front()).copied()
     }
 
     /// When the log is half full: the groups before this one are in the older half of it. When programs wait
-    /// for room: in any segment but the last.
-    pub(crate) fn to_leave(&self) -> Option<Seq> {
+    /// for room, or the log is to be short: in any segment but the last.
+    pub(crate) fn to_leave(&self, is_to_be_short: bool) -> Option<Seq> {
         let has_room = self.has_room(self.wanted_bytes.load(Ordering::Relaxed));
-        let segments_used = self.segments_used();
-        let used = self.used.lock();
+        let is_long = self.is_long(is_to_be_short);
+        let starts = &self.used.lock().starts;
         let from = match has_room {
-            true if segments_used * 2 <= self.segments() => return None,
-            true => used.get(used.len() / 2),
-            false => used.back(),
+            true if !is_long => return None,
+            true if !is_to_be_short => starts.get(starts.len() / 2),
+            _ => starts.back(),
         };
         from.map(|start| start.first)
+    }
+
+    /// Whether more segments are in use than is good: half of all, and of a log that is to be short a part of all.
+    pub(crate) fn is_long(&self, is_to_be_short: bool) -> bool {
+        let (used, share) = (self.segments_used(), if is_to_be_short { SHORT_SHARE } else { 2 });
+        used > self.disks.len() && used * share > self.segments()
     }
 
     /// Whether enough segments would be free if no group before `oldest` were needed: a quarter of all, or any
     /// when there is no room.
     pub(crate) fn would_free(&self, oldest: Seq) -> bool {
         let has_room = self.has_room(self.wanted_bytes.load(Ordering::Relaxed));
-        let used = self.used.lock();
-        let least = if has_room { (self.segments() / 4).min(used.len() / 2).max(1) } else { 1 };
-        used.get(least).is_some_and(|start| start.first <= oldest)
+        let starts = &self.used.lock().starts;
+        let least = if has_room { (self.segments() / 4).min(starts.len() / 2).max(1) } else { 1 };
+        starts.get(least).is_some_and(|start| start.first <= oldest)
     }
 
     /// Frees the segments before `start`.
     pub(crate) fn free_before(&self, start: Start) {
-        self.used.lock().retain(|used| used.number >= start.number);
+        self.used.lock().starts.retain(|used| used.number >= start.number);
         self.freed.notify_one();
+    }
+
+    /// Whether there are free segments to give back to a device.
+    pub(crate) fn has_discardable(&self) -> bool {
+        self.used.lock().has_discardable(&self.disks)
+    }
+
+    /// Gives some free segments back to their device, about `most` bytes; tells whether there were any.
+    pub(crate) async fn discard_some(&self, most: ByteCount) -> bool {
+        let Some(free) = self.used.lock().take_discardable(&self.disks, most) else { return false };
+        if let Some(LogDisk { device, .. }) = self.disks.get(free.disk)
+            && let Err(error) = device.discard(free.blocks).await
+        {
+            let name = &device.inquiry().name;
+            tracing::debug!("{name}: free segments of the log were not given back: {error}");
+        }
+        self.used.lock().discarded(free);
+        self.freed.notify_one();
+        true
     }
 
     /// Since when the oldest group waits that is to be written, if there is one.
@@ -388,18 +417,18 @@ impl Log {
 
     /// The segment of `disk` behind `segment`, when that is free.
     pub(crate) fn next_free(&self, disk: usize, segment: u32) -> Option<u32> {
-        let ring = self.disks.get(disk)?.segments.ring;
-        let next = ring.after(segment);
-        (self.used.lock().front()?.segment(disk) != next).then_some(next)
+        let ring = &self.disks.get(disk)?.segments.ring;
+        self.used.lock().next_free(disk, segment, ring)
     }
 
     /// Takes a segment of `disk` into use, which is free: by the frame `number`, behind that of checksum `previous`.
     pub(crate) fn begin(&self, disk: usize, segment: u32, number: u64, previous: u32, first: Seq) {
+        let Some(segments) = self.disks.get(disk).map(|disk| &disk.segments) else { return };
         let mut used = self.used.lock();
-        let at = used.back().map_or([0; LOG_DISKS_MAX], |last| last.at);
-        used.push_back(Start { at, number, previous, first }.with(disk, segment));
-        let blocks = self.disks.get(disk).map(|disk| disk.segments.at(segment).count);
-        let bytes = blocks.unwrap_or_default().bytes().0;
+        let at = used.starts.back().map_or([0; LOG_DISKS_MAX], |last| last.at);
+        let start = Start { at, number, previous, first }.with(disk, segment);
+        used.begin(disk, segment, start, &segments.ring);
+        let bytes = segments.at(segment).count.bytes().0;
         self.bytes_passed.fetch_add(bytes, Ordering::Relaxed);
     }
 

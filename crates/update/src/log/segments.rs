@@ -64,7 +64,17 @@ impl Ring {
     }
 
     pub(crate) fn after(&self, index: u32) -> u32 {
-        (index + 1) % self.segments.max(1)
+        self.step(index, 1)
+    }
+
+    /// The segment that comes `count` segments after `index`, at most once around.
+    pub(crate) fn step(&self, index: u32, count: u32) -> u32 {
+        (index + count) % self.segments.max(1)
+    }
+
+    /// How many segments after `from` the segment `to` comes.
+    pub(crate) fn distance(&self, from: u32, to: u32) -> u32 {
+        (to + self.segments - from) % self.segments.max(1)
     }
 }
 

@@ -21,6 +21,8 @@ const OPTIONAL_PARTITIONS: usize = 16;
 /// A partition is rewritten in idle time once what is pending and staged for it comes to this part of its blocks:
 /// rewriting it for less would wear flash out for nothing.
 const IDLE_SHARE: u64 = 16;
+/// A store rests after so many times the time after which it is idle.
+const REST_IDLES: u64 = 16;
 /// Small partitions are merged at once when they are one in so many, and otherwise in idle time.
 const SMALL_SHARE: usize = 8;
 /// Small partitions whose neighbours are looked at in one go.
@@ -181,7 +183,7 @@ impl Shared {
         if state.oldest_is_before(older) {
             return Some(Need::Older(older));
         }
-        if let Some(older) = self.log.to_leave()
+        if let Some(older) = self.log.to_leave(self.is_resting())
             && state.oldest_is_before(older)
         {
             return Some(Need::Older(older));
@@ -199,7 +201,17 @@ impl Shared {
 
     /// Whether nobody has modified anything for some time.
     pub(super) fn is_idle(&self) -> bool {
-        self.idle.is_some_and(|idle| now().since(*self.last_commit.lock()) >= idle)
+        self.is_idle_for(1)
+    }
+
+    /// Whether nobody has for so long that what comes next is not expected to go on with what is pending. The log is made
+    /// short then: a file gets its space back, and the next opening reads little.
+    pub(super) fn is_resting(&self) -> bool {
+        self.is_idle_for(REST_IDLES)
+    }
+
+    fn is_idle_for(&self, idles: u64) -> bool {
+        self.idle.is_some_and(|idle| now().since(*self.last_commit.lock()).0 >= idle.0 * idles)
     }
 
     /// Seals the next partitions that are to be swept, and waits until the seals are applied; `None` when there are none.
@@ -348,8 +360,9 @@ impl Shared {
     pub(super) fn has_idle_work(&self) -> bool {
         let is_discardable =
             self.data.inquiry().discard.is_some() && self.extents.has_discardable();
+        let is_discardable = is_discardable || self.log.has_discardable();
         let state = self.state();
-        is_discardable || state.small.len() > 1 || !state.is_settled
+        is_discardable || self.log.is_long(true) || state.small.len() > 1 || !state.is_settled
     }
 }
 

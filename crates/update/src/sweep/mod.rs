@@ -123,10 +123,12 @@ impl Shared {
     /// Takes a checkpoint when somebody wants one and all that was to be in it is swept, or when that frees
     /// segments of a log that is half full.
     async fn free_log(&self) -> Result<bool> {
+        let is_resting = self.is_resting();
         let (wanted, frees) = {
             let state = self.state();
             let wanted = self.requests.wanted(|older| !state.oldest_is_before(older));
-            (wanted, self.log.to_leave().is_some() && self.log.would_free(state.oldest()))
+            let is_to_leave = self.log.to_leave(is_resting).is_some();
+            (wanted, is_to_leave && self.log.would_free(state.oldest()))
         };
         if wanted.is_none() && !frees {
             return Ok(false);
@@ -146,14 +148,16 @@ impl Shared {
         }
     }
 
-    /// Gives free space back to the device while nobody modifies anything; tells whether there was some.
+    /// Gives free space back to the devices while nobody modifies anything; tells whether there was some.
     async fn discard_some(&self) -> bool {
-        let most = BlockCount::holding(ByteCount::mib(DISCARD_MIB));
-        let can_discard = self.data.inquiry().discard.is_some() && self.is_idle();
-        let Some(mut free) = can_discard.then(|| self.extents.take_discardable(most)).flatten()
-        else {
+        if !self.is_idle() {
             return false;
-        };
+        }
+        let most = ByteCount::mib(DISCARD_MIB);
+        let can_discard = self.data.inquiry().discard.is_some();
+        let free =
+            can_discard.then(|| self.extents.take_discardable(BlockCount::holding(most))).flatten();
+        let Some(mut free) = free else { return self.log.discard_some(most).await };
         if let Err(error) = self.data.discard(free.blocks).await {
             tracing::debug!("{}: free space was not given back: {error}", self.data.inquiry().name);
         }
@@ -165,7 +169,8 @@ impl Shared {
     /// Carries a job out once there is memory for it.
     async fn carry_out_in_memory(&self, job: &Job) -> Result<Done> {
         let _taken = self.working.take(job.working_bytes(&self.layout)).await;
-        self.cache.shrink(self.cache_bytes_max(&self.state()));
+        let cache_bytes_max = self.cache_bytes_max(&self.state());
+        self.cache.shrink(cache_bytes_max);
         self.carry_out(job).await
     }
 
