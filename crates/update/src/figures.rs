@@ -1,5 +1,6 @@
 //! What an engine did, counted.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_units::Nanos;
@@ -42,14 +43,15 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts that the state was locked for so much processor time.
-    pub(crate) fn count_lock(&self, held: Nanos) {
+    /// Counts that the state was locked for so much processor time, from `at` in the source on.
+    pub(crate) fn count_lock(&self, held: Nanos, at: &Location<'_>) {
         // Most are short: these only read here.
         if held.0 > self.lock_held_max_ns.load(Ordering::Relaxed) {
             self.lock_held_max_ns.fetch_max(held.0, Ordering::Relaxed);
         }
         if held > LOCK_HELD_MAX {
             self.lock_held_long.add(1);
+            tracing::debug!("the state was locked for {held}: {at}");
         }
     }
 
@@ -145,7 +147,7 @@ mod tests {
     fn longest_and_long_locks_are_counted() {
         let counts = Counts::default();
         for held in [500, LOCK_HELD_MAX.0, LOCK_HELD_MAX.0 + 1, 700] {
-            counts.count_lock(Nanos(held));
+            counts.count_lock(Nanos(held), Location::caller());
         }
         assert_eq!((counts.lock_held_max_ns(), counts.lock_held_long()), (1_000_001, 1));
     }

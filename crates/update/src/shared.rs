@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -117,6 +118,8 @@ pub(crate) struct Locked<'a> {
     counts: &'a Counts,
     /// None in virtual time.
     held: Option<BusyTime>,
+    /// Where it was locked.
+    at: &'static Location<'static>,
 }
 
 impl Locked<'_> {
@@ -129,7 +132,7 @@ impl Locked<'_> {
 
     fn count(&self) {
         if let Some(held) = &self.held {
-            self.counts.count_lock(held.elapsed());
+            self.counts.count_lock(held.elapsed(), self.at);
         }
     }
 }
@@ -169,16 +172,19 @@ impl Shared {
     ///
     /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
     /// it before anything else: the group was visible before they came. So nobody sees a part of a group.
+    #[track_caller]
     pub(crate) fn state(&self) -> Locked<'_> {
         self.locked(false)
     }
 
     /// The same, for work that is as short for every store: one hold in [`MEASURED_OF`] is measured, and each that applies
     /// groups. Reading the clock for all of them would cost a small commit 3 % of its time.
+    #[track_caller]
     pub(crate) fn state_shortly(&self) -> Locked<'_> {
         self.locked(true)
     }
 
+    #[track_caller]
     fn locked(&self, is_short: bool) -> Locked<'_> {
         let state = self.state.state.lock();
         let visible = self.log.visible();
@@ -189,7 +195,7 @@ impl Shared {
             holds.is_multiple_of(MEASURED_OF)
         };
         let held = is_measured.then(BusyTime::start).flatten();
-        let mut state = Locked { state, counts: &self.counts, held };
+        let mut state = Locked { state, counts: &self.counts, held, at: Location::caller() };
         while lacks(&state) {
             match self.catch_up(&mut state, visible) {
                 Ok(true) => break,

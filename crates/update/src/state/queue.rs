@@ -26,7 +26,7 @@ pub(crate) struct Queue {
 
 /// Some of the modifications.
 #[derive(Debug, Default)]
-struct Piece {
+pub(crate) struct Piece {
     bytes: Vec<u8>,
     /// Of their keys.
     filter: [u8; PIECE_BYTES / 32],
@@ -36,6 +36,11 @@ impl Piece {
     fn push(&mut self, key: &[u8], encoded: &[u8]) {
         self.bytes.extend_from_slice(encoded);
         KeyHash::of(key).put_into(&mut self.filter);
+    }
+
+    /// The modifications, and with each its bytes.
+    pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
+        decode_encoded(&self.bytes)
     }
 }
 
@@ -90,7 +95,7 @@ impl Queue {
     /// The same modifications.
     pub(crate) fn copied(&self) -> Queue {
         let mut copy = Queue::default();
-        for (modification, encoded) in self.iter_encoded() {
+        for (modification, encoded) in self.pieces.iter().flat_map(Piece::iter_encoded) {
             copy.push(modification.key, encoded);
         }
         copy
@@ -120,9 +125,9 @@ impl Queue {
         self.pieces.chunks(pieces_max).map(Pieces)
     }
 
-    /// With them as they are encoded.
-    pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
-        self.pieces.iter().flat_map(|piece| decode_encoded(&piece.bytes))
+    /// The modifications in pieces, the oldest first.
+    pub(crate) fn into_pieces(self) -> std::vec::IntoIter<Piece> {
+        self.pieces.into_iter()
     }
 }
 

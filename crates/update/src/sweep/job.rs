@@ -448,7 +448,7 @@ fn choose(
             let is_before = (one.space, &one.low) <= (cursor.space, &cursor.low);
             Some((is_before, one.space, &one.low))
         };
-        ids.sort_by(|one, other| place(one).cmp(&place(other)));
+        ids.sort_by_cached_key(place);
         ids
     });
     let mut chosen = Vec::new();

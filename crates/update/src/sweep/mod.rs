@@ -380,8 +380,9 @@ impl<'a> Sweeper<'a> {
         match is_loading {
             true => self.replace(members).await?,
             false => {
-                drop(members);
+                // The state lets go of their queues and places first, so that none is dropped while it is locked.
                 shared.free_left();
+                drop(members);
             }
         }
         shared.is_sweeping.store(false, Ordering::Relaxed);

@@ -1,0 +1,331 @@
+//! Applying entries: how each changes the state.
+//!
+//! A group may be applied in steps. Between two of them nobody but who applies it uses the state.
+
+use std::sync::Arc;
+
+use moirai_units::{BlockCount, BlockRange, Lbn};
+
+use crate::codec::Taker;
+use crate::data::extents::Extent;
+use crate::data::place::Place;
+use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::kind::Kinds;
+use crate::long::runs::Runs;
+use crate::state::directory::Directory;
+use crate::state::entry::{Entry, Placed};
+use crate::state::load::Phase;
+use crate::state::partition::{Partition, Sealed, Staged};
+use crate::state::queue::{Piece, Queue};
+use crate::state::{Misfit, State};
+
+/// Modifications of groups from `since` on, which are on their way to other queues.
+#[derive(Debug)]
+pub(super) struct Moving {
+    space: SpaceId,
+    since: Seq,
+    pieces: std::vec::IntoIter<Piece>,
+}
+
+impl State {
+    /// Does what a group says, whose number is `seq`. Of groups that a checkpoint knows, which are those before
+    /// `known`, what it lacks: modifications that were pending, and seals.
+    pub(crate) fn apply(
+        &mut self,
+        seq: Seq,
+        group: &[u8],
+        kinds: &Kinds,
+        known: Seq,
+    ) -> Result<(), Misfit> {
+        self.apply_from(seq, group, kinds, known, u64::MAX).map(drop)
+    }
+
+    /// Goes on with a group whose number is `seq`, up to an entry before which `steps` is at `end`; tells whether all of it is
+    /// applied. The next call goes on there, and must be for the same group.
+    pub(crate) fn apply_some(
+        &mut self,
+        seq: Seq,
+        group: &[u8],
+        kinds: &Kinds,
+        end: u64,
+    ) -> Result<bool, Misfit> {
+        self.apply_from(seq, group, kinds, Seq(0), end)
+    }
+
+    fn apply_from(
+        &mut self,
+        seq: Seq,
+        group: &[u8],
+        kinds: &Kinds,
+        known: Seq,
+        end: u64,
+    ) -> Result<bool, Misfit> {
+        let mut taker = Taker(group.get(self.part_applied..).unwrap_or_default());
+        while !taker.is_empty() || !self.moving.is_empty() {
+            if self.steps >= end {
+                self.part_applied = group.len() - taker.0.len();
+                return Ok(false);
+            }
+            if !self.moving.is_empty() {
+                self.move_some().ok_or(Misfit::NotOfLog)?;
+                continue;
+            }
+            match Entry::take(&mut taker).ok_or(Misfit::NotOfLog)? {
+                Entry::Modify { space, modification, encoded } => {
+                    if !kinds.knows(modification.kind) {
+                        return Err(Misfit::UnknownKind(modification.kind));
+                    }
+                    let partition = self.partition_of(space, modification.key);
+                    let partition = partition.ok_or(Misfit::NoSpace(space))?;
+                    if self.phase == Phase::Outline {
+                        continue;
+                    }
+                    self.enqueue(partition, seq, modification.key, encoded);
+                }
+                // A partition that the checkpoint does not have was merged since.
+                Entry::Seal { partition } if seq < known && self.partition(partition).is_none() => {
+                }
+                Entry::Seal { partition } => self.seal(partition, seq).ok_or(Misfit::NotOfLog)?,
+                _ if seq < known => {}
+                entry => self.change(entry).ok_or(Misfit::NotOfLog)?,
+            }
+        }
+        self.part_applied = 0;
+        self.applied = self.applied.max(Seq(seq.0 + 1));
+        Ok(true)
+    }
+
+    /// Passes over all groups before `next`: one of them cannot be applied.
+    pub(crate) fn give_up(&mut self, next: Seq) {
+        (self.applied, self.part_applied) = (next, 0);
+        self.moving.clear();
+        self.unapplied.unlogged.clear();
+    }
+
+    pub(super) fn enqueue(&mut self, id: PartitionId, seq: Seq, key: &[u8], encoded: &[u8]) {
+        let Some(partition) = self.partitions.get_mut(id) else { return };
+        self.steps += 1;
+        if seq < partition.frontier {
+            return;
+        }
+        let is_oldest = seq < partition.since;
+        partition.since = partition.since.min(seq);
+        let before = partition.active.bytes();
+        self.queued_bytes += partition.active.push(key, encoded);
+        self.queued += 1;
+        self.unplaced_bytes += encoded.len() as u64;
+        if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
+            self.hot.insert(id);
+        }
+        self.is_settled = false;
+        if is_oldest {
+            self.index(id);
+        }
+    }
+
+    /// What is pending is apart from what comes. A seal of which nothing came, because the engine ended
+    /// before, counts no more. Where the frontier came of a seal that was not logged, the next logged group has its number.
+    fn seal(&mut self, id: PartitionId, seq: Seq) -> Option<()> {
+        let partition = self.partition_mut(id)?;
+        if seq < partition.frontier {
+            return Some(());
+        }
+        let active = std::mem::take(&mut partition.active);
+        self.hot.remove(&id);
+        let partition = self.partition_mut(id)?;
+        let mut sealed = Sealed { queue: Arc::new(active), at: seq, since: partition.since };
+        if let Some(before) = partition.sealed.take() {
+            // It is of a run that ended, or of a sweep that found no space.
+            let mut queue = Arc::try_unwrap(before.queue).unwrap_or_else(|queue| queue.copied());
+            queue.append(Arc::try_unwrap(sealed.queue).ok()?);
+            sealed.queue = Arc::new(queue);
+            sealed.since = sealed.since.min(before.since);
+        }
+        partition.since = Seq(u64::MAX);
+        partition.sealed = Some(sealed);
+        self.index(id);
+        Some(())
+    }
+
+    /// Makes pending again what was sealed when the engine ended.
+    pub(crate) fn unseal(&mut self) {
+        for (_, partition) in self.partitions.iter_mut() {
+            if let Some(sealed) = partition.sealed.take() {
+                let mut queue = Arc::try_unwrap(sealed.queue).unwrap_or_default();
+                queue.append(std::mem::take(&mut partition.active));
+                partition.active = queue;
+                partition.since = sealed.since.min(partition.since);
+            }
+        }
+        for id in 0..self.partitions.slots() {
+            self.index(PartitionId(id));
+        }
+        let is_hot = |partition: &Partition| partition.active.bytes() >= self.hot_bytes;
+        let hot = self.partitions.iter().filter(|(_, partition)| is_hot(partition));
+        self.hot = hot.map(|(id, _)| id).collect();
+    }
+
+    /// What was sealed has left memory: it is in the blocks, or staged.
+    fn settle(&mut self, id: PartitionId) -> Option<()> {
+        self.steps += 1;
+        let partition = self.partitions.get_mut(id)?;
+        let sealed = partition.sealed.take()?;
+        self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());
+        self.queued = self.queued.saturating_sub(sealed.queue.count());
+        self.unplaced_bytes = self.unplaced_bytes.saturating_sub(sealed.queue.bytes() as u64);
+        partition.frontier = sealed.at;
+        self.is_settled = false;
+        // The group of the seal itself has nothing that the frontier would pass over.
+        #[cfg(feature = "canary")]
+        if self.has_canary {
+            partition.frontier.0 += 2;
+        }
+        self.index(id);
+        Some(())
+    }
+
+    fn change(&mut self, entry: Entry<'_>) -> Option<()> {
+        match entry {
+            Entry::Modify { .. } | Entry::Seal { .. } => None,
+            Entry::CreateSpace { space, partition } => {
+                if self.spaces.contains_key(&space) || space.0 == 0 {
+                    return None;
+                }
+                self.unapplied.spaces.remove(&space);
+                self.spaces.insert(space, Directory::default());
+                self.add(partition, Partition::new(space, Box::default(), Seq(0)))
+            }
+            Entry::Staged { partition, chunk, first } => {
+                self.settle(partition)?;
+                if chunk.bytes() > 0 {
+                    let extent = self.arrived(first, chunk.length())?;
+                    let staged = Staged { chunk, extent };
+                    self.directory_bytes += staged.memory_bytes();
+                    self.staged_bytes += staged.extent.blocks.count.bytes().0;
+                    self.partition_mut(partition)?.staged.push(Arc::new(staged));
+                }
+                Some(())
+            }
+            Entry::Refused { count, .. } => {
+                self.refused = self.refused.saturating_add(count);
+                Some(())
+            }
+            Entry::Long { runs } => {
+                self.steps += runs.len() as u64;
+                runs.into_iter().try_for_each(|run| self.take_long(run))
+            }
+            Entry::Freed { runs } => {
+                self.steps += runs.len() as u64;
+                runs.into_iter().try_for_each(|run| self.leave_long(run))
+            }
+            Entry::Placed { from, into } => self.replace(&from, into),
+        }
+    }
+
+    /// A long value lies in `run`.
+    pub(crate) fn take_long(&mut self, run: BlockRange) -> Option<()> {
+        let extent = self.arrived(run.first, run.count).filter(|one| one.blocks == run)?;
+        self.change_long(|long| long.insert(extent.leave()))
+    }
+
+    /// Nothing refers to the long value in `run`.
+    fn leave_long(&mut self, run: BlockRange) -> Option<()> {
+        self.change_long(|long| long.remove(run))?;
+        self.left.push(self.extents.adopt(run));
+        Some(())
+    }
+
+    fn change_long(&mut self, change: impl FnOnce(&mut Runs) -> Option<()>) -> Option<()> {
+        let before = self.long.memory_bytes();
+        let done = change(&mut self.long);
+        self.directory_bytes = self.directory_bytes + self.long.memory_bytes() - before;
+        done
+    }
+
+    /// The extent that an entry tells of.
+    fn arrived(&mut self, first: Lbn, count: BlockCount) -> Option<Extent> {
+        match self.arriving.remove(&first) {
+            Some(extent) => Some(extent),
+            None => self.extents.take_this(first, count),
+        }
+    }
+
+    /// Puts the partitions `into` in the place of the sealed neighbours `from`. What came for these since goes to the
+    /// partitions that have its keys now.
+    fn replace(&mut self, from: &[PartitionId], into: Vec<Placed>) -> Option<()> {
+        let mut came: Vec<(Queue, Seq)> = Vec::with_capacity(from.len());
+        let mut place: Option<(SpaceId, Box<[u8]>, Seq)> = None;
+        let mut next = None;
+        for id in from {
+            self.settle(*id)?;
+            let partition = self.partition(*id)?;
+            let at = self.position(partition.space, &partition.low)?;
+            // All of them were sealed by the same group, or what came would be passed over.
+            let is_next = place.as_ref().is_none_or(|(space, _, frontier)| {
+                (partition.space, partition.frontier) == (*space, *frontier) && next == Some(at)
+            });
+            if !is_next {
+                return None;
+            }
+            next = Some(at + 1);
+            place.get_or_insert((partition.space, partition.low.clone(), partition.frontier));
+        }
+        let is_one = from.len() == 1 && into.len() == 1;
+        for id in from {
+            let mut old = self.remove(*id)?;
+            let active = std::mem::take(&mut old.active);
+            if is_one {
+                came.push((active, old.since));
+                break;
+            }
+            self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
+            self.queued = self.queued.saturating_sub(active.count());
+            self.unplaced_bytes = self.unplaced_bytes.saturating_sub(active.bytes() as u64);
+            came.push((active, old.since));
+        }
+        let (space, low, frontier) = place?;
+        if into.first()?.low != low {
+            return None;
+        }
+        let layout = self.layout;
+        for Placed { partition, low, location } in into {
+            let mut new = Partition::new(space, low, frontier);
+            let extents = location.extents(&layout);
+            let extents = extents.map(|(run, count)| self.arrived(run.first, count));
+            let extents = extents.collect::<Option<Vec<Extent>>>()?;
+            new.place = Arc::new(Place::new(extents, location));
+            self.add(partition, new)?;
+        }
+        for (active, since) in came {
+            if is_one {
+                let id = self.partition_of(space, &low)?;
+                if active.bytes() >= self.hot_bytes {
+                    self.hot.insert(id);
+                }
+                let partition = self.partition_mut(id)?;
+                (partition.active, partition.since) = (active, since);
+                self.index(id);
+                break;
+            }
+            if !active.is_empty() {
+                self.moving.push_back(Moving { space, since, pieces: active.into_pieces() });
+            }
+        }
+        Some(())
+    }
+
+    /// Gives some modifications of a partition that was replaced to the partitions that have their keys now.
+    fn move_some(&mut self) -> Option<()> {
+        let Some(moved) = self.moving.front_mut() else { return Some(()) };
+        let (space, since) = (moved.space, moved.since);
+        let Some(piece) = moved.pieces.next() else {
+            self.moving.pop_front();
+            return Some(());
+        };
+        for (modification, encoded) in piece.iter_encoded() {
+            let to = self.partition_of(space, modification.key)?;
+            self.enqueue(to, since, modification.key, encoded);
+        }
+        Some(())
+    }
+}
