@@ -123,7 +123,11 @@ impl Bench {
         while watch.elapsed().as_s() < seconds {
             let mut batch = Batch::new();
             for _ in 0..BATCH {
-                batch.put(&self.tree, &key(random.random_range(0..self.records)), &[8; VALUE_BYTES]);
+                batch.put(
+                    &self.tree,
+                    &key(random.random_range(0..self.records)),
+                    &[8; VALUE_BYTES],
+                );
             }
             self.store.commit(&batch).await?;
             count += BATCH;

@@ -156,9 +156,6 @@ impl<'a> Merged<'a> {
             // Nothing before the last that replaces matters.
             let from = of_key.iter().rposition(|one| one.kind.is_put()).unwrap_or(0);
             for one in of_key.get(from..).unwrap_or_default() {
-                if !one.kind.is_put() {
-                    pieces.load(&mut value);
-                }
                 merged.refused += u64::from(!kinds.apply(one.kind, &mut value, one.bytes));
             }
             if value.is_there && !value.is_long && value.bytes.len() > longest {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use moirai_btree::{AddDecimal, Store, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::block_on_virtual;
+use moirai_runtime::{block_on_virtual, sleep};
 use moirai_storage::Device;
-use moirai_units::{BlockCount, ByteCount};
+use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{Format, KindNumber, Kinds, Options};
 
 const ADD: KindNumber = KindNumber(17);
@@ -58,5 +58,37 @@ fn merges_into_text_keep_it_and_are_counted() {
         store.checkpoint().await.unwrap();
         drop(store);
         check(&open(&data, &log).await, 2).await;
+    });
+}
+
+/// Merges that no value takes leave a long one where it lies.
+#[test]
+fn a_long_value_that_takes_no_merge_is_not_written_again() {
+    block_on_virtual(1, async {
+        let device = |name: &str, blocks| {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Power::on())
+        };
+        let (data, log) = (device("data", 20_000), device("log", 2000));
+        let logs = [Arc::clone(&log) as Arc<dyn Device>];
+        Store::format(&*data, &logs, with_leaves(ByteCount(4096))).await.unwrap();
+        let store = open(&data, &log).await;
+        let tree = store.tree("t").await.unwrap();
+        let text = vec![b'x'; 100_000];
+        store.put(&tree, b"text", &text).await.unwrap();
+        store.checkpoint().await.unwrap();
+        sleep(Nanos(20_000_000_000)).await;
+        let before = store.figures();
+        for _ in 0..3 {
+            store.merge(&tree, ADD, b"text", b"5").await.unwrap();
+            store.checkpoint().await.unwrap();
+            sleep(Nanos(20_000_000_000)).await;
+        }
+        let after = store.figures();
+        assert_eq!(after.refused, 3);
+        assert_eq!(
+            (after.long_written_bytes, after.long_bytes),
+            (before.long_written_bytes, before.long_bytes)
+        );
+        assert!(store.get(&tree, b"text").await.unwrap() == Some(text));
     });
 }

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use moirai_units::{BlockCount, ByteCount};
+use moirai_units::BlockCount;
 
-use crate::data::extents::{Extent, Extents};
+use crate::data::extents::Extents;
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
-use crate::long::layout::{LongLayout, Write};
-use crate::long::merge::Bases;
-use crate::long::reference::Reference;
+use crate::long::made::Made;
 
 /// A block that is not what its format writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +22,7 @@ pub trait BlockFormat: Send + Sync {
     /// Gives `pieces` the blocks that take the place of `block`, which is `None` when there is none yet, and
     /// whose lowest key is `low`; for reading, the first block of a partition gets what comes before its lowest key, too.
     /// There may be pieces of blocks before it already, and what is in `block` may be added to the last of these. The `modifications` are in the order of their keys, and those of one key in
-    /// the order in which they are to be applied. No pieces are an empty block.
+    /// the order in which they are to be applied; none of them is a merge onto a long value. No pieces are an empty block.
     fn apply(
         &self,
         low: &[u8],
@@ -85,31 +82,8 @@ pub struct Pieces {
     pub(crate) lows: Vec<Box<[u8]>>,
     pub(crate) bytes: Vec<u8>,
     refused: u64,
-    /// The long values that merges change.
-    pub(crate) bases: Bases,
     /// The long values that merges make.
     pub(crate) made: Made,
-}
-
-/// Where long values go that merges make.
-#[derive(Debug)]
-pub(crate) enum Made {
-    /// Into memory: the blocks are for a reader.
-    Memory(Vec<Bytes>),
-    /// To the device.
-    Device(MadeOnDevice),
-}
-
-/// Long values that a sweep writes with its blocks.
-#[derive(Debug)]
-pub(crate) struct MadeOnDevice {
-    pub(crate) extents: Arc<Extents>,
-    /// Device blocks that stay free.
-    pub(crate) reserve: BlockCount,
-    pub(crate) writes: Vec<Write>,
-    pub(crate) taken: Vec<Extent>,
-    /// Whether one found no space: the blocks lack it then.
-    pub(crate) lacks_space: bool,
 }
 
 impl Pieces {
@@ -119,74 +93,33 @@ impl Pieces {
         Pieces::with(block_bytes, Made::Memory(Vec::new()))
     }
 
-    /// None yet, of blocks whose long values go to the device.
+    /// None yet, of blocks whose long values go to the device, as far as `reserve` blocks stay free.
     pub(crate) fn on_device(
         block_bytes: usize,
         extents: &Arc<Extents>,
         reserve: BlockCount,
     ) -> Pieces {
-        let made = MadeOnDevice {
-            extents: Arc::clone(extents),
-            reserve,
-            writes: Vec::new(),
-            taken: Vec::new(),
-            lacks_space: false,
-        };
-        Pieces::with(block_bytes, Made::Device(made))
+        Pieces::with(block_bytes, Made::on_device(extents, reserve))
     }
 
     pub(crate) fn with(block_bytes: usize, made: Made) -> Pieces {
         let (lows, bytes) = (Vec::new(), Vec::new());
-        Pieces { block_bytes, lows, bytes, refused: 0, bases: Bases::new(), made }
-    }
-
-    /// Puts a long value in the place of the reference to it, for a merge. One that is too long for merges stays as it is.
-    pub fn load(&self, value: &mut Value) {
-        if !value.is_long {
-            return;
-        }
-        let base = self.bases.iter().find(|(reference, _)| **reference == *value.bytes);
-        if let Some((_, base)) = base {
-            value.set(Some(base));
-        }
+        Pieces { block_bytes, lows, bytes, refused: 0, made }
     }
 
     /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
     pub fn make_long(&mut self, value: &mut Value) {
-        let reference = match &mut self.made {
-            Made::Memory(values) => {
-                let length = ByteCount(value.bytes.len() as u64);
-                let place = values.len() as u32;
-                values.push(Bytes::copy_from_slice(&value.bytes));
-                Reference::Memory { length, place }
-            }
-            Made::Device(made) => {
-                let laid_out = LongLayout::whole(&value.bytes, &made.extents, made.reserve);
-                let Some((reference, extents, writes)) = laid_out else {
-                    made.lacks_space = true;
-                    return value.set(None);
-                };
-                made.taken.extend(extents);
-                made.writes.extend(writes);
-                reference
-            }
-        };
-        value.set_stored(Some(Stored::Long(&reference.encode())));
+        match self.made.make(&value.bytes) {
+            Some(reference) => value.set_stored(Some(Stored::Long(&reference.encode()))),
+            // Nothing of this is written.
+            None => value.set(None),
+        }
     }
 
     /// Bytes of a block.
     #[must_use]
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
-    }
-
-    /// The long values in memory, and lets go of those that were changed.
-    pub(crate) fn take_made(&mut self) -> Vec<Bytes> {
-        self.bases.clear();
-        match &mut self.made {
-            Made::Memory(values) => std::mem::take(values),
-            Made::Device(_) => Vec::new(),
-        }
     }
 
     /// Adds a block with lowest key `low`, and gives it to be filled; it is full of zeros.

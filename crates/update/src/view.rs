@@ -8,11 +8,12 @@ use bytes::Bytes;
 use moirai_runtime::{Task, spawn};
 use tokio::sync::mpsc;
 
-use crate::block_format::{Made, Pieces};
+use crate::block_format::Pieces;
 use crate::error::{Error, Result};
 use crate::ids::SpaceId;
 use crate::kind::Modification;
 use crate::long::epoch::Epoch;
+use crate::long::made::Made;
 use crate::long::read::LongValues;
 use crate::read::{Found, Wanted, in_memory};
 use crate::read_tables::TablesAtHand;
@@ -401,18 +402,20 @@ impl Shared {
                 }
                 content => {
                     let mut pieces = Pieces::with(block_bytes, Made::Memory(made));
-                    pieces.bases =
-                        self.bases_for_view(block_low, content.as_deref(), modifications).await;
+                    let merged = self
+                        .merge_long(block_low, content.as_deref(), modifications, &mut pieces)
+                        .await?;
+                    let replaced = (!merged.is_empty()).then(|| merged.put_into(modifications));
                     self.format
                         .apply(
                             block_low,
                             content.as_deref(),
-                            modifications,
+                            replaced.as_deref().unwrap_or(modifications),
                             &self.kinds,
                             &mut pieces,
                         )
                         .map_err(|_| self.damaged_block(place, block))?;
-                    made = pieces.take_made();
+                    made = pieces.made.take_values();
                     parts.push(Part::Pieces(pieces));
                 }
             }

@@ -278,6 +278,49 @@ fn a_damaged_long_value_is_found_and_dropped_alone() {
     });
 }
 
+/// Its merges are kept while it cannot be read, and go with it when it is dropped.
+#[test]
+fn a_damaged_long_value_with_merges_stops_nothing_else() {
+    block_on_virtual(1, async {
+        let bench = bench().await;
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        for number in 0..4_u8 {
+            store.put(&tree, &[number], &value(1_500_000, number)).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        settle().await;
+        damage(&bench.data, &value(1_500_000, 2)[1_400_000..1_400_100]).await;
+        for number in 0..4_u8 {
+            store.merge(&tree, APPEND, &[number], b"more").await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        settle().await;
+        let expected = |number: u8| [value(1_500_000, number), b"more".to_vec()].concat();
+        for _ in 0..2 {
+            for number in [0, 1, 3] {
+                assert!(store.get(&tree, &[number]).await.unwrap() == Some(expected(number)));
+            }
+            let failed = store.get(&tree, &[2]).await.unwrap_err();
+            assert!(
+                matches!(failed, Error::Update(moirai_update::Error::Damaged { .. })),
+                "{failed}"
+            );
+            store.put(&tree, b"other", b"goes on").await.unwrap();
+            store.checkpoint().await.unwrap();
+            settle().await;
+        }
+        assert_eq!(store.figures().set_aside, 1);
+        store.drop_damaged().await.unwrap();
+        settle().await;
+        for number in 0..4_u8 {
+            let expected = (number != 2).then(|| expected(number));
+            assert!(store.get(&tree, &[number]).await.unwrap() == expected, "{number}");
+        }
+        assert_eq!((store.check().await, store.figures().set_aside), (vec![], 0));
+    });
+}
+
 /// Changes a byte of the block with these bytes.
 async fn damage(device: &FaultyDevice, holds: &[u8]) {
     let device: &dyn Device = device;

@@ -1,80 +1,178 @@
-//! Merges onto long values: the values are read before the modifications of a block are applied.
+//! Merges onto long values. They are carried out key by key before the other modifications of a block are applied, so that one
+//! value at a time is in memory.
 
-use bytes::Bytes;
+use std::ops::Range;
 
-use crate::error::Result;
-use crate::ids::PUT_LONG;
-use crate::kind::{Kinds, Modification};
+use crate::block_format::Pieces;
+use crate::error::{Error, Result};
+use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG};
+use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
+use crate::long::made::Made;
 use crate::long::reference::Reference;
 use crate::shared::Shared;
 
-/// Long values that merges change, by their references.
-pub(crate) type Bases = Vec<(Box<[u8]>, Bytes)>;
+/// What stands in the place of merges onto long values.
+#[derive(Debug, Default)]
+pub(crate) struct MergedValues {
+    values: Vec<MergedValue>,
+    /// Why a value cannot be read that a sweep needs.
+    pub(crate) unreadable: Option<Error>,
+}
+
+/// The outcome of the modifications of one key.
+#[derive(Debug)]
+struct MergedValue {
+    /// Where these modifications are among those of the block.
+    at: Range<usize>,
+    /// Kind and content of the one that takes their place; `None` where the block's value stays as it is.
+    put: Option<(KindNumber, Vec<u8>)>,
+}
+
+/// A long value and the merges onto it.
+struct Base<'a> {
+    at: Range<usize>,
+    /// The first of the merges.
+    first: usize,
+    reference: &'a [u8],
+    /// Whether the block has the reference, and not a put among the modifications.
+    is_in_block: bool,
+}
+
+impl MergedValues {
+    /// `modifications`, which this was made of, with what takes the place of some.
+    pub(crate) fn put_into<'a>(
+        &'a self,
+        modifications: &[Modification<'a>],
+    ) -> Vec<Modification<'a>> {
+        let mut all = Vec::with_capacity(modifications.len());
+        let mut passed = 0;
+        for MergedValue { at, put } in &self.values {
+            all.extend_from_slice(modifications.get(passed..at.start).unwrap_or_default());
+            if let (Some((kind, bytes)), Some(one)) = (put, modifications.get(at.start)) {
+                all.push(Modification { key: one.key, kind: *kind, bytes });
+            }
+            passed = at.end;
+        }
+        all.extend_from_slice(modifications.get(passed..).unwrap_or_default());
+        all
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
 
 impl Shared {
-    /// Reads the long values that some of `modifications`, which are sorted by key, change in `block`. Values that are too
-    /// long for merges are left out.
-    pub(crate) async fn bases(
+    /// Carries out those of `modifications`, which are sorted by key, that are merges onto a long value: of `block`, whose
+    /// lowest key is `low`, or of a put among them. Long values that come of it go where those of `pieces` go; it ends early
+    /// where there is no space for one. A value that is too long for merges, or that no merge fits, stays where it is.
+    ///
+    /// For a reader, a value that cannot be read stays as it is, too: reading it by its own key fails.
+    ///
+    /// # Errors
+    /// Those of writing what comes of it.
+    pub(crate) async fn merge_long(
         &self,
         low: &[u8],
         block: Option<&[u8]>,
         modifications: &[Modification<'_>],
-    ) -> Result<Bases> {
-        let mut bases = Bases::new();
-        for base in self.bases_of(low, block, modifications) {
-            bases.extend(self.base(base).await?);
+        pieces: &mut Pieces,
+    ) -> Result<MergedValues> {
+        let mut merged = MergedValues::default();
+        for base in self.bases(low, block, modifications) {
+            let Base { at, first, reference, is_in_block } = base;
+            let merges = modifications.get(first..at.end).unwrap_or_default();
+            let value = match self.merge_onto(reference, merges, pieces).await {
+                Ok(value) => value,
+                Err(_) if matches!(pieces.made, Made::Memory(_)) => None,
+                Err(error) => {
+                    merged.unreadable = Some(error);
+                    break;
+                }
+            };
+            let put = match value {
+                Some(value) => Some(self.as_put(&value, &mut pieces.made)),
+                None if is_in_block => None,
+                None => Some((PUT_LONG, reference.to_vec())),
+            };
+            merged.values.push(MergedValue { at, put });
+            if let Made::Device(made) = &mut pieces.made {
+                self.write_made(made).await?;
+                if made.lacks_space {
+                    break;
+                }
+            }
         }
-        Ok(bases)
+        Ok(merged)
     }
 
-    /// The same for readers: a value that cannot be read is left out, and fails when its own key is read.
-    pub(crate) async fn bases_for_view(
+    /// The value with the merges; `None` when they leave it as it is.
+    async fn merge_onto(
         &self,
-        low: &[u8],
-        block: Option<&[u8]>,
-        modifications: &[Modification<'_>],
-    ) -> Bases {
-        let mut bases = Bases::new();
-        for base in self.bases_of(low, block, modifications) {
-            bases.extend(self.base(base).await.ok().flatten());
+        reference: &[u8],
+        merges: &[Modification<'_>],
+        pieces: &mut Pieces,
+    ) -> Result<Option<Value>> {
+        let reference = Reference::decode(reference).ok_or_else(|| self.damaged_reference())?;
+        let Some(base) = self.read_to_merge(&reference).await? else {
+            pieces.refuse(merges.len() as u64);
+            return Ok(None);
+        };
+        let mut value = Value { bytes: base, is_there: true, is_long: false };
+        let mut refused = 0;
+        for one in merges {
+            refused += u64::from(!self.kinds.apply(one.kind, &mut value, one.bytes));
         }
-        bases
+        pieces.refuse(refused);
+        Ok((refused < merges.len() as u64).then_some(value))
     }
 
-    async fn base(&self, base: &[u8]) -> Result<Option<(Box<[u8]>, Bytes)>> {
-        let reference = Reference::decode(base).ok_or_else(|| self.damaged_reference())?;
-        let value = self.read_to_merge(&reference).await?;
-        Ok(value.map(|value| (base.into(), value.into())))
+    /// Kind and content of a modification that puts a value.
+    fn as_put(&self, value: &Value, made: &mut Made) -> (KindNumber, Vec<u8>) {
+        let (_, longest) = self.format.longest(self.layout.block_bytes());
+        match value.get() {
+            None => (DELETE, Vec::new()),
+            Some(short) if short.len() <= longest => (PUT, short.to_vec()),
+            Some(long) => match made.make(long) {
+                Some(reference) => (PUT_LONG, reference.encode()),
+                // Nothing of this is written.
+                None => (DELETE, Vec::new()),
+            },
+        }
     }
 
-    /// The references to the long values that merges change.
-    fn bases_of<'a>(
+    /// The long values that merges change.
+    fn bases<'a>(
         &self,
         low: &[u8],
         block: Option<&'a [u8]>,
         modifications: &[Modification<'a>],
-    ) -> Vec<&'a [u8]> {
+    ) -> Vec<Base<'a>> {
         let mut bases = Vec::new();
         let has_long = modifications.iter().any(|one| one.kind == PUT_LONG)
             || block.is_some_and(|block| self.format.has_long_values(block));
         if !has_long {
             return bases;
         }
+        let mut begin = 0;
         for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+            let at = begin..begin + of_key.len();
+            begin = at.end;
             let Some(last) = of_key.last().filter(|last| !Kinds::replaces(last.kind)) else {
                 continue;
             };
-            let in_block = || block.map(|block| self.format.find(low, block, last.key));
-            match of_key.iter().rfind(|one| Kinds::replaces(one.kind)) {
-                Some(put) if put.kind == PUT_LONG => bases.push(put.bytes),
-                Some(_) => {}
-                None => {
-                    if let Some(Ok(Some(Stored::Long(reference)))) = in_block() {
-                        bases.push(reference);
-                    }
-                }
-            }
+            let put = of_key.iter().rposition(|one| Kinds::replaces(one.kind));
+            let (reference, first) = match put.and_then(|put| Some((put, of_key.get(put)?))) {
+                Some((put, one)) if one.kind == PUT_LONG => (Some(one.bytes), at.start + put + 1),
+                Some(_) => continue,
+                None => match block.map(|block| self.format.find(low, block, last.key)) {
+                    Some(Ok(Some(Stored::Long(reference)))) => (Some(reference), at.start),
+                    _ => continue,
+                },
+            };
+            let is_in_block = put.is_none();
+            bases.extend(reference.map(|reference| Base { at, first, reference, is_in_block }));
         }
         bases
     }

@@ -23,6 +23,7 @@
 
 pub(crate) mod epoch;
 pub(crate) mod layout;
+pub(crate) mod made;
 pub(crate) mod merge;
 pub(crate) mod read;
 pub(crate) mod reference;

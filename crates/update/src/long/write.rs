@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::PUT;
 use crate::kind::Modification;
-use crate::long::layout::{Index, LongLayout, Write, first_of, holding};
+use crate::long::layout::{Index, LongLayout, first_of, holding};
 use crate::long::reference::Reference;
 use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
 use crate::shared::Shared;
@@ -227,12 +227,6 @@ impl Shared {
         let (extent, done) = write.await;
         done?;
         Ok(extent)
-    }
-
-    /// Writes some of what a sweep has made.
-    pub(crate) async fn write_made_part(&self, (first, buffer): Write) -> Result<()> {
-        self.counts.long_written_bytes.add(buffer.len() as u64);
-        Ok(self.data.write(first, buffer).await?)
     }
 
     /// Whether long values may be written: an engine that is closed has no blocks.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use moirai_units::{BlockCount, BlockRange};
 
-use crate::block_format::{Made, Pieces};
+use crate::block_format::Pieces;
 use crate::data::extents::Extent;
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
 use crate::kind::{Kinds, Modification};
+use crate::long::made::Made;
 use crate::long::sweep::References;
 use crate::read_whole::Content;
 use crate::shared::Shared;
@@ -155,16 +156,22 @@ impl Shared {
                     }
                     let first = some.first().map(|first| first.key);
                     let low = low.take().or(first).unwrap_or_default();
-                    pieces.bases = match self.bases(low, block, &some).await {
-                        Ok(bases) => bases,
-                        Err(error) => return Ok(Done::SetAside(error)),
-                    };
+                    let merged = self.merge_long(low, block, &some, &mut pieces).await?;
+                    if let Some(error) = merged.unreadable {
+                        return Ok(Done::SetAside(error));
+                    }
+                    if !self.take_made(&mut pieces, &mut long).await? {
+                        return Ok(Done::Postponed);
+                    }
+                    if !merged.is_empty() {
+                        some = merged.put_into(&some);
+                    }
                     let applied =
                         self.format.apply(low, block.take(), &some, &self.kinds, &mut pieces);
                     if applied.is_err() {
                         return Ok(Done::SetAside(damaged()));
                     }
-                    if !self.write_made(&mut pieces, &mut long).await? {
+                    if !self.take_made(&mut pieces, &mut long).await? {
                         return Ok(Done::Postponed);
                     }
                     while pieces.len() > if is_appended { most } else { 2 * most } {
@@ -222,12 +229,9 @@ impl Shared {
     }
 
     /// Writes the long values that merges have made; tells whether there was space for them.
-    async fn write_made(&self, pieces: &mut Pieces, long: &mut Long) -> Result<bool> {
-        pieces.bases.clear();
+    async fn take_made(&self, pieces: &mut Pieces, long: &mut Long) -> Result<bool> {
         let Made::Device(made) = &mut pieces.made else { return Ok(true) };
-        for write in made.writes.drain(..) {
-            self.write_made_part(write).await?;
-        }
+        self.write_made(made).await?;
         long.made.append(&mut made.taken);
         Ok(!made.lacks_space)
     }
