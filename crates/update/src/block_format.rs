@@ -111,7 +111,7 @@ impl Pieces {
     pub fn make_long(&mut self, value: &mut Value) {
         match self.made.make(&value.bytes) {
             Some(reference) => value.set_stored(Some(Stored::Long(&reference.encode()))),
-            // Nothing of this is written.
+            // The sweep is postponed, so this is never written.
             None => value.set(None),
         }
     }

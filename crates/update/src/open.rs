@@ -148,6 +148,7 @@ impl Engine {
             is_sweeping: AtomicBool::new(false),
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
+            is_parked: AtomicBool::new(false),
             room,
             turn: tokio::sync::Mutex::default(),
             counts: Counts::default(),

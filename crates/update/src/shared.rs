@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
     pub(crate) directory_blocks: AtomicU64,
     pub(crate) sweep_wake: Notify,
+    /// Whether the sweeper has nothing to do, so that the next commit is to wake it.
+    pub(crate) is_parked: AtomicBool,
     pub(crate) room: Arc<Notify>,
     /// Held by the group that is taken in next: they come in the order in which they asked.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -102,7 +104,7 @@ const MEASURED_OF: u64 = 16;
 /// A state that may lack groups which are visible.
 pub(crate) struct Lagging {
     state: Mutex<State>,
-    /// How often it was locked shortly. Changed while it is locked.
+    /// How often it was locked shortly, about.
     short_holds: AtomicU64,
 }
 
@@ -171,31 +173,55 @@ impl Shared {
     /// groups became visible applies them.
     ///
     /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
-    /// it before anything else: the group was visible before they came. So nobody sees a part of a group.
+    /// it before anything else: the group was visible before they came. So nobody sees a part of a group, but for
+    /// [`Shared::state_as_it_is`].
     #[track_caller]
     pub(crate) fn state(&self) -> Locked<'_> {
         self.locked(false)
     }
 
-    /// The same, for work that is as short for every store: one hold in [`MEASURED_OF`] is measured, and each that applies
-    /// groups. Reading the clock for all of them would cost a small commit 3 % of its time.
+    /// The state as it is: it may lack groups that are visible, and have a part of one. For taking groups in, which looks at
+    /// counts and at the spaces: so the next group is on its way to the log while others are applied.
+    ///
+    /// One hold in [`MEASURED_OF`] is measured. Reading the clock for all of them would cost a small commit 3 % of its time.
     #[track_caller]
-    pub(crate) fn state_shortly(&self) -> Locked<'_> {
-        self.locked(true)
+    pub(crate) fn state_as_it_is(&self) -> Locked<'_> {
+        self.held(self.state.state.lock(), self.is_measured())
+    }
+
+    /// Applies the groups that are visible, unless somebody else uses the state: that one, or the next one, does so.
+    #[track_caller]
+    fn catch_up_if_free(&self) {
+        if let Some(state) = self.state.state.try_lock() {
+            drop(self.up_to_date(state, true));
+        }
     }
 
     #[track_caller]
     fn locked(&self, is_short: bool) -> Locked<'_> {
-        let state = self.state.state.lock();
+        self.up_to_date(self.state.state.lock(), is_short)
+    }
+
+    /// Whether the next short hold is measured.
+    fn is_measured(&self) -> bool {
+        let holds = self.state.short_holds.load(Ordering::Relaxed);
+        self.state.short_holds.store(holds.wrapping_add(1), Ordering::Relaxed);
+        holds.is_multiple_of(MEASURED_OF)
+    }
+
+    #[track_caller]
+    fn held<'a>(&'a self, state: MutexGuard<'a, State>, is_measured: bool) -> Locked<'a> {
+        let held = is_measured.then(BusyTime::start).flatten();
+        Locked { state, counts: &self.counts, held, at: Location::caller() }
+    }
+
+    /// The state, which is locked, with all visible groups.
+    #[track_caller]
+    fn up_to_date<'a>(&'a self, state: MutexGuard<'a, State>, is_short: bool) -> Locked<'a> {
         let visible = self.log.visible();
         let lacks = |state: &State| state.applied < visible || !state.unapplied.unlogged.is_empty();
-        let is_measured = !is_short || lacks(&state) || {
-            let holds = self.state.short_holds.load(Ordering::Relaxed);
-            self.state.short_holds.store(holds.wrapping_add(1), Ordering::Relaxed);
-            holds.is_multiple_of(MEASURED_OF)
-        };
-        let held = is_measured.then(BusyTime::start).flatten();
-        let mut state = Locked { state, counts: &self.counts, held, at: Location::caller() };
+        let is_measured = !is_short || lacks(&state) || self.is_measured();
+        let mut state = self.held(state, is_measured);
         while lacks(&state) {
             match self.catch_up(&mut state, visible) {
                 Ok(true) => break,
@@ -353,9 +379,9 @@ impl Shared {
             _ => self.visible_before(end).await?,
         }
         // The next reader finds it applied, and the sweeper is told when memory is short.
-        drop(self.state_shortly());
+        self.catch_up_if_free();
         // It may delete what keeps others from finding space.
-        if self.is_stuck.load(Ordering::Relaxed) {
+        if self.is_stuck.load(Ordering::Relaxed) || self.is_parked.load(Ordering::SeqCst) {
             self.sweep_wake.notify_one();
         }
         Ok(())

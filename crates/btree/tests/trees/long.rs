@@ -278,7 +278,7 @@ fn a_damaged_long_value_is_found_and_dropped_alone() {
     });
 }
 
-/// Its merges are kept while it cannot be read, and go with it when it is dropped.
+/// Merges onto an unreadable long value are kept, and go with it when it is dropped.
 #[test]
 fn a_damaged_long_value_with_merges_stops_nothing_else() {
     block_on_virtual(1, async {

@@ -159,7 +159,10 @@ fn print_stats(stats: &Stats) -> Result<(), Failure> {
         ),
         (
             "refused merges",
-            format!("{} met a value that is not a number", grouped(stats.refused_merges)),
+            format!(
+                "{} met a value that is not a number, or is longer than 16 MiB",
+                grouped(stats.refused_merges)
+            ),
         ),
         (
             "lock",

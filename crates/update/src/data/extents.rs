@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use moirai_units::{BlockCount, BlockRange, Lbn};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::state::tree_bytes;
 
@@ -85,6 +85,18 @@ impl Extents {
         tree_bytes::<(u64, u64)>(entries)
     }
 
+    /// `count` rounded up to grains, and what is free; `None` when fewer than `reserve` blocks would stay free of that.
+    fn with_room(
+        &self,
+        count: BlockCount,
+        reserve: BlockCount,
+    ) -> Option<(u64, MutexGuard<'_, Free>)> {
+        let count = count.0.next_multiple_of(self.grain.0);
+        let free = self.free.lock();
+        let has_room = count > 0 && free.blocks >= count.saturating_add(reserve.0);
+        has_room.then_some((count, free))
+    }
+
     /// An extent of `count` blocks, rounded up to grains; `None` when no free run is so long, or fewer than `reserve`
     /// blocks would stay free.
     pub(crate) fn take(
@@ -92,11 +104,7 @@ impl Extents {
         count: BlockCount,
         reserve: BlockCount,
     ) -> Option<Extent> {
-        let count = count.0.next_multiple_of(self.grain.0);
-        let mut free = self.free.lock();
-        if count == 0 || free.blocks < count.saturating_add(reserve.0) {
-            return None;
-        }
+        let (count, mut free) = self.with_room(count, reserve)?;
         let next = free.next;
         // On a device that is nearly full, long runs are kept for those who need them.
         let tried = if free.blocks < self.all.count.0 / 4 { 0 } else { RUNS_TRIED };
@@ -138,11 +146,7 @@ impl Extents {
         count: BlockCount,
         reserve: BlockCount,
     ) -> Option<Extent> {
-        let count = count.0.next_multiple_of(self.grain.0);
-        let mut free = self.free.lock();
-        if count == 0 || free.blocks < count.saturating_add(reserve.0) {
-            return None;
-        }
+        let (count, mut free) = self.with_room(count, reserve)?;
         let last = free.runs.iter().rev().take(RUNS_TRIED).find(|(_, length)| **length >= count);
         let found = match last {
             Some((first, length)) => (*length, *first),

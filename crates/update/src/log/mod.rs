@@ -33,7 +33,7 @@ use crate::options::{Durability, Options};
 /// Bytes of a batch of the engine's own entries, however long the log is: a group's length has 32 bits.
 const OWN_BYTES_MAX: u64 = 1 << 28;
 
-/// A log is short when one segment in so many is in use at most.
+/// A log is short while at most one segment in so many is in use.
 const SHORT_SHARE: usize = 8;
 
 /// How far the log came.
@@ -342,18 +342,22 @@ impl Log {
         let has_room = self.has_room(self.wanted_bytes.load(Ordering::Relaxed));
         let is_long = self.is_long(is_to_be_short);
         let starts = &self.used.lock().starts;
-        let from = match has_room {
-            true if !is_long => return None,
-            true if !is_to_be_short => starts.get(starts.len() / 2),
-            _ => starts.back(),
+        let from = if has_room && !is_long {
+            None
+        } else if has_room && !is_to_be_short {
+            starts.get(starts.len() / 2)
+        } else {
+            starts.back()
         };
         from.map(|start| start.first)
     }
 
-    /// Whether more segments are in use than is good: half of all, and of a log that is to be short a part of all.
+    /// Whether more than half of the segments are in use, or more than one in [`SHORT_SHARE`] when the log is to be short.
     pub(crate) fn is_long(&self, is_to_be_short: bool) -> bool {
-        let (used, share) = (self.segments_used(), if is_to_be_short { SHORT_SHARE } else { 2 });
-        used > self.disks.len() && used * share > self.segments()
+        if !is_to_be_short {
+            return self.segments_used() * 2 > self.segments();
+        }
+        self.segments_used() > (self.segments() / SHORT_SHARE).max(self.disks.len() + 1)
     }
 
     /// Whether enough segments would be free if no group before `oldest` were needed: a quarter of all, or any

@@ -1,23 +1,17 @@
-//! Which segments of the log are in use, and which free ones the devices know to be free.
+//! Tracks the segments in use, and the free segments that were discarded.
 //!
-//! Each disk uses its ring in order. Of the free segments, those in `holes` were discarded and not written since:
+//! Each disk uses its ring in order. The free segments in `holes` were discarded and not written since:
 //!
 //! ```text
-//!  ring of one disk | in use | kept | holes | freed since | in use |
-//!                            ^ next                       ^ oldest
+//!  ring of one disk | in use | free, not discarded | holes | freed since | in use |
+//!                            ^ next                                      ^ oldest
 //! ```
-//!
-//! The next ones (`kept`) are not discarded: the log goes on there, and a file system takes longer to write where it must
-//! find space first.
 
 use std::collections::VecDeque;
 
 use moirai_units::{BlockRange, ByteCount};
 
 use crate::log::segments::{LOG_DISKS_MAX, LogDisk, Ring, Start};
-
-/// Of a ring one segment in so many is not discarded.
-const KEPT_SHARE: u32 = 16;
 
 /// Segments of a disk in the order of its ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,10 +75,7 @@ impl Used {
         // Where both are the same segment, all others are free.
         let free = ring.distance(next, oldest);
         let holes = *self.holes.get(disk)?;
-        let passed = match holes.count {
-            0 => ring.segments.div_ceil(KEPT_SHARE).min(free),
-            _ => ring.distance(next, holes.end(ring)),
-        };
+        let passed = if holes.count == 0 { 0 } else { ring.distance(next, holes.end(ring)) };
         let count = free.checked_sub(passed).filter(|count| *count > 0)?;
         Some(Run { first: ring.step(next, passed), count })
     }
@@ -209,10 +200,8 @@ mod tests {
                             discards += 1;
                         }
                     } else {
-                        // The next ones are kept, and nothing else is.
-                        let free = SEGMENTS as usize - in_use.len();
-                        let held = written.len() - in_use.len();
-                        assert!(held <= (SEGMENTS.div_ceil(KEPT_SHARE) as usize).min(free));
+                        // All free ones were.
+                        assert_eq!(written.len(), in_use.len());
                     }
                 }
                 _ => discarding.take().into_iter().for_each(|one| used.discarded(one)),

@@ -12,7 +12,7 @@ use crate::long::made::Made;
 use crate::long::reference::Reference;
 use crate::shared::Shared;
 
-/// What stands in the place of merges onto long values.
+/// The modifications that replace merges onto long values.
 #[derive(Debug, Default)]
 pub(crate) struct MergedValues {
     values: Vec<MergedValue>,
@@ -65,8 +65,8 @@ impl MergedValues {
 
 impl Shared {
     /// Carries out those of `modifications`, which are sorted by key, that are merges onto a long value: of `block`, whose
-    /// lowest key is `low`, or of a put among them. Long values that come of it go where those of `pieces` go; it ends early
-    /// where there is no space for one. A value that is too long for merges, or that no merge fits, stays where it is.
+    /// lowest key is `low`, or of a put among them. Results that are long go to `pieces.made`; it stops at the first result
+    /// without space. A value that is too long for merges, or that no merge fits, stays where it is.
     ///
     /// For a reader, a value that cannot be read stays as it is, too: reading it by its own key fails.
     ///
@@ -136,7 +136,7 @@ impl Shared {
             Some(short) if short.len() <= longest => (PUT, short.to_vec()),
             Some(long) => match made.make(long) {
                 Some(reference) => (PUT_LONG, reference.encode()),
-                // Nothing of this is written.
+                // The sweep is postponed, so this is never written.
                 None => (DELETE, Vec::new()),
             },
         }

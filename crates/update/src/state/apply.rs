@@ -1,6 +1,6 @@
 //! Applying entries: how each changes the state.
 //!
-//! A group may be applied in steps. Between two of them nobody but who applies it uses the state.
+//! A group may be applied in steps. Between two steps, only the thread that applies the group uses the state.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl State {
         self.apply_from(seq, group, kinds, known, u64::MAX).map(drop)
     }
 
-    /// Goes on with a group whose number is `seq`, up to an entry before which `steps` is at `end`; tells whether all of it is
+    /// Goes on with a group whose number is `seq`, until `steps` is at `end` or a little more; tells whether all of it is
     /// applied. The next call goes on there, and must be for the same group.
     pub(crate) fn apply_some(
         &mut self,

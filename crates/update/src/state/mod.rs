@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) applied: Seq,
     /// Bytes of the next group that are applied.
     part_applied: usize,
-    /// What came for partitions that an entry before these bytes replaced, and is not in the queues of others yet.
+    /// Modifications of replaced partitions that are not yet in the queues of the new partitions.
     moving: VecDeque<Moving>,
     /// Work so far: one step is a modification that was put into a queue, about a fifth of a microsecond.
     pub(crate) steps: u64,

@@ -1,6 +1,7 @@
 //! Jobs: which partitions are swept next. They are sealed, so that what comes meanwhile is apart.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use moirai_runtime::now;
 
@@ -183,7 +184,7 @@ impl Shared {
         if state.oldest_is_before(older) {
             return Some(Need::Older(older));
         }
-        if let Some(older) = self.log.to_leave(self.is_resting())
+        if let Some(older) = self.log.to_leave(false)
             && state.oldest_is_before(older)
         {
             return Some(Need::Older(older));
@@ -204,14 +205,17 @@ impl Shared {
         self.is_idle_for(1)
     }
 
-    /// Whether nobody has for so long that what comes next is not expected to go on with what is pending. The log is made
-    /// short then: a file gets its space back, and the next opening reads little.
+    /// Whether the store rests: nobody has modified anything for so long that the next modifications are not expected to be of
+    /// the same partitions as those that are pending. The log is made short then: a file gets its space back, and the next
+    /// opening reads little.
     pub(super) fn is_resting(&self) -> bool {
         self.is_idle_for(REST_IDLES)
     }
 
     fn is_idle_for(&self, idles: u64) -> bool {
-        self.idle.is_some_and(|idle| now().since(*self.last_commit.lock()).0 >= idle.0 * idles)
+        self.idle.is_some_and(|idle| {
+            now().since(*self.last_commit.lock()).0 >= idle.0.saturating_mul(idles)
+        })
     }
 
     /// Seals the next partitions that are to be swept, and waits until the seals are applied; `None` when there are none.
@@ -298,7 +302,12 @@ impl Shared {
                 |id: &PartitionId| state.partition(*id).is_some_and(|one| one.sealed.is_none());
             ids = damaged.filter(is_free).take(OPTIONAL_PARTITIONS).collect();
         }
+        let need = need.or_else(|| {
+            let older = self.is_resting().then(|| self.log.to_leave(true)).flatten();
+            older.filter(|older| state.oldest_is_before(*older)).map(Need::Older)
+        });
         if ids.is_empty()
+            && !is_unfinished
             && let Some(need) = need
         {
             let most = (self.queues_bytes_max(state) / 8, self.log.own_bytes_max());
@@ -360,9 +369,10 @@ impl Shared {
     pub(super) fn has_idle_work(&self) -> bool {
         let is_discardable =
             self.data.inquiry().discard.is_some() && self.extents.has_discardable();
-        let is_discardable = is_discardable || self.log.has_discardable();
+        let is_long = self.log.is_long(true) && !self.is_stuck.load(Ordering::Relaxed);
+        let has_work = is_discardable || is_long || self.log.has_discardable();
         let state = self.state();
-        is_discardable || self.log.is_long(true) || state.small.len() > 1 || !state.is_settled
+        has_work || state.small.len() > 1 || !state.is_settled
     }
 }
 

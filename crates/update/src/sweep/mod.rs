@@ -25,6 +25,7 @@
 //! one that finds no space waits, sealed, until some is free.
 
 mod clear;
+mod finish;
 mod ingest;
 mod job;
 mod level;
@@ -44,13 +45,14 @@ use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::data::extents::Extent;
 use crate::error::{Error, Result};
-use crate::ids::{PartitionId, Seq};
+use crate::ids::Seq;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::chunk::Chunk;
-use crate::state::entry::{Entry, Placed};
+use crate::state::entry::Entry;
 pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
+use crate::sweep::finish::{Carried, Finished};
 pub(crate) use crate::sweep::ingest::{IngestRequest, Ingests, Outcome as IngestOutcome};
 use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
 use crate::sweep::level::level;
@@ -102,10 +104,11 @@ impl Shared {
         let mut sweeper = Sweeper::new(self);
         loop {
             let woken = self.sweep_wake.notified();
+            self.is_parked.store(false, Ordering::SeqCst);
             match sweeper.sweep_some().await {
                 Ok(true) => self.room.notify_waiters(),
                 Ok(false) if self.is_closing() => return,
-                Ok(false) => match self.idle.filter(|_| self.has_idle_work()) {
+                Ok(false) => match self.idle.filter(|_| self.would_idle_work()) {
                     Some(idle) => {
                         let (woken, idle) = (std::pin::pin!(woken), std::pin::pin!(sleep(idle)));
                         let (Either::Left(_) | Either::Right(_)) = select(woken, idle).await;
@@ -118,6 +121,14 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Whether there is something to do once nobody has modified anything for some time. If not, the next commit wakes the
+    /// sweeper.
+    fn would_idle_work(&self) -> bool {
+        // First, or a commit between the two would wake nobody.
+        self.is_parked.store(true, Ordering::SeqCst);
+        self.has_idle_work()
     }
 
     /// Takes a checkpoint when somebody wants one and all that was to be in it is swept, or when that frees
@@ -150,14 +161,16 @@ impl Shared {
 
     /// Gives free space back to the devices while nobody modifies anything; tells whether there was some.
     async fn discard_some(&self) -> bool {
-        if !self.is_idle() {
+        if !self.is_idle() || self.is_closing() {
             return false;
         }
         let most = ByteCount::mib(DISCARD_MIB);
         let can_discard = self.data.inquiry().discard.is_some();
         let free =
             can_discard.then(|| self.extents.take_discardable(BlockCount::holding(most))).flatten();
-        let Some(mut free) = free else { return self.log.discard_some(most).await };
+        let Some(mut free) = free else {
+            return self.is_resting() && self.log.discard_some(most).await;
+        };
         if let Err(error) = self.data.discard(free.blocks).await {
             tracing::debug!("{}: free space was not given back: {error}", self.data.inquiry().name);
         }
@@ -243,31 +256,39 @@ impl<'a> Sweeper<'a> {
         }
         let wanted = shared.wanted_space();
         self.seal_to_ingest().await?;
-        if self.waiting.is_empty() {
-            match shared.seal_some(&mut self.cursor).await? {
-                Some(mut jobs) => {
-                    level(&mut jobs, &shared.layout, &mut self.due);
-                    self.forget_staged(&mut jobs);
-                    self.waiting.extend(jobs);
-                }
-                None => {
-                    if self.seal_again().await? {
-                        return Ok(true);
-                    }
-                    shared.set_stuck(!self.postponed.is_empty());
-                    if shared.state().is_loading() {
-                        return Ok(false);
-                    }
-                    return Ok(shared.ingests.is_waiting()
-                        || shared.refuse_space(wanted).await?
-                        || shared.free_log().await?
-                        || shared.discard_some().await);
-                }
+        if self.waiting.is_empty() && !self.seal_next().await? {
+            if self.seal_again().await? {
+                return Ok(true);
             }
+            shared.set_stuck(!self.postponed.is_empty());
+            if shared.state().is_loading() {
+                return Ok(false);
+            }
+            return Ok(shared.ingests.is_waiting()
+                || shared.refuse_space(wanted).await?
+                || shared.free_log().await?
+                || shared.discard_some().await);
         }
         let jobs = self.next_jobs();
+        let carried = self.carry_out_batch(jobs).await?;
+        let finished = shared.finish(carried).await?;
+        self.take_in(finished).await?;
+        Ok(true)
+    }
+
+    /// Seals the next partitions that are to be swept; tells whether there were any.
+    async fn seal_next(&mut self) -> Result<bool> {
+        let shared = self.shared;
+        let Some(mut jobs) = shared.seal_some(&mut self.cursor).await? else { return Ok(false) };
+        level(&mut jobs, &shared.layout, &mut self.due);
+        self.forget_staged(&mut jobs);
+        self.waiting.extend(jobs);
+        Ok(true)
+    }
+
+    async fn carry_out_batch(&mut self, jobs: Vec<Job>) -> Result<Carried> {
+        let shared = self.shared;
         shared.is_sweeping.store(true, Ordering::Relaxed);
-        let is_logged = jobs.iter().all(|job| job.is_logged);
         // What nobody waits for leaves the device to those who read.
         let pipeline = match jobs.iter().all(|job| job.is_optional) {
             true => 1,
@@ -280,119 +301,26 @@ impl<'a> Sweeper<'a> {
             .try_collect()
             .await?;
         self.ingest_in_order(&mut done);
-        shared.data.flush().await?;
-        // Extents that were left are free once this is durable.
-        let mut left: Vec<Job> = Vec::new();
-        // Whether the log has it, and the end of what readers must see then.
-        let (is_logged, end) = {
-            let mut state = shared.state();
-            let mut group = Vec::new();
-            for (mut job, done) in done {
-                match done {
-                    Done::Postponed if job.members.len() > 1 => {
-                        job.split().rev().for_each(|one| self.waiting.push_front(one));
-                        continue;
-                    }
-                    Done::Postponed => {
-                        self.postponed.push(job);
-                        continue;
-                    }
-                    Done::SetAside(error) => {
-                        for member in &mut job.members {
-                            member.is_set_aside = true;
-                            state.set_aside(member.id);
-                            state.to_salvage.remove(&member.id);
-                        }
-                        tracing::warn!(
-                            "a partition is set aside, and its modifications are kept: {error}"
-                        );
-                        self.waiting.push_front(job);
-                        continue;
-                    }
-                    Done::Staged(chunk, extent, freed) => {
-                        let Some(partition) = job.members.first().map(|one| one.id) else {
-                            continue;
-                        };
-                        // Of one that could not be placed: readers pay once more before it is tried again.
-                        if state.costly.contains(&partition) {
-                            state.pay_again(partition);
-                        }
-                        let first = extent.as_ref().map(Extent::first).unwrap_or_default();
-                        state.arriving.extend(extent.map(|extent| (first, extent)));
-                        Entry::Staged { partition, chunk, first }.encode(&mut group);
-                        encode_freed(&mut group, &freed);
-                    }
-                    Done::Placed(Rewritten { written, refused, made, freed, .. }) => {
-                        let from: Vec<PartitionId> = job.members.iter().map(|one| one.id).collect();
-                        let Some(partition) = from.first().copied() else { continue };
-                        if refused > 0 {
-                            Entry::Refused { partition, count: refused }.encode(&mut group);
-                        }
-                        let mut into = Vec::with_capacity(written.len());
-                        for (index, one) in written.into_iter().enumerate() {
-                            let partition = match index {
-                                0 => partition,
-                                _ => state.partitions.reserve(),
-                            };
-                            if let Some(last) = one.extents.last()
-                                && !one.location.table.is_short()
-                            {
-                                shared.tables.keep(last.number, &one.table);
-                            }
-                            let extents = one.extents.into_iter();
-                            state.arriving.extend(extents.map(|extent| (extent.first(), extent)));
-                            into.push(Placed { partition, low: one.low, location: one.location });
-                        }
-                        Entry::Placed { from, into }.encode(&mut group);
-                        if !made.is_empty() {
-                            let runs = made.iter().map(|extent| extent.blocks).collect();
-                            Entry::Long { runs }.encode(&mut group);
-                        }
-                        state.arriving.extend(made.into_iter().map(|one| (one.first(), one)));
-                        encode_freed(&mut group, &freed);
-                    }
-                }
-                left.push(job);
-            }
-            let is_logged = is_logged && shared.log.has_room_for_own(group.len());
-            match group.is_empty() {
-                true => (is_logged, Seq(0)),
-                false => (is_logged, shared.append_own(&mut state, group, is_logged)),
-            }
-        };
-        let has_progress = !left.is_empty();
-        let is_loading = shared.state().is_loading();
-        match is_logged {
-            true => shared.flushed_before(end).await?,
-            false => {
-                shared.visible_before(end).await?;
-                // The checkpoint says where all is, and frees the log. While a log is loaded, one serves many sweeps.
-                if !is_loading {
-                    shared.take_checkpoint().await?;
-                }
-            }
-        }
-        for member in left.iter().flat_map(|job| &job.members) {
-            shared.tables.forget(&member.place);
-        }
-        shared.ingested(&left);
-        let members = left.into_iter().flat_map(|job| job.members);
-        match is_loading {
-            true => self.replace(members).await?,
-            false => {
-                // The state lets go of their queues and places first, so that none is dropped while it is locked.
-                shared.free_left();
-                drop(members);
-            }
+        Ok(Carried { done })
+    }
+
+    /// Goes on from a batch that is finished.
+    async fn take_in(&mut self, finished: Finished) -> Result<()> {
+        let shared = self.shared;
+        let Finished { again, postponed, replaced, has_progress } = finished;
+        again.into_iter().rev().for_each(|job| self.waiting.push_front(job));
+        self.postponed.extend(postponed);
+        if !replaced.is_empty() {
+            self.replace(replaced.into_iter()).await?;
         }
         shared.is_sweeping.store(false, Ordering::Relaxed);
         if !has_progress && !self.postponed.is_empty() {
             self.free = shared.extents.free();
         }
-        if !is_loading {
+        if !shared.state().is_loading() {
             shared.free_log().await?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Seals partitions again that wait for space, with what has come for them since: it may delete what needs the space. Tells
