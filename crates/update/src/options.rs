@@ -40,7 +40,9 @@ pub struct Options {
     /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
     /// How long nobody modifies anything before sweeps begin that only make reads cheaper and give space back: those that
-    /// apply what is staged and pending, and merge small partitions. `None`: never. One second by default.
+    /// apply what is staged and pending, and merge small partitions. After sixteen times as long the log is made short. Free
+    /// space is discarded: of a file, its file system may give it to others, and writes stop the engine when there is none left.
+    /// `None`: never. One second by default.
     pub idle: Option<Nanos>,
     /// Opens the engine for reading only: nothing is written to the devices, whatever a crash left there, and they need not
     /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be

@@ -95,9 +95,12 @@ pub(crate) struct Shared {
     pub(crate) waited_ns: AtomicU64,
 }
 
-/// Steps of work (`State::steps`) on groups that became visible, after which the lock of the state is given to whoever waits
-/// for it: some tenth of a millisecond where the caches have what they need, and five times as long where they do not.
-const STEPS_AT_ONCE: u64 = 1 << 8;
+/// Steps of work (`State::steps`) on groups that became visible, after which it is looked for how long the lock of the state is
+/// held: some 15 us where the caches have what they need, and up to half a millisecond among a hundred thousand partitions.
+const STEPS_AT_ONCE: u64 = 1 << 6;
+/// The lock is given to whoever waits for it once it was held for so long. More often is not good: to hand it over takes two
+/// threads some microseconds.
+const HELD_AT_ONCE: Nanos = Nanos(150_000);
 /// Of so many short holds of the lock one is measured.
 const MEASURED_OF: u64 = 16;
 
@@ -125,8 +128,11 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Lets go of the lock and takes it again, when somebody waits for it.
+    /// Lets go of the lock and takes it again, when it was held for some time and somebody waits for it.
     fn give_way(&mut self) {
+        if self.held.as_ref().is_some_and(|held| held.elapsed() < HELD_AT_ONCE) {
+            return;
+        }
         self.count();
         MutexGuard::bump(&mut self.state);
         self.held = BusyTime::start();
