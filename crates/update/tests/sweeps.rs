@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{Random, block_on_virtual};
+use moirai_runtime::{Random, block_on_virtual, sleep};
 use moirai_storage::Device;
-use moirai_units::{BlockCount, ByteCount};
+use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{
     Engine, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
 };
@@ -67,5 +67,30 @@ fn blocks_are_written_all_the_time_and_not_now_and_then() {
         // And for that none is written much more often than it has to be.
         let all: u64 = placed.iter().sum();
         assert!((PARTITIONS..2 * PARTITIONS).contains(&all), "{placed:?}");
+    });
+}
+
+/// All free blocks of a small device are discarded at once. A commit meanwhile finds none, and waits.
+#[test]
+fn commits_wait_for_blocks_that_are_discarded() {
+    block_on_virtual(1, async {
+        let power = Power::on();
+        let device = |name: &str, blocks| {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+        };
+        let data = device("data", 4000);
+        let logs = [device("log", 400) as Arc<dyn Device>];
+        let format = Format { block_bytes: ByteCount(BLOCK as u64), ..Format::default() };
+        Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
+        let idle = Some(Nanos(100_000));
+        let options = Options { memory: ByteCount(1 << 20), idle, ..Options::default() };
+        let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
+        let engine = engine.await.unwrap();
+        engine.create_space(SPACE).await.unwrap();
+        let mut random = Random::seed_from_u64(1);
+        for _ in 0..1000 {
+            put(&engine, std::iter::once(random.random_range(0..100))).await;
+            sleep(Nanos(random.random_range(0..2_000_000))).await;
+        }
     });
 }

@@ -164,12 +164,20 @@ impl Shared {
         if !self.is_idle() || self.is_closing() {
             return false;
         }
-        let most = ByteCount::mib(DISCARD_MIB);
+        // What is being discarded is not free meanwhile: who finds no space waits for it.
+        self.is_sweeping.store(true, Ordering::Relaxed);
+        let is_done = self.discard_data().await;
+        self.is_sweeping.store(false, Ordering::Relaxed);
+        is_done || (self.is_resting() && self.log.discard_some(ByteCount::mib(DISCARD_MIB)).await)
+    }
+
+    /// Discards some free blocks of the data device.
+    async fn discard_data(&self) -> bool {
+        let most = BlockCount::holding(ByteCount::mib(DISCARD_MIB));
         let can_discard = self.data.inquiry().discard.is_some();
-        let free =
-            can_discard.then(|| self.extents.take_discardable(BlockCount::holding(most))).flatten();
-        let Some(mut free) = free else {
-            return self.is_resting() && self.log.discard_some(most).await;
+        let Some(mut free) = can_discard.then(|| self.extents.take_discardable(most)).flatten()
+        else {
+            return false;
         };
         if let Err(error) = self.data.discard(free.blocks).await {
             tracing::debug!("{}: free space was not given back: {error}", self.data.inquiry().name);
