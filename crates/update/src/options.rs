@@ -39,10 +39,10 @@ pub struct Options {
     /// another takes it. What waits longer is written together with more. Outside of virtual time the clock counts
     /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
-    /// How long nobody modifies anything before sweeps begin that only make reads cheaper and give space back: those that
-    /// apply what is staged and pending, and merge small partitions. After sixteen times as long the log is made short. Free
-    /// space is discarded: of a file, its file system may give it to others, and writes stop the engine when there is none left.
-    /// `None`: never. One second by default.
+    /// How long no group is committed before the sweeper does work that can wait: it rewrites partitions with staged or pending
+    /// modifications, merges small partitions, and discards free space. After sixteen times as long it also shortens the log.
+    /// A file system may give the discarded space of a file to other files; a write that finds none stops the engine. `None`:
+    /// never. One second by default.
     pub idle: Option<Nanos>,
     /// Opens the engine for reading only: nothing is written to the devices, whatever a crash left there, and they need not
     /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be
