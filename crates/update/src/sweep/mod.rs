@@ -221,8 +221,13 @@ impl Shared {
             return Ok(staged);
         }
         match self.place(job).await? {
-            // It need not be now.
-            Done::Postponed if job.is_to_place => self.stage(member, Limit::Partition).await,
+            // It need not be now. But where space is wanted, and nothing is there to stage, it waits for space: it would be
+            // chosen again at once.
+            Done::Postponed
+                if job.is_to_place && (job.is_optional || !member.sealed.queue.is_empty()) =>
+            {
+                self.stage(member, Limit::Partition).await
+            }
             done => Ok(done),
         }
     }

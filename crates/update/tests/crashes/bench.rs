@@ -53,7 +53,11 @@ impl Bench {
         let disks = random.random_range(1..5_u64).saturating_sub(1).max(1);
         let log = |_| log_device(random.random_range(lengths.clone()));
         let logs: Vec<_> = (0..disks).map(log).collect();
-        let data = device("data", random.random_range(1200..6000));
+        // Now and then the blocks do not all fit.
+        let is_small = random.random_bool(0.05);
+        let (data_blocks, blocks) =
+            if is_small { (500..1200, 300..1000) } else { (1200..6000, 1..200) };
+        let data = device("data", random.random_range(data_blocks));
         let format = Format {
             block_bytes: ByteCount(BLOCK as u64),
             partition_blocks: random.random_range(1..12),
@@ -68,7 +72,7 @@ impl Bench {
         let durability = [Durability::Flushed, Durability::Written][random.random_range(0..2)];
         let memory = any_memory(random);
         let log_wait = Nanos([0, 200_000, 2_000_000][random.random_range(0..3)]);
-        let blocks = random.random_range(1..200);
+        let blocks = random.random_range(blocks);
         // Short enough that it rests now and then, and gives free blocks of data and log back.
         let idle = Some(Nanos([1_000_000_000, 100_000][random.random_range(0..2)]));
         let options = Options { memory, durability, log_wait, idle, ..Options::default() };

@@ -189,7 +189,6 @@ pub(crate) async fn ingest_some(
     // Nothing of the others was taken in.
     if let Err(Error::Full { .. }) = done {
         groups.truncate(ingest.durable() as usize);
-        done = Ok(());
     }
     (groups, done)
 }
