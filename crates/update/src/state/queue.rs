@@ -5,8 +5,11 @@ use crate::filter::KeyHash;
 use crate::ids::{KindNumber, PUT_LONG};
 use crate::kind::Modification;
 
-/// Bytes of memory that a queue takes at a time.
+/// Bytes of memory that a queue takes at a time, once it is longer than that.
 pub(crate) const PIECE_BYTES: usize = 1 << PLACE_BITS;
+/// Bytes of the first piece at first. It grows by doubling: among a hundred thousand partitions most queues hold a few
+/// modifications when memory is full.
+const FIRST_BYTES: usize = 128;
 /// Each modification begins in the first so many bytes of its piece, so a number of 32 bits says where it lies.
 const PLACE_BITS: u32 = 10;
 /// Pieces of a queue that are sorted at once, at most.
@@ -73,14 +76,20 @@ impl Queue {
         self.bytes += encoded.len();
         self.count += 1;
         self.has_long |= encoded.first() == Some(&PUT_LONG.0);
-        if let Some(last) = self.pieces.last_mut()
-            && last.bytes.len() < PIECE_BYTES
-            && last.bytes.capacity() - last.bytes.len() >= encoded.len()
-        {
-            last.push(key, encoded);
-            return 0;
+        let is_first = self.pieces.len() <= 1;
+        if let Some(last) = self.pieces.last_mut() {
+            let (length, before) = (last.bytes.len() + encoded.len(), last.bytes.capacity());
+            if is_first && before < length && length <= PIECE_BYTES {
+                let grown = length.next_power_of_two();
+                last.bytes.reserve_exact(grown - last.bytes.len());
+            }
+            if last.bytes.len() < PIECE_BYTES && length <= last.bytes.capacity() {
+                last.push(key, encoded);
+                return last.bytes.capacity() - before;
+            }
         }
-        let bytes = Vec::with_capacity(PIECE_BYTES.max(encoded.len()));
+        let least = if self.pieces.is_empty() { FIRST_BYTES } else { PIECE_BYTES };
+        let bytes = Vec::with_capacity(least.max(encoded.len()));
         let mut piece = Piece { bytes, ..Piece::default() };
         piece.push(key, encoded);
         let memory = piece.bytes.capacity() + PIECE_MORE_BYTES;
@@ -214,5 +223,33 @@ mod tests {
         assert_eq!(queue.of_key(&1000_u64.to_be_bytes()).count(), 0);
         let overhead = (memory - 1000 * 16) / 1000;
         assert!(overhead <= 8, "{overhead} bytes each");
+    }
+
+    #[test]
+    fn short_queues_take_little_memory() {
+        let encoded_of = |bytes: &[u8]| {
+            let mut encoded = Vec::new();
+            encode(&mut encoded, Modification { key: &[1; 8], kind: KindNumber(16), bytes });
+            encoded
+        };
+        let encoded = encoded_of(&[2; 9]);
+        let mut queue = Queue::default();
+        let (mut memory, mut bytes) = (0, 0);
+        for count in 1..200 {
+            memory += queue.push(&[1; 8], &encoded);
+            bytes += encoded.len();
+            assert_eq!((queue.count(), queue.memory_bytes()), (count, memory));
+            // As much as it holds, or a piece more, and what pieces take beside.
+            let spare = FIRST_BYTES.max(bytes).min(PIECE_BYTES);
+            assert!(memory <= bytes + spare + PIECE_MORE_BYTES * queue.pieces.len(), "{count}");
+        }
+        // A modification that is longer than a piece has one for itself.
+        let mut queue = Queue::default();
+        let long = encoded_of(&[3; 3000]);
+        for one in [&encoded, &long, &encoded] {
+            queue.push(&[1; 8], one);
+        }
+        let lengths: Vec<_> = queue.iter().map(|one| one.bytes.len()).collect();
+        assert_eq!((lengths, queue.pieces.len()), (vec![9, 3000, 9], 3));
     }
 }
