@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use moirai_storage::{IoBuf, Request};
@@ -257,7 +258,8 @@ impl Shared {
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
         let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        if state.pay(id, first + others + bytes, self.layout.block_bytes()) {
+        let is_costly = state.pay(id, first + others + bytes, self.layout.block_bytes());
+        if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
             self.sweep_wake.notify_one();
         }
     }

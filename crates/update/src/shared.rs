@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) sweep_wake: Notify,
     /// Whether the sweeper has nothing to do, so that the next commit is to wake it.
     pub(crate) is_parked: AtomicBool,
+    /// Whether the sweeper rests beside readers: what they pay for does not wake it.
+    pub(crate) is_making_way: AtomicBool,
     pub(crate) room: Arc<Notify>,
     /// Held by the group that is taken in next: they come in the order in which they asked.
     pub(crate) turn: tokio::sync::Mutex<()>,

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::{Random, block_on_virtual, sleep};
+use moirai_runtime::{Random, block_on_virtual, now, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{
-    Engine, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
+    Engine, Error, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
 };
 use rand::{Rng, SeedableRng};
 
@@ -17,6 +18,22 @@ const SPACE: SpaceId = SpaceId(1);
 const BLOCK: usize = 512;
 const KEYS: u64 = 2048;
 const PARTITIONS: u64 = KEYS / 8;
+
+/// An empty engine with a log of its own, on devices of so many blocks.
+async fn engine(data_blocks: u64, log_blocks: u64, format: Format, options: Options) -> Engine {
+    let power = Power::on();
+    let device = |name: &str, blocks| {
+        FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+    };
+    let data = device("data", data_blocks);
+    let logs = [device("log", log_blocks) as Arc<dyn Device>];
+    let format = Format { block_bytes: ByteCount(BLOCK as u64), ..format };
+    Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
+    let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
+    let engine = engine.await.unwrap();
+    engine.create_space(SPACE).await.unwrap();
+    engine
+}
 
 async fn put(engine: &Engine, keys: impl Iterator<Item = u64>) {
     let mut group = Group::new();
@@ -31,20 +48,9 @@ async fn put(engine: &Engine, keys: impl Iterator<Item = u64>) {
 #[test]
 fn blocks_are_written_all_the_time_and_not_now_and_then() {
     block_on_virtual(1, async {
-        let power = Power::on();
-        let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
-        };
-        let data = device("data", 20_000);
-        let logs = [device("log", 8_000) as Arc<dyn Device>];
-        let block_bytes = ByteCount(BLOCK as u64);
-        let format =
-            Format { block_bytes, partition_blocks: 8, staging_percent: 150, ..Format::default() };
-        Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
+        let format = Format { partition_blocks: 8, staging_percent: 150, ..Format::default() };
         let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
-        let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
-        let engine = engine.await.unwrap();
-        engine.create_space(SPACE).await.unwrap();
+        let engine = engine(20_000, 8_000, format, options).await;
         for key in (0..KEYS).step_by(64) {
             put(&engine, key..key + 64).await;
         }
@@ -70,27 +76,91 @@ fn blocks_are_written_all_the_time_and_not_now_and_then() {
     });
 }
 
+/// How often partitions were written in idle time, within `span` after the last commit, beside a reader or not.
+async fn placed_in_idle_time(has_reader: bool, span: Nanos) -> u64 {
+    let format = Format { partition_blocks: 8, staging_percent: 150, ..Format::default() };
+    let idle = Nanos(1_000_000);
+    let options = Options { memory: ByteCount(1 << 20), idle: Some(idle), ..Options::default() };
+    let engine = engine(20_000, 8_000, format, options).await;
+    for key in (0..KEYS).step_by(64) {
+        put(&engine, key..key + 64).await;
+    }
+    engine.checkpoint().await.unwrap();
+    put(&engine, 0..KEYS).await;
+    engine.checkpoint().await.unwrap();
+    let before = engine.figures();
+    let end = now() + idle + span;
+    let mut random = Random::seed_from_u64(1);
+    while now() < end {
+        match has_reader {
+            true => drop(engine.get(SPACE, &random.random_range(0..KEYS).to_be_bytes()).await),
+            false => sleep(idle).await,
+        }
+    }
+    engine.figures().placed - before.placed
+}
+
+/// What nobody waits for takes a tenth of the time where somebody reads, here in whole batches, and goes on nevertheless.
+#[test]
+fn sweeps_that_nobody_waits_for_make_way_for_readers() {
+    let placed =
+        |has_reader| block_on_virtual(1, placed_in_idle_time(has_reader, Nanos(200_000_000)));
+    let (alone, beside) = (placed(false), placed(true));
+    assert!(beside > 0 && beside * 3 <= alone, "{beside} beside a reader, {alone} without");
+}
+
 /// All free blocks of a small device are discarded at once. A commit meanwhile finds none, and waits.
 #[test]
 fn commits_wait_for_blocks_that_are_discarded() {
     block_on_virtual(1, async {
-        let power = Power::on();
-        let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
-        };
-        let data = device("data", 4000);
-        let logs = [device("log", 400) as Arc<dyn Device>];
-        let format = Format { block_bytes: ByteCount(BLOCK as u64), ..Format::default() };
-        Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
         let idle = Some(Nanos(100_000));
         let options = Options { memory: ByteCount(1 << 20), idle, ..Options::default() };
-        let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
-        let engine = engine.await.unwrap();
-        engine.create_space(SPACE).await.unwrap();
+        let engine = engine(4000, 400, Format::default(), options).await;
         let mut random = Random::seed_from_u64(1);
         for _ in 0..1000 {
             put(&engine, std::iter::once(random.random_range(0..100))).await;
             sleep(Nanos(random.random_range(0..2_000_000))).await;
         }
+    });
+}
+
+/// Partitions of one block make a directory that is long beside the device: what is kept free for checkpoints comes to more
+/// than is free, and partitions with staged chunks cannot be rewritten.
+#[test]
+fn commits_are_refused_where_no_sweep_finds_space() {
+    block_on_virtual(1, async {
+        let mut refused = 0;
+        for seed in 0..8 {
+            let mut random = Random::seed_from_u64(seed);
+            let data_blocks = random.random_range(500..1200);
+            let format = Format {
+                partition_blocks: 1,
+                staging_percent: 300,
+                segment_bytes: Some(ByteCount(7 << 10)),
+                ..Format::default()
+            };
+            let options = Options { memory: ByteCount(23 << 10), ..Options::default() };
+            let engine = engine(data_blocks, 400, format, options).await;
+            for _ in 0..300 {
+                let mut group = Group::new();
+                for _ in 0..random.random_range(1..40) {
+                    let key: u64 = random.random_range(0..1000);
+                    let bytes = vec![7; random.random_range(1..10)];
+                    group.modify(
+                        SPACE,
+                        Modification { key: &key.to_be_bytes(), kind: PUT, bytes: &bytes },
+                    );
+                }
+                let commit = std::pin::pin!(engine.commit(&group));
+                let late = std::pin::pin!(sleep(Nanos(100_000_000_000)));
+                match select(commit, late).await {
+                    Either::Left((Ok(()), _)) => {}
+                    Either::Left((Err(Error::Full { .. }), _)) => refused += 1,
+                    Either::Left((Err(error), _)) => panic!("{error}"),
+                    Either::Right(_) => panic!("seed {seed}: no answer"),
+                }
+            }
+        }
+        assert!(refused > 0);
     });
 }

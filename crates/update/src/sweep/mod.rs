@@ -30,6 +30,7 @@ mod ingest;
 mod job;
 mod level;
 mod load;
+mod pace;
 mod place;
 mod stage;
 mod working;
@@ -283,9 +284,14 @@ impl<'a> Sweeper<'a> {
                 || shared.discard_some().await);
         }
         let jobs = self.next_jobs();
+        let is_optional = jobs.iter().all(|job| job.is_optional);
+        let optional = is_optional.then(|| shared.begin_optional());
         let carried = self.carry_out_batch(jobs).await?;
         let finished = shared.finish(carried).await?;
         self.take_in(finished).await?;
+        if let Some(batch) = optional {
+            shared.make_way(&batch).await;
+        }
         Ok(true)
     }
 
