@@ -52,9 +52,12 @@ struct Arguments {
     /// Moirai: how often all leaves are swept meanwhile, at least; once before anything counts
     #[arg(long, default_value_t = 3.0)]
     cycles: f64,
-    /// Seconds of reads of random records in the end; three times as many, of which the first and the last count
+    /// Seconds of reads of random records in the end: right after the updates, and after the rest
     #[arg(long, default_value_t = 10)]
     read_seconds: u64,
+    /// Seconds in which nothing is asked of an engine, between these reads
+    #[arg(long, default_value_t = 60)]
+    rest: u64,
     /// Acknowledge what is written, and not flushed
     #[arg(long)]
     no_sync: bool,
@@ -165,6 +168,7 @@ fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {
         warm: seconds(arguments.warm),
         span: seconds(arguments.seconds),
         read_span: seconds(arguments.read_seconds),
+        rest: seconds(arguments.rest),
         cycles: arguments.cycles,
     };
     block_on_real(1, async {

@@ -34,7 +34,7 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<14}{:>11}{:>8}{:>9}{:>32}{:>10}{:>10}{:>10}{:>10}{:>9}{:>8}{:>8}",
+            "{:<14}{:>11}{:>8}{:>9}{:>32}{:>10}{:>10}{:>10}{:>10}{:>9}{:>8}{:>8}{:>8}",
             "engine",
             "updates/s",
             "ratio",
@@ -46,6 +46,7 @@ impl fmt::Display for Table {
             "CPU s/M",
             "RSS MiB",
             "MiB",
+            "rested",
             "cycles"
         )?;
         let best = self
@@ -65,7 +66,7 @@ impl fmt::Display for Table {
             );
             writeln!(
                 f,
-                "{:<14}{updates:>11.0}{:>8.2}{:>9.0}{waits:>32}{:>10.0}{:>10.0}{:>10.0}{:>10.2}{:>9.0}{:>8.0}{:>8}",
+                "{:<14}{updates:>11.0}{:>8.2}{:>9.0}{waits:>32}{:>10.0}{:>10.0}{:>10.0}{:>10.2}{:>9.0}{:>8.0}{:>8.0}{:>8}",
                 name.text(),
                 updates / best,
                 median(|run| run.written),
@@ -74,7 +75,8 @@ impl fmt::Display for Table {
                 median(|run| run.loaded_per_s),
                 median(|run| run.cpu_s),
                 median(|run| run.resident_mib as f64),
-                median(|run| run.disk_mib as f64),
+                median(|run| run.disk_mib[0] as f64),
+                median(|run| run.disk_mib[1] as f64),
                 match runs.iter().filter_map(|run| run.cycles).next() {
                     Some(_) => format!("{:.1}", median(|run| run.cycles.unwrap_or(f64::NAN))),
                     None => String::new(),
@@ -82,6 +84,20 @@ impl fmt::Display for Table {
             )?;
         }
         for (name, runs) in &self.runs {
+            if let Some(run) = runs.iter().find(|run| run.allocated_mib.is_some()) {
+                let median = |at: usize| {
+                    median(runs, |run| run.allocated_mib.map_or(f64::NAN, |mib| mib[at] as f64))
+                };
+                let (most, rested, live) = (median(0), median(1), run.live_mib as f64);
+                writeln!(
+                    f,
+                    "{}: without its log it had {most:.0} MiB allocated at most while updates ran, {:.2} times the {live} MiB \
+                     of records; {rested:.0} MiB after the rest, {:.2} times",
+                    name.text(),
+                    most / live,
+                    rested / live,
+                )?;
+            }
             let median = |figure: fn(Moved) -> f64, of: f64| {
                 let share = |run: &Measured| run.moved.map_or(f64::NAN, figure) / of * 100.0;
                 median(runs, share)

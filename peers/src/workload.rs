@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use moirai::runtime::{Random, Stopwatch, blocking, spawn};
+use moirai::runtime::{Random, Stopwatch, blocking, sleep, spawn};
 use moirai::units::Nanos;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,9 @@ pub(crate) struct Workload {
     /// Changing goes on for so long before anything counts, and for so long then.
     pub(crate) warm: Nanos,
     pub(crate) span: Nanos,
-    /// So long, three times.
+    /// For so long records are read, right after the changes, and again when the engine was left alone for `rest`.
     pub(crate) read_span: Nanos,
+    pub(crate) rest: Nanos,
     /// How often an engine that works in cycles goes through its data at least, once it went through them once.
     pub(crate) cycles: f64,
 }
@@ -45,6 +46,10 @@ pub(crate) trait Engine: Send + Sync + 'static {
     fn read(&self, keys: Vec<Key>) -> impl Future<Output = Outcome<Vec<Vec<u8>>>> + Send;
     /// How often all of its data were written, where it tells.
     fn cycles(&self) -> Option<f64> {
+        None
+    }
+    /// Bytes of its files in use, those of its log left out, where it tells.
+    fn allocated(&self) -> Option<u64> {
         None
     }
     /// What it moved so far, where it tells.
@@ -138,12 +143,17 @@ pub(crate) struct Measured {
     pub(crate) written: f64,
     /// How long a group takes: median, 99 %, 99.9 %.
     pub(crate) waits_ms: [f64; 3],
-    /// Right after the updates, and when as much was read twice.
+    /// Right after the updates, and after a rest.
     pub(crate) reads_per_s: [f64; 2],
     /// Time of all cores for a million updates.
     pub(crate) cpu_s: f64,
     pub(crate) resident_mib: u64,
-    pub(crate) disk_mib: u64,
+    /// What the files take on the disk when the updates end, and after a rest.
+    pub(crate) disk_mib: [u64; 2],
+    /// The same without the log, and what is not in use: the most while updates ran, and after a rest.
+    pub(crate) allocated_mib: Option<[u64; 2]>,
+    /// What keys and values take.
+    pub(crate) live_mib: u64,
     pub(crate) cycles: Option<f64>,
     /// Bytes a second.
     pub(crate) moved: Option<Moved>,
@@ -209,8 +219,11 @@ pub(crate) async fn measure<E: Engine>(
     let (cycles, moved) = (engine.cycles(), engine.moved());
     let resident_mib = process::resident_mib();
     let used = process::used(folder)?;
+    let is_over = Arc::new(AtomicBool::new(false));
     let watch = Stopwatch::start();
+    let most_allocated = spawn(most_allocated(Arc::downgrade(&engine), Arc::clone(&is_over)));
     let mut waits_ns = phase(2000, workload.span, workload.cycles).await?;
+    is_over.store(true, Ordering::Relaxed);
     let updated_s = watch.elapsed().as_s();
     let used = process::used(folder)? - used;
     let cycles = engine.cycles().zip(cycles).map(|(after, before)| after - before);
@@ -224,8 +237,12 @@ pub(crate) async fn measure<E: Engine>(
     };
     let updates = (waits_ns.len() * workload.group) as f64;
 
+    let most_allocated = most_allocated.await;
+    let disk_mib = process::folder_mib(folder);
     let at_once = read(&engine, workload, 3000).await?;
-    read(&engine, workload, 4000).await?;
+    sleep(workload.rest).await;
+    let rested = engine.allocated();
+    let disk_mib = [disk_mib, process::folder_mib(folder)];
     let in_the_end = read(&engine, workload, 5000).await?;
 
     for (at, count) in counts.iter().enumerate() {
@@ -248,10 +265,22 @@ pub(crate) async fn measure<E: Engine>(
         reads_per_s: [at_once, in_the_end],
         cpu_s: used.cpu_s * 1e6 / updates,
         resident_mib,
-        disk_mib: process::folder_mib(folder),
+        disk_mib,
+        live_mib: (workload.records * (size_of::<Key>() + VALUE_BYTES) as u64) >> 20,
+        allocated_mib: most_allocated.zip(rested).map(|(most, rested)| [most >> 20, rested >> 20]),
         cycles,
         moved,
     })
+}
+
+/// The most that an engine allocates until the changes are over, looked at every 50 ms.
+async fn most_allocated<E: Engine>(engine: Weak<E>, is_over: Arc<AtomicBool>) -> Option<u64> {
+    let mut most = None;
+    while !is_over.load(Ordering::Relaxed) {
+        most = most.max(engine.upgrade()?.allocated());
+        sleep(Nanos(50_000_000)).await;
+    }
+    most
 }
 
 /// Reads random records with all clients; gives how many a second.

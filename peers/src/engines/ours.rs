@@ -88,6 +88,11 @@ impl Engine for Ours {
         Some(figures.placed as f64 / figures.partitions.max(1) as f64)
     }
 
+    fn allocated(&self) -> Option<u64> {
+        let figures = self.store.figures();
+        Some(figures.data_bytes - figures.data_free_bytes)
+    }
+
     fn moved(&self) -> Option<Moved> {
         let figures = self.store.figures();
         Some(Moved {
