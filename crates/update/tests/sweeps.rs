@@ -35,13 +35,18 @@ async fn engine(data_blocks: u64, log_blocks: u64, format: Format, options: Opti
     engine
 }
 
-async fn put(engine: &Engine, keys: impl Iterator<Item = u64>) {
+/// Puts of keys with values of so many bytes.
+fn puts(records: impl Iterator<Item = (u64, usize)>) -> Group {
     let mut group = Group::new();
-    for key in keys {
-        let modification = Modification { key: &key.to_be_bytes(), kind: PUT, bytes: &[7; 40] };
-        group.modify(SPACE, modification);
+    for (key, bytes) in records {
+        let (key, bytes) = (key.to_be_bytes(), vec![7; bytes]);
+        group.modify(SPACE, Modification { key: &key, kind: PUT, bytes: &bytes });
     }
-    engine.commit(&group).await.unwrap();
+    group
+}
+
+async fn put(engine: &Engine, keys: impl Iterator<Item = u64>) {
+    engine.commit(&puts(keys.map(|key| (key, 40)))).await.unwrap();
 }
 
 /// All partitions are loaded at the same time and get as much; they do not need their blocks written at the same time.
@@ -76,8 +81,11 @@ fn blocks_are_written_all_the_time_and_not_now_and_then() {
     });
 }
 
+/// Which key is read next, after so many reads.
+type Reader = fn(u64) -> u64;
+
 /// How often partitions were written in idle time, within `span` after the last commit, beside a reader or not.
-async fn placed_in_idle_time(has_reader: bool, span: Nanos) -> u64 {
+async fn placed_in_idle_time(reader: Option<Reader>, span: Nanos) -> u64 {
     let format = Format { partition_blocks: 8, staging_percent: 150, ..Format::default() };
     let idle = Nanos(1_000_000);
     let options = Options { memory: ByteCount(1 << 20), idle: Some(idle), ..Options::default() };
@@ -90,12 +98,14 @@ async fn placed_in_idle_time(has_reader: bool, span: Nanos) -> u64 {
     engine.checkpoint().await.unwrap();
     let before = engine.figures();
     let end = now() + idle + span;
-    let mut random = Random::seed_from_u64(1);
+    let mut reads = 0;
     while now() < end {
-        match has_reader {
-            true => drop(engine.get(SPACE, &random.random_range(0..KEYS).to_be_bytes()).await),
-            false => sleep(idle).await,
+        if let Some(reader) = reader {
+            engine.get(SPACE, &reader(reads).to_be_bytes()).await.unwrap();
+            reads += 1;
         }
+        // Reads from memory take no time.
+        sleep(Nanos(100_000)).await;
     }
     engine.figures().placed - before.placed
 }
@@ -103,10 +113,13 @@ async fn placed_in_idle_time(has_reader: bool, span: Nanos) -> u64 {
 /// What nobody waits for takes a tenth of the time where somebody reads, here in whole batches, and goes on nevertheless.
 #[test]
 fn sweeps_that_nobody_waits_for_make_way_for_readers() {
-    let placed =
-        |has_reader| block_on_virtual(1, placed_in_idle_time(has_reader, Nanos(200_000_000)));
-    let (alone, beside) = (placed(false), placed(true));
-    assert!(beside > 0 && beside * 3 <= alone, "{beside} beside a reader, {alone} without");
+    let placed = |reader| block_on_virtual(1, placed_in_idle_time(reader, Nanos(200_000_000)));
+    let alone = placed(None);
+    // The second reads each key so often that it has paid for a sweep, again and again while the sweeper works.
+    let readers: [Reader; 2] = [|reads| reads * 1009 % KEYS, |reads| reads / 5 * 8 % KEYS];
+    for beside in readers.map(|reader| placed(Some(reader))) {
+        assert!(beside > 0 && beside * 3 <= alone, "{beside} beside a reader, {alone} without");
+    }
 }
 
 /// All free blocks of a small device are discarded at once. A commit meanwhile finds none, and waits.
@@ -142,15 +155,9 @@ fn commits_are_refused_where_no_sweep_finds_space() {
             let options = Options { memory: ByteCount(23 << 10), ..Options::default() };
             let engine = engine(data_blocks, 400, format, options).await;
             for _ in 0..300 {
-                let mut group = Group::new();
-                for _ in 0..random.random_range(1..40) {
-                    let key: u64 = random.random_range(0..1000);
-                    let bytes = vec![7; random.random_range(1..10)];
-                    group.modify(
-                        SPACE,
-                        Modification { key: &key.to_be_bytes(), kind: PUT, bytes: &bytes },
-                    );
-                }
+                let count = random.random_range(1..40);
+                let record = || (random.random_range(0..1000), random.random_range(1..10));
+                let group = puts(std::iter::repeat_with(record).take(count));
                 let commit = std::pin::pin!(engine.commit(&group));
                 let late = std::pin::pin!(sleep(Nanos(100_000_000_000)));
                 match select(commit, late).await {

@@ -12,33 +12,33 @@ use moirai_units::{Instant, Nanos};
 
 use crate::shared::Shared;
 
-/// Beside readers, the sweeper rests so many times as long as it worked. While it works, reads take three to ten times as
-/// long on flash: they wait behind its long transfers.
+/// Beside readers, the sweeper rests so many times as long as it worked. While it works, many reads wait behind its long
+/// transfers: on flash, 0.5 ms for what else takes 0.05 ms.
 const RESTS: u64 = 9;
 
-/// A batch that nobody waits for, under way.
+/// When a batch of optional sweeps began, and how much had been read until then.
 pub(super) struct OptionalBatch {
     began: Instant,
-    /// What was read before.
     reads: u64,
 }
 
 impl Shared {
+    /// Begins a batch of optional sweeps. Until [`Shared::make_way`] returns, what readers pay for does not wake the sweeper: it
+    /// would cut its rest short.
     pub(super) fn begin_optional(&self) -> OptionalBatch {
+        self.is_making_way.store(true, Ordering::Relaxed);
         OptionalBatch { began: now(), reads: self.reads() }
     }
 
     /// Rests after a batch if somebody read meanwhile, until there is something to do that somebody waits for.
     pub(super) async fn make_way(&self, batch: &OptionalBatch) {
-        if self.reads() == batch.reads {
-            return;
+        if self.reads() > batch.reads {
+            let ended = now();
+            let end = ended + Nanos(ended.since(batch.began).0.saturating_mul(RESTS));
+            let woken = std::pin::pin!(self.sweep_wake.notified());
+            let rested = std::pin::pin!(sleep_until(end));
+            let (Either::Left(_) | Either::Right(_)) = select(woken, rested).await;
         }
-        let ended = now();
-        let end = ended + Nanos(ended.since(batch.began).0.saturating_mul(RESTS));
-        self.is_making_way.store(true, Ordering::Relaxed);
-        let woken = std::pin::pin!(self.sweep_wake.notified());
-        let rested = std::pin::pin!(sleep_until(end));
-        let (Either::Left(_) | Either::Right(_)) = select(woken, rested).await;
         self.is_making_way.store(false, Ordering::Relaxed);
     }
 
