@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use moirai_btree::{Batch, Direction, KeyRange, Store, Tree, with_leaves};
 use moirai_devices::{Access, NewFiles};
-use moirai_runtime::{Stopwatch, block_on_real, random};
+use moirai_runtime::{Stopwatch, block_on_real, random, use_one_heap};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Kinds, Options};
@@ -155,5 +155,6 @@ async fn run() -> Outcome {
 }
 
 fn main() -> Outcome {
+    use_one_heap();
     block_on_real(1, run())
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use moirai_btree::{Batch, Store, Tree, with_leaves};
 use moirai_devices::{Access, NewFiles};
-use moirai_runtime::{Stopwatch, block_on_real, random};
+use moirai_runtime::{Stopwatch, block_on_real, random, use_one_heap};
 use moirai_storage::Device;
 use moirai_units::ByteCount;
 use moirai_update::{Kinds, Options};
@@ -144,5 +144,6 @@ async fn run() -> Outcome {
 }
 
 fn main() -> Outcome {
+    use_one_heap();
     block_on_real(1, run())
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use moirai::btree::{AddDecimal, Direction, KeyRange, Store, Tree};
+use moirai::runtime::use_one_heap;
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::{KindNumber, Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
@@ -261,6 +262,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
+    use_one_heap();
     run::in_time(moirai::are_simulated(&uris)?, carry_out(arguments))
 }
 

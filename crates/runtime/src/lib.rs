@@ -18,6 +18,7 @@
 
 mod busy;
 mod context;
+mod heap;
 mod interrupts;
 mod random;
 mod real;
@@ -32,6 +33,7 @@ pub use context::{
     Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep, sleep_until,
     spawn, unique,
 };
+pub use heap::use_one_heap;
 pub use interrupts::Interrupts;
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};

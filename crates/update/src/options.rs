@@ -27,6 +27,9 @@ pub struct Options {
     /// over it by its own length. Once partitions and chunks take more than half of it, sweeps apply staged modifications
     /// earlier. What is not in use keeps blocks that were read for a value.
     ///
+    /// The C library may hold more than that: glibc keeps what one thread frees from the others, and a process with
+    /// queues and staged modifications may grow to one and a half times this. `moirai_runtime::use_one_heap` prevents it.
+    ///
     /// Opening keeps to it, too, whatever the log was written with, unless the engine is opened for reading only, or the
     /// data device has no space or fails. Requests of readers in flight come on top, and while the engine opens, two
     /// segments of each log device and the checkpoint. 4 KiB at least; 64 MiB by default.
