@@ -70,7 +70,8 @@ pub(crate) struct Shared {
     pub(crate) sweep_wake: Notify,
     /// Whether the sweeper has nothing to do, so that the next commit is to wake it.
     pub(crate) is_parked: AtomicBool,
-    /// Whether an optional sweep is under way, or the sweeper rests after one: what readers pay for does not wake it.
+    /// Whether the sweeper does optional work, or pauses after it. Meanwhile reads do not wake it, however many staged
+    /// modifications they had to read.
     pub(crate) is_making_way: AtomicBool,
     pub(crate) room: Arc<Notify>,
     /// Held by the group that is taken in next: they come in the order in which they asked.

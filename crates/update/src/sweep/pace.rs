@@ -23,8 +23,8 @@ pub(super) struct OptionalBatch {
 }
 
 impl Shared {
-    /// Begins a batch of optional sweeps. Until [`Shared::make_way`] returns, what readers pay for does not wake the sweeper: it
-    /// would cut its rest short.
+    /// Begins a batch of optional sweeps. Until [`Shared::make_way`] returns, reads do not wake the sweeper: that would cut
+    /// its pause short.
     pub(super) fn begin_optional(&self) -> OptionalBatch {
         self.is_making_way.store(true, Ordering::Relaxed);
         OptionalBatch { began: now(), reads: self.reads() }
