@@ -128,7 +128,7 @@ impl Engine {
             let freed = shared.room.notified();
             shared.check_running()?;
             {
-                let mut state = shared.state_as_it_is();
+                let mut state = shared.state_to_append();
                 let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
                 if let Some((space, _)) = unknown {
                     return Err(Error::NoSpace { space: *space });

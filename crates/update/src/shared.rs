@@ -104,6 +104,9 @@ const STEPS_AT_ONCE: u64 = 1 << 6;
 /// The lock is given to whoever waits for it once it was held for so long. More often is not good: to hand it over takes two
 /// threads some microseconds.
 const HELD_AT_ONCE: Nanos = Nanos(150_000);
+/// Bytes of groups that the state may lack before the next group is taken in: a few milliseconds of work for whoever locks it
+/// next.
+const LAG_BYTES_MAX: usize = 64 << 10;
 /// Of so many short holds of the lock one is measured.
 const MEASURED_OF: u64 = 16;
 
@@ -183,19 +186,27 @@ impl Shared {
     ///
     /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
     /// it before anything else: the group was visible before they came. So nobody sees a part of a group, but for
-    /// [`Shared::state_as_it_is`].
+    /// [`Shared::state_to_append`].
     #[track_caller]
     pub(crate) fn state(&self) -> Locked<'_> {
         self.locked(false)
     }
 
-    /// The state as it is: it may lack groups that are visible, and have a part of one. For taking groups in, which looks at
-    /// counts and at the spaces: so the next group is on its way to the log while others are applied.
+    /// The state for taking a group in, which looks at counts and at the spaces. It may lack groups that are visible, and have a
+    /// part of one: so the next group is on its way to the log while others are applied.
+    ///
+    /// Where it lacks many it gets them first. While the sweeper applies groups, those who commit find the state in use and
+    /// leave theirs to the next one who locks it. That may be the sweeper again, and a program commits faster than
+    /// the sweeper applies: it would have more to do each time, and get nowhere.
     ///
     /// One hold in [`MEASURED_OF`] is measured. Reading the clock for all of them would cost a small commit 3 % of its time.
     #[track_caller]
-    pub(crate) fn state_as_it_is(&self) -> Locked<'_> {
-        self.held(self.state.state.lock(), self.is_measured())
+    pub(crate) fn state_to_append(&self) -> Locked<'_> {
+        let state = self.state.state.lock();
+        match state.unapplied.bytes > LAG_BYTES_MAX {
+            true => self.up_to_date(state, true),
+            false => self.held(state, self.is_measured()),
+        }
     }
 
     /// Applies the groups that are visible, unless somebody else uses the state: that one, or the next one, does so.
@@ -432,4 +443,48 @@ impl Shared {
 /// Bytes of memory that a program's group takes until it is applied. The engine's own are few: it waits for each.
 fn group_memory_bytes(group: &[u8]) -> usize {
     if is_own(group) { 0 } else { group.len() + 4 + size_of::<usize>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use moirai_devices::{FaultyDevice, Power};
+    use moirai_runtime::{block_on_virtual, sleep};
+    use moirai_units::{BlockCount};
+
+    use super::*;
+    use crate::{Engine, Format, Modification, Options, PUT, SpaceId, WholeBlocks};
+
+    #[test]
+    fn who_commits_applies_what_others_left() {
+        block_on_virtual(1, async {
+            let power = Power::on();
+            let device = |name: &str, blocks| -> Arc<dyn Device> {
+                let (blocks, ensemble) = (BlockCount(blocks), BlockCount(16));
+                FaultyDevice::new(name.into(), blocks, ensemble, Arc::clone(&power))
+            };
+            let (data, logs) = (device("data", 40_000), [device("log", 20_000)]);
+            Engine::format(&*data, &logs, &WholeBlocks, Format::default()).await.unwrap();
+            // Nobody else looks at the state.
+            let options = Options { idle: None, ..Options::default() };
+            let blocks = Arc::new(WholeBlocks);
+            let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await.unwrap();
+            let space = SpaceId(1);
+            engine.create_space(space).await.unwrap();
+            let mut group = Group::new();
+            for key in 0..100_u8 {
+                group.modify(space, Modification { key: &[key], kind: PUT, bytes: &[7; 40] });
+            }
+            let group_bytes = group.entries().len();
+            let mut most = 0;
+            for _ in 0..10 * LAG_BYTES_MAX / group_bytes {
+                // It is taken in and written, and dropped before it is applied.
+                assert!(engine.commit(&group).now_or_never().is_none());
+                sleep(Nanos(1_000_000_000)).await;
+                most = most.max(engine.shared.state.state.lock().unapplied.bytes);
+            }
+            assert!(most > LAG_BYTES_MAX && most < LAG_BYTES_MAX + 2 * group_bytes, "{most}");
+            engine.close().await.unwrap();
+        });
+    }
 }
