@@ -450,7 +450,7 @@ mod tests {
     use futures::FutureExt;
     use moirai_devices::{FaultyDevice, Power};
     use moirai_runtime::{block_on_virtual, sleep};
-    use moirai_units::{BlockCount};
+    use moirai_units::BlockCount;
 
     use super::*;
     use crate::{Engine, Format, Modification, Options, PUT, SpaceId, WholeBlocks};
