@@ -166,7 +166,8 @@ enum Command {
     ///   delete  KEY
     ///   merge   KEY  NUMBER
     ///
-    /// A merge that meets a value that is not a number leaves the value as it is; `stats` counts these.
+    /// A merge that meets a value that is not an integer leaves the value as it is. `stats` counts these, each
+    /// once it is applied to the value on the device.
     #[command(verbatim_doc_comment)]
     Batch {
         #[command(flatten)]
@@ -394,7 +395,7 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
                 && !AddDecimal::is_number(&value)
             {
                 return Err(Failure::Failed(format!(
-                    "the value of `{}` is not a number: `{}`",
+                    "the value of `{}` is not an integer: `{}`",
                     name.display(),
                     String::from_utf8_lossy(&text.written(&value))
                 )));

@@ -164,7 +164,7 @@ fn merge_refuses_text() {
     kv(folder, &["put", "fruit", "apple"]);
     let (status, _, error) = run(folder, &["kv", STORE, "merge", "fruit", "5"]);
     assert_eq!(status, Some(1));
-    assert!(error.contains("`fruit` is not a number: `apple`"), "{error}");
+    assert!(error.contains("`fruit` is not an integer: `apple`"), "{error}");
     assert_eq!(kv(folder, &["get", "fruit"]), "apple\n");
     let stats: serde_json::Value = serde_json::from_str(&kv(folder, &["stats", "--json"])).unwrap();
     assert_eq!(stats["refused_merges"], 0);

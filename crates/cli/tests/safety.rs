@@ -219,6 +219,48 @@ fn databases_and_other_stores_are_refused() {
     assert!(succeed(folder, &["table", "list", "--store=file:k"]).contains(" t "));
 }
 
+/// Between the first and the last MiB a file is looked at where it has no holes.
+#[test]
+fn data_in_the_middle_of_a_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let image = std::fs::File::create(folder.join("m.img")).unwrap();
+    image.set_len(16 << 20).unwrap();
+    image.write_all_at(b"x", 9 << 20).unwrap();
+    check_refused(folder, "m.img", "does not know (at byte 9437184)");
+}
+
+/// The disks of a striped volume have no labels, and may hold nothing at their ends.
+#[test]
+fn disks_of_a_striped_volume_with_a_store_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let device = |disk| format!("--device=file:u{disk}?size=64MiB");
+    succeed(folder, &["volume", "create", "v.toml", &device(1), &device(2), &device(3)]);
+    let lines: String = (0..20_000).map(|key| format!("key {key}\tvalue {key}\n")).collect();
+    std::fs::write(folder.join("lines.tsv"), lines).unwrap();
+    succeed(folder, &["kv", "--store=volume:v.toml", "load", "lines.tsv"]);
+    let mut has_blank_ends = false;
+    for disk in ["u1", "u2", "u3"] {
+        let content = std::fs::read(folder.join(disk)).unwrap();
+        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        if is_blank(&content) {
+            continue;
+        }
+        has_blank_ends |= is_blank(&content[..1 << 20]) && is_blank(&content[63 << 20..]);
+        let create = &["volume", "create", "w.toml", &format!("--device=file:{disk}")];
+        let (status, _, error) = run(folder, create);
+        assert_eq!(status, Some(1), "{disk}: {error}");
+        assert!(error.contains("which would be lost"), "{disk}: {error}");
+        let put = &["kv", &format!("--store=file:{disk}"), "put", "a", "b"];
+        let (status, _, error) = run(folder, put);
+        assert_eq!(status, Some(1), "{disk}: {error}");
+    }
+    assert!(has_blank_ends, "the ends of each disk tell that it holds something");
+    let count = succeed(folder, &["kv", "--store=volume:v.toml", "count"]);
+    assert_eq!(count.trim(), "20000");
+}
+
 #[test]
 fn reading_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use moirai_storage::{
     Flushed, Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use crate::lock::lock;
@@ -405,6 +405,22 @@ impl Device for FileDevice {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
         Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {
+        let all = self.inquiry.all_blocks();
+        let seek = |place| rustix::fs::seek(&self.files.buffered, place);
+        let begin = match seek(SeekFrom::Data(from.byte_offset())) {
+            Ok(begin) => Lbn(begin / BLOCK_BYTES),
+            // Behind the last data.
+            Err(Errno::NXIO) => return Ok(None),
+            // The file system does not know holes.
+            Err(_) => return Ok((from < all.end()).then(|| BlockRange::between(from, all.end()))),
+        };
+        let hole = seek(SeekFrom::Hole(begin.byte_offset().max(from.byte_offset())));
+        let end = hole.map_or(all.end(), |hole| Lbn(hole.div_ceil(BLOCK_BYTES)));
+        let (begin, end) = (begin.max(from), end.min(all.end()));
+        Ok((begin < end).then(|| BlockRange::between(begin, end)))
     }
 
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {

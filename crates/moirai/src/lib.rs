@@ -242,7 +242,8 @@ pub async fn create_store(
         {
             let held = storage::occupants(std::slice::from_ref(&device), true).await?.pop();
             storage::clear_ends(&*device).await?;
-            Ok((Store::open(device).await?, held.map(|(_, occupant)| occupant)))
+            let store = Store::open_cleared(device).await?;
+            Ok((store, held.map(|(_, occupant)| occupant)))
         }
         store::Error::NotAStore { device, occupant } => {
             Err(storage::Error::Occupied { device, occupant }.into())

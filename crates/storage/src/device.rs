@@ -43,6 +43,16 @@ pub trait Device: Send + Sync + Debug {
     /// errors until the device is reopened.
     fn flush(&self) -> Flushed<'_>;
 
+    /// The first run of blocks from `from` on that may hold something else than zeros, as far as the device knows that
+    /// without reading: of a file, what is no hole. `None` behind the last one, and where nothing is known.
+    ///
+    /// # Errors
+    /// Failures of what holds the blocks.
+    fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {
+        let _ = from;
+        Ok(None)
+    }
+
     /// Tells the device that the content of `blocks` is not needed any more, so that it may free what holds
     /// them: of `blocks` the whole granules of [`Inquiry::discard`], and in this implementation nothing.
     ///

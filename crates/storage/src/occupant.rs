@@ -3,7 +3,8 @@
 //!
 //! Offsets and magic numbers are those of each format's own documents; blkid (util-linux) reads the same
 //! places. A device counts as blank when its first and last MiB hold nothing but zeros: every signature
-//! below lies there, and so does the beginning of nearly every other file.
+//! below lies there, and so does the beginning of nearly every other file. Of a file, what is no hole between them is looked
+//! at, too: a disk of a striped volume may have nothing at its ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,10 @@ use crate::{Device, Error, IoBuf, Result};
 /// Blocks at each end of a device that are looked at: 1 MiB.
 const END_BLOCKS: BlockCount = BlockCount((1 << 20) / BLOCK_BYTES);
 
+/// Blocks between the ends that are read whole, 256 MiB, and how many samples are read of all others.
+const READ_BLOCKS: BlockCount = BlockCount((256 << 20) / BLOCK_BYTES);
+const SAMPLES: u64 = 256;
+
 /// Data that a device holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupant {
@@ -24,20 +29,56 @@ pub struct Occupant {
     pub offset: u64,
 }
 
+impl Occupant {
+    fn unknown(offset: u64) -> Occupant {
+        Occupant { what: "data of a format that Moirai does not know".to_owned(), offset }
+    }
+}
+
 impl fmt::Display for Occupant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (at byte {})", self.what, self.offset)
     }
 }
 
-/// What `device` holds, as its first and last MiB tell; `None` where both are zeros.
-///
-/// The blocks between are not read.
+/// What `device` holds, as its first and last MiB tell, and what lies between where the device knows that something does
+/// ([`Device::data_after`]); `None` where all of that is zeros. Of much data between the ends, samples are read.
 pub async fn occupant(device: &dyn Device) -> Result<Option<Occupant>> {
     let [head, tail] = ends(device);
     let first = device.read(head).await?;
     let last = device.read(tail).await?;
-    Ok(Ends { head: &first, tail: &last, bytes: device.inquiry().capacity.bytes().0 }.occupant())
+    let ends = Ends { head: &first, tail: &last, bytes: device.inquiry().capacity.bytes().0 };
+    match ends.occupant() {
+        None if head.end() < tail.first => {
+            between(device, BlockRange::between(head.end(), tail.first)).await
+        }
+        found => Ok(found),
+    }
+}
+
+/// The first byte that is no zero among `blocks`, where the device knows that they may hold something. Behind the first
+/// [`READ_BLOCKS`] of these, a MiB is read of each of [`SAMPLES`] parts.
+async fn between(device: &dyn Device, blocks: BlockRange) -> Result<Option<Occupant>> {
+    let mut at = blocks.first;
+    let mut whole = READ_BLOCKS;
+    let step = BlockCount(blocks.count.0 / SAMPLES).max(END_BLOCKS);
+    while at < blocks.end()
+        && let Some(run) = device.data_after(at)?
+    {
+        let end = run.end().min(blocks.end());
+        let mut next = run.first.max(at);
+        while next < end {
+            let some = BlockRange::between(next, (next + END_BLOCKS).min(end));
+            let content = device.read(some).await?;
+            if let Some(byte) = content.iter().position(|byte| *byte != 0) {
+                return Ok(Some(Occupant::unknown(some.first.byte_offset() + byte as u64)));
+            }
+            next = if whole > BlockCount::ZERO { some.end() } else { next + step };
+            whole = BlockCount(whole.0.saturating_sub(some.count.0));
+        }
+        at = end.max(at + BlockCount(1));
+    }
+    Ok(None)
 }
 
 /// The RAID or pool that took over `device` after a store was made on it, if any. Linux RAID and ZFS leave the first block
@@ -287,8 +328,7 @@ impl Ends<'_> {
         let tail_at = self.bytes.saturating_sub(self.tail.len() as u64);
         [(self.head, 0), (self.tail, tail_at)].into_iter().find_map(|(end, begins)| {
             let at = end.iter().position(|byte| *byte != 0)?;
-            let what = "data of a format that Moirai does not know".to_owned();
-            Some(Occupant { what, offset: begins + at as u64 })
+            Some(Occupant::unknown(begins + at as u64))
         })
     }
 }
@@ -313,7 +353,7 @@ mod tests {
     #[test]
     fn zeros_are_blank_and_single_bytes_at_either_end_are_not() {
         assert_eq!(found(4 * MIB, &[]), None);
-        // The middle is not looked at.
+        // What lies between the ends is looked at by other means.
         assert_eq!(found(4 * MIB, &[(2 * MIB, b"x")]), None);
         for offset in [0, MIB - 1, 3 * MIB, 4 * MIB - 1] {
             let occupant = found(4 * MIB, &[(offset, b"x")]).unwrap();

@@ -49,12 +49,21 @@ fn superblock_places(device: &dyn Device) -> [Lbn; 2] {
 }
 
 impl Store {
-    /// Opens the store on `device`. On a blank device, whose first and last MiB are zeros, the store has no
-    /// tables, and nothing is written before the first load.
+    /// Opens the store on `device`. On a blank device ([`moirai_storage::occupant`]) the store has no tables, and nothing
+    /// is written before the first load.
     ///
     /// # Errors
     /// [`Error::NotAStore`] where the device holds something else.
     pub async fn open(device: Arc<dyn Device>) -> Result<Arc<Store>> {
+        Store::open_as(device, false).await
+    }
+
+    /// The same on a device whose ends were cleared: what else it holds may be lost.
+    pub async fn open_cleared(device: Arc<dyn Device>) -> Result<Arc<Store>> {
+        Store::open_as(device, true).await
+    }
+
+    async fn open_as(device: Arc<dyn Device>, is_cleared: bool) -> Result<Arc<Store>> {
         let inquiry = device.inquiry();
         let reserved = BlockCount(2 * inquiry.volume_block.0);
         let need = BlockCount(reserved.0 + 2 * crate::heap::UNIT.0);
@@ -72,6 +81,7 @@ impl Store {
         };
         if superblock.is_none()
             && inquiry.keeps_data
+            && !is_cleared
             && let Some(occupant) = moirai_storage::occupant(&*device).await?
         {
             return Err(Error::NotAStore { device: inquiry.name.clone(), occupant });

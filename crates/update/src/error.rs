@@ -34,7 +34,7 @@ pub enum Error {
 
     /// A device that was not formatted.
     #[error(
-        "{device} holds no key-value store (on a blank device `put`, `merge` or `load` creates one)"
+        "{device} holds no key-value store (on a blank device `put`, `merge`, `load`, `batch` or `restore` creates one)"
     )]
     NotFormatted {
         /// The device.
