@@ -35,8 +35,8 @@ const LEAF: ByteCount = ByteCount(8 << 10);
 /// Put, get and scan keys and values in B+-trees that absorb floods of random updates
 ///
 /// The log is on the --log devices, or at the end of the --store device. `put`, `merge`, `load`, `batch` and `restore`
-/// create a store where each device is blank, which means that its first and last MiB are zeros. Commands that only
-/// read write nothing, and several of them may read a store at once. A key may be up to a quarter of a
+/// create a store where each device is blank: its first and last MiB are zeros, and so is what else of a file is looked
+/// at. Commands that only read write nothing, and several of them may read a store at once. A key may be up to a quarter of a
 /// leaf less 7 bytes long (2,041 bytes in leaves of 8 KiB), and a value up to 1 GiB.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -44,7 +44,8 @@ pub trait Device: Send + Sync + Debug {
     fn flush(&self) -> Flushed<'_>;
 
     /// The first run of blocks from `from` on that may hold something else than zeros, as far as the device knows that
-    /// without reading: of a file, what is no hole. `None` behind the last one, and where nothing is known.
+    /// without reading: of a file, what is no hole. The run is not empty and ends after `from`. `None` after the last one,
+    /// and where nothing is known.
     ///
     /// # Errors
     /// Failures of what holds the blocks.

@@ -56,27 +56,24 @@ pub async fn occupant(device: &dyn Device) -> Result<Option<Occupant>> {
     }
 }
 
-/// The first byte that is no zero among `blocks`, where the device knows that they may hold something. Behind the first
-/// [`READ_BLOCKS`] of these, a MiB is read of each of [`SAMPLES`] parts.
+/// The first byte that is no zero among `blocks`, where the device knows that they may hold something. After the first
+/// [`READ_BLOCKS`] of these, a MiB is read of each of [`SAMPLES`] parts of `blocks`.
 async fn between(device: &dyn Device, blocks: BlockRange) -> Result<Option<Occupant>> {
-    let mut at = blocks.first;
-    let mut whole = READ_BLOCKS;
     let step = BlockCount(blocks.count.0 / SAMPLES).max(END_BLOCKS);
-    while at < blocks.end()
-        && let Some(run) = device.data_after(at)?
+    let (mut next, mut left) = (blocks.first, READ_BLOCKS);
+    while next < blocks.end()
+        && let Some(run) = device.data_after(next)?
+        && run.first < blocks.end()
     {
-        let end = run.end().min(blocks.end());
-        let mut next = run.first.max(at);
-        while next < end {
-            let some = BlockRange::between(next, (next + END_BLOCKS).min(end));
-            let content = device.read(some).await?;
-            if let Some(byte) = content.iter().position(|byte| *byte != 0) {
-                return Ok(Some(Occupant::unknown(some.first.byte_offset() + byte as u64)));
-            }
-            next = if whole > BlockCount::ZERO { some.end() } else { next + step };
-            whole = BlockCount(whole.0.saturating_sub(some.count.0));
+        let first = run.first.max(next);
+        let some =
+            BlockRange::between(first, (first + END_BLOCKS).min(run.end()).min(blocks.end()));
+        let content = device.read(some).await?;
+        if let Some(byte) = content.iter().position(|byte| *byte != 0) {
+            return Ok(Some(Occupant::unknown(first.byte_offset() + byte as u64)));
         }
-        at = end.max(at + BlockCount(1));
+        next = if left > BlockCount::ZERO { some.end() } else { first + step };
+        left = BlockCount(left.0.saturating_sub(some.count.0));
     }
     Ok(None)
 }

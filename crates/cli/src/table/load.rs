@@ -24,8 +24,8 @@ enum LayoutArgument {
 
 /// Load tables: TPC-H, a Parquet file or a CSV file
 ///
-/// The store is created where its device is blank, which means that the first and last MiB are zeros. A table is
-/// there complete or not at all: Ctrl-C, a crash and a full device leave no part of one.
+/// The store is created where its device is blank: its first and last MiB are zeros, and so is what else of a file
+/// is looked at. A table is there complete or not at all: Ctrl-C, a crash and a full device leave no part of one.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct Arguments {
