@@ -21,8 +21,9 @@ impl Force {
     /// devices' URIs. Commands check before they begin their work.
     pub(crate) fn check(&self, output: &Path, inputs: &[&str]) -> Result<(), Failure> {
         keep_inputs(output, inputs)?;
-        // A device such as /dev/stdout is not overwritten.
-        if output.is_file() && !self.force {
+        // A device such as /dev/stdout is not overwritten. A link to nowhere would make a file that nobody named.
+        let is_there = output.is_file() || (output.is_symlink() && !output.exists());
+        if is_there && !self.force {
             return Err(Failure::Usage(format!(
                 "{} exists: name another file, or overwrite it with --force",
                 output.display()

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 use moirai::units::{ByteCount, Lbn};
-use moirai::volume::{ControllerTable, ControllerWrites, DiskIndex, Level, StripeUnit};
+use moirai::volume::{ControllerTable, ControllerWrites, DiskIndex, Level, Repair, StripeUnit};
 
 use crate::failure::Failure;
 use crate::output;
@@ -61,7 +61,7 @@ const RATE_BYTES_MIN: u64 = 64 << 10;
 pub(crate) enum Command {
     /// Make a volume, and describe it in a TOML file
     ///
-    /// Devices of a level that survives failures get labels, by which each knows its volume, and lose what they hold.
+    /// Devices that keep their data get labels, by which each knows its volume, and lose what they hold.
     /// Files that do not exist are created. Relative paths in the description are relative to its folder.
     Create {
         /// Description to write; the file must not exist
@@ -70,7 +70,7 @@ pub(crate) enum Command {
         #[arg(long = "device", value_name = "URI", required_unless_present = "parts")]
         devices: Vec<String>,
         /// Device or volume to concatenate with the others, as URI, instead of devices in a layout
-        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "labels", "spares", "integrity"])]
+        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "spares", "integrity"])]
         parts: Vec<String>,
         /// Device that takes the place of the first disk that fails when the volume is rebuilt, as URI
         #[arg(long = "spare", value_name = "URI")]
@@ -81,9 +81,6 @@ pub(crate) enum Command {
         level: Level,
         #[command(flatten)]
         layout: Box<LayoutArguments>,
-        /// Label the devices of raid0, too: they may then be named in any order, and a stale one is refused
-        #[arg(long)]
-        labels: bool,
         /// Keep checksums of blocks, so that silent corruption is found and repaired
         #[arg(long)]
         integrity: bool,
@@ -181,7 +178,7 @@ pub(crate) enum Command {
     },
     /// Rebuild the contents of replaced disks; an interrupted rebuild goes on from where it was
     ///
-    /// Spares replace failed disks first.
+    /// Spares replace failed disks first. Blocks that cannot be reconstructed are listed, and the exit status is 1.
     Rebuild {
         /// Description of the volume
         path: PathBuf,
@@ -211,7 +208,8 @@ pub(crate) enum Command {
     },
     /// Read the whole volume, and rewrite what cannot be read
     ///
-    /// Where copies or parity do not match the data the stripes are listed, and the exit status is 1.
+    /// Stripes whose copies or parity do not match the data are listed, and blocks that can be neither read nor
+    /// reconstructed. The exit status is 1 when there are any that the command did not mend.
     Scrub {
         /// Description of the volume
         path: PathBuf,
@@ -221,6 +219,9 @@ pub(crate) enum Command {
         /// Make copies and parity match the data, although the data may be what is wrong
         #[arg(long)]
         repair: bool,
+        /// Fill lost blocks with zeros, so that they can be read and written again; their contents are gone
+        #[arg(long)]
+        clear_lost: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -236,7 +237,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             spares,
             level,
             layout,
-            labels,
             integrity,
             force,
             controller,
@@ -249,16 +249,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                     false => ControllerWrites::Back,
                 },
             });
-            let wanted = Wanted {
-                devices,
-                parts,
-                spares,
-                level,
-                layout: *layout,
-                labels,
-                integrity,
-                controller,
-            };
+            let wanted =
+                Wanted { devices, parts, spares, level, layout: *layout, integrity, controller };
             create::create(&path, &wanted, force)
         }
         Command::Show { path, json } => show::show(&path, json),
@@ -272,7 +264,9 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Replace { path, disk, device, force } => {
             disks::replace(&path, DiskIndex(disk), &device, force)
         }
-        Command::Scrub { path, rate, repair, json } => disks::scrub(&path, rate, repair, json),
+        Command::Scrub { path, rate, repair, clear_lost, json } => {
+            disks::scrub(&path, rate, Repair { differing: repair, lost: clear_lost }, json)
+        }
         Command::Grow { path, devices, parts, rate, force } => match parts.is_empty() {
             true => disks::grow(&path, &devices, rate, force),
             false => create::append(&path, parts, force),

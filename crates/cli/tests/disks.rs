@@ -409,9 +409,51 @@ fn checksums_find_which_device_is_wrong() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
         }
     }
-    let raid0 = ["volume", "create", "v.toml", "--integrity", "--labels", "--device"];
+    let raid0 = ["volume", "create", "v.toml", "--integrity", "--device"];
     let error = refused(folder, &[&raid0[..], &["file:x.img?size=64MiB"]].concat());
     assert!(error.contains("`integrity`"), "{error}");
+}
+
+/// A disk failed, and another was overwritten in part: more than RAID 5 survives. The blocks are named, and can be
+/// given up; then the volume serves everything again.
+#[test]
+fn lost_blocks_are_named_and_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make_with(folder, "raid5", 3, &["--integrity"]);
+    let shown = succeed(folder, &["volume", "show", "v.toml"]);
+    assert!(shown.contains("of each block"), "{shown}");
+    succeed(folder, &["volume", "fail", "v.toml", "0"]);
+    let shown = succeed(folder, &["volume", "show", "v.toml"]);
+    assert!(
+        shown.lines().any(|line| line.contains("failed") && line.contains("d0.img")),
+        "{shown}"
+    );
+    for at in (40 << 20..42 << 20).step_by(65536) {
+        corrupt(&folder.join("d1.img"), at);
+    }
+    succeed(folder, &["volume", "replace", "v.toml", "0", "file:new.img?size=64MiB"]);
+    let (status, told, error) = run(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(status, Some(1), "{error}");
+    assert!(told.contains("lost: ") && error.contains("--clear-lost"), "{told} {error}");
+    assert_eq!(states(folder), ["ready"; 3]);
+    let scrub = |options: &[&str]| {
+        let (status, found, _) =
+            run(folder, &[&["volume", "scrub", "v.toml", "--json"], options].concat());
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        (
+            status,
+            found["lost"].as_array().unwrap().len(),
+            found["cleared"].as_array().unwrap().len(),
+        )
+    };
+    // 32 blocks of the second disk, and as many of the first that only they could have told, but for those of parity.
+    let (status, lost, cleared) = scrub(&[]);
+    assert!(status == Some(1) && (32..=64).contains(&lost) && cleared == 0, "{lost}");
+    assert_eq!(scrub(&["--clear-lost"]), (Some(0), 0, lost));
+    assert_eq!(scrub(&[]), (Some(0), 0, 0));
+    succeed(folder, &["volume", "fail", "v.toml", "2"]);
+    answer(folder);
 }
 
 #[test]

@@ -230,13 +230,46 @@ fn data_in_the_middle_of_a_file_are_refused() {
     check_refused(folder, "m.img", "does not know (at byte 9437184)");
 }
 
-/// The disks of a striped volume have no labels, and may hold nothing at their ends.
+/// Disks of a striped volume have labels: none is blank to other commands, whether it holds data of the volume yet or not.
 #[test]
-fn disks_of_a_striped_volume_with_a_store_are_refused() {
+fn disks_of_a_striped_volume_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let device = |disk| format!("--device=file:u{disk}?size=64MiB");
     succeed(folder, &["volume", "create", "v.toml", &device(1), &device(2), &device(3)]);
+    for disk in ["u1", "u2", "u3"] {
+        for command in [
+            &["volume", "create", "w.toml", &format!("--device=file:{disk}")][..],
+            &["kv", &format!("--store=file:{disk}"), "put", "a", "b"],
+            &["table", "load", &format!("--store=file:{disk}"), "--tpch=0.001"],
+        ] {
+            let (status, _, error) = run(folder, command);
+            assert_eq!(status, Some(1), "{disk}: {error}");
+            assert!(error.contains("a disk of a volume of Moirai"), "{disk}: {error}");
+        }
+    }
+    succeed(folder, &["kv", "--store=volume:v.toml", "put", "a", "b"]);
+    // In any order, and not without one of them.
+    let again = ["u3", "u1", "u2"].map(|disk| format!("--device=file:{disk}"));
+    succeed(folder, &["volume", "open", "again.toml", &again[0], &again[1], &again[2]]);
+    assert_eq!(succeed(folder, &["kv", "--store=volume:again.toml", "get", "a"]), "b\n");
+    std::fs::rename(folder.join("u2"), folder.join("away")).unwrap();
+    let (status, _, error) = run(folder, &["kv", "--store=volume:v.toml", "get", "a"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("disks [1] of 3 are missing") && error.contains("u2"), "{error}");
+}
+
+/// A volume that was described by hand may have no labels: then what its disks hold between their ends protects them.
+#[test]
+fn disks_without_labels_that_hold_data_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for disk in ["u1", "u2", "u3"] {
+        std::fs::File::create(folder.join(disk)).unwrap().set_len(64 << 20).unwrap();
+    }
+    let description =
+        "devices = [\"file:u1\", \"file:u2\", \"file:u3\"]\n[stripe]\nunit = \"1MiB\"\n";
+    std::fs::write(folder.join("v.toml"), description).unwrap();
     let lines: String = (0..20_000).map(|key| format!("key {key}\tvalue {key}\n")).collect();
     std::fs::write(folder.join("lines.tsv"), lines).unwrap();
     succeed(folder, &["kv", "--store=volume:v.toml", "load", "lines.tsv"]);
@@ -386,8 +419,25 @@ fn several_readers_share_a_store_and_a_writer_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     succeed(folder, &["table", "load", "--store=file:s?size=32MiB", "--tpch", "0.001"]);
+    readers_share(folder, "file:s", "s");
+}
+
+/// The disks of a striped volume have labels that opening does not write.
+#[test]
+fn several_readers_share_a_store_on_a_striped_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let device = |disk| format!("--device=file:u{disk}?size=32MiB");
+    succeed(folder, &["volume", "create", "v.toml", &device(1), &device(2)]);
+    succeed(folder, &["table", "load", "--store=volume:v.toml", "--tpch", "0.001"]);
+    readers_share(folder, "volume:v.toml", "u1");
+}
+
+/// Two read `store` at the same time, and who wants to change it is told who uses `file`.
+fn readers_share(folder: &Path, store: &str, file: &str) {
+    let store = format!("--store={store}");
     // A reader that holds the store open while it waits for statements.
-    let mut reader = moirai(folder, &["sql", "--store=file:s", "--format=csv"]);
+    let mut reader = moirai(folder, &["sql", &store, "--format=csv"]);
     let mut reader =
         reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = reader.stdin.take().unwrap();
@@ -401,16 +451,16 @@ fn several_readers_share_a_store_and_a_writer_is_named() {
         lines
     };
     assert_eq!(ask(), "n\n25\n");
-    let count = ["sql", "--store=file:s", "--format=csv", "select count(*) as n from region"];
+    let count = ["sql", &store, "--format=csv", "select count(*) as n from region"];
     assert_eq!(succeed(folder, &count), "n\n5\n");
-    let (status, _, error) = run(folder, &["table", "drop", "--store=file:s", "nation"]);
+    let (status, _, error) = run(folder, &["table", "drop", &store, "nation"]);
     assert_eq!(status, Some(1));
-    let holder = format!("s is in use by process {} (moirai)", reader.id());
+    let holder = format!("{file} is in use by process {} (moirai)", reader.id());
     assert!(error.contains(&holder), "{error}");
     assert_eq!(ask(), "n\n25\n");
     drop(input);
     assert!(reader.wait().unwrap().success());
-    succeed(folder, &["table", "drop", "--store=file:s", "nation"]);
+    succeed(folder, &["table", "drop", &store, "nation"]);
 }
 
 /// Whoever reads standard output or standard error may go away.

@@ -118,14 +118,9 @@ async fn open_nested(
     if salvage {
         return Ok(moirai_volume::salvage(&path, &description, open).await?);
     }
-    let volume = match description.labels {
-        // Opening a volume with labels writes to them: even its readers are alone.
-        true => {
-            let open = |uri| moirai_devices::open(uri, Access::Write);
-            moirai_volume::open_described(&path, &description, open).await?
-        }
-        false => moirai_volume::open_described(&path, &description, open).await?,
-    };
+    let access = if description.opening_writes(&path)? { Access::Write } else { access };
+    let open = |uri| moirai_devices::open(uri, access);
+    let volume = moirai_volume::open_described(&path, &description, open).await?;
     behind_controller(&path, &description, volume)
 }
 
@@ -184,7 +179,7 @@ fn behind_controller(
 }
 
 /// Opens the store of tables on the device or volume that `uri` names, to read it. Several programs may read a
-/// store at the same time, unless it is on a volume whose devices have labels. Inside a runtime only.
+/// store at the same time, unless it is on a volume that survives failures. Inside a runtime only.
 ///
 /// # Errors
 /// [`store::Error::NotAStore`] where the device holds something else.

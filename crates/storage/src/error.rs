@@ -106,18 +106,15 @@ pub enum Error {
         blocks: BlockRange,
     },
 
-    /// Blocks of a volume in a stripe of which more devices failed than the volume survives.
-    #[error(
-        "{device}: {blocks} are lost, because {failed} failed: reconnect a failed device, or rewrite \
-         the blocks"
-    )]
+    /// Blocks of a volume in a stripe of which more units are gone than the volume survives.
+    #[error("{device}: {blocks} are lost, because {why}")]
     Lost {
         /// The volume.
         device: String,
         /// The lost blocks of the request.
         blocks: BlockRange,
-        /// The devices that failed.
-        failed: String,
+        /// The devices that failed, or what else happened, and what to do.
+        why: String,
     },
 
     /// A request that failed because another request of its batch failed.

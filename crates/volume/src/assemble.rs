@@ -56,6 +56,10 @@ pub async fn assemble(
             without(&found.unusable)
         )));
     }
+    if laid.shape.failures() == 0 {
+        // No disk can be missing, and there is no journal: nothing changes that labels would record.
+        return Ok(Volume::of(laid, members, None));
+    }
     let copy = |disk| found.member(disk).map_or(Copy(0), |(one, _)| one.copy);
     let copies = found.disks().map(copy).collect();
     let mut newest = found.label.clone();
@@ -79,11 +83,9 @@ pub async fn assemble(
     // What was moved is known from the journal, too: the labels must know before it is forgotten.
     members.moved_durably(members.moved());
     keeper.record(&members).await?;
-    if laid.shape.failures() > 0 {
-        // From here on no older record counts: what was not found now must not come back later.
-        let opened = keeper.append(&members, Vec::new()).await?;
-        keeper.journal.placed(opened);
-    }
+    // From here on no older record counts: what was not found now must not come back later.
+    let opened = keeper.append(&members, Vec::new()).await?;
+    keeper.journal.placed(opened);
     if laid.shape.old.is_some() && members.moved() >= laid.shape.layout.stripes() {
         keeper.end_growth();
         laid.shape.old = None;

@@ -178,10 +178,15 @@ impl FromStr for StripeUnit {
 }
 
 impl Description {
-    /// Describes a volume. Its devices have labels where it is to outlive failures and this program.
+    /// Describes a volume. Its devices have labels when they keep their data: without labels other programs would take
+    /// the devices for blank.
     #[must_use]
     pub fn new(devices: Vec<String>, level: Level, layout: LayoutDescription) -> Description {
-        let labels = level != Level::Raid0 && devices.iter().any(|device| outlives(device));
+        let labels = match level {
+            // Without redundancy a device that keeps its data may stand beside one that does not.
+            Level::Raid0 => !devices.is_empty() && devices.iter().all(|device| outlives(device)),
+            _ => devices.iter().any(|device| outlives(device)),
+        };
         let level = (level != Level::default()).then(|| level.to_string());
         let mut description = Description {
             devices,
@@ -328,6 +333,13 @@ impl Description {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether opening the volume writes to its devices: labels record which devices were in use, and a journal is
+    /// replayed. Then even its readers are alone.
+    pub fn opening_writes(&self, path: &Path) -> Result<bool> {
+        // Not by the number of devices: the description may name those that are left alone.
+        Ok(self.labels && self.level(path)? != Level::Raid0)
     }
 
     /// How the volume survives failures; `path` is what messages call the description.

@@ -53,7 +53,7 @@ pub use level::{Level, Role, Rotation};
 pub use members::MemberState;
 pub use open::{DevicesThere, lay_out, open_described, salvage};
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
-pub use scrub::Scrubbed;
+pub use scrub::{Repair, Scrubbed};
 pub use section::Section;
 pub use volume::Volume;
 pub use zones::{Zone, zones};

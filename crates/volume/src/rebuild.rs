@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use moirai_runtime::{now, sleep, spawn};
 use moirai_storage::{Device, Error, Result};
-use moirai_units::{ByteCount, Instant, Nanos};
+use moirai_units::{BlockRange, ByteCount, Instant, Nanos};
 
 use crate::members::Used;
+use crate::whole_units::add_blocks;
 use crate::{DiskIndex, MemberState, StripeIndex, Volume};
 
 /// How often the labels say how far it is, until it is done.
@@ -25,21 +26,28 @@ pub(crate) async fn pause(began: Instant, bytes: ByteCount, bytes_per_s: Option<
 impl Volume {
     /// Fills the devices that are not ready, stripe by stripe, with `bytes_per_s` at most, so that other
     /// work goes on beside it. `progress` is told after each stripe how many are done, of how many. What
-    /// a crash leaves undone goes on after the next opening.
+    /// a crash leaves undone goes on after the next opening. Gives the blocks of the volume that are lost: what the
+    /// level survives, and blocks that other disks changed or cannot read, are more than it can reconstruct. Only volumes
+    /// with checksums go on past them.
     pub async fn rebuild(
         &self,
         bytes_per_s: Option<NonZeroU64>,
         mut progress: impl FnMut(u64, u64),
-    ) -> Result<()> {
+    ) -> Result<Vec<BlockRange>> {
         let _turn = self.rebuilding().lock().await;
         self.check_grown()?;
         let mut rebuilt = Ok(());
+        let mut lost = Vec::new();
         for disk in (0..self.layout().disks()).map(DiskIndex) {
             // What cannot be worked out for one disk can be for another.
-            let filled = self.fill_disk(disk, bytes_per_s, &mut progress).await;
+            let filled = self.fill_disk(disk, bytes_per_s, &mut progress, &mut lost).await;
             rebuilt = rebuilt.and(filled);
         }
-        rebuilt
+        // Two disks may have missed the same stripe.
+        lost.sort_unstable_by_key(|blocks| blocks.first);
+        let mut joined = Vec::new();
+        lost.into_iter().for_each(|blocks| add_blocks(&mut joined, blocks));
+        rebuilt.map(|()| joined)
     }
 
     async fn fill_disk(
@@ -47,6 +55,7 @@ impl Volume {
         disk: DiskIndex,
         bytes_per_s: Option<NonZeroU64>,
         progress: &mut impl FnMut(u64, u64),
+        lost: &mut Vec<BlockRange>,
     ) -> Result<()> {
         let stripes = self.layout().stripes();
         let recorded = stripes.div_ceil(RECORDS);
@@ -55,7 +64,7 @@ impl Volume {
         for stripe in first..stripes {
             let began = now();
             let io = Arc::clone(self.stripes());
-            spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?;
+            lost.extend(spawn(async move { io.fill(StripeIndex(stripe), disk).await }).await?);
             if self.members().has_failed(disk) || !self.members().is_current(&device) {
                 return Ok(());
             }
@@ -109,7 +118,7 @@ impl Volume {
         mut told: impl FnMut(DiskIndex, &dyn Device),
     ) -> Result<()> {
         // What cannot be filled now is no reason to leave the next disk without a spare.
-        let mut problem = self.rebuild(bytes_per_s, |_, _| ()).await;
+        let mut problem = self.rebuild_whole(bytes_per_s).await;
         for spare in spares {
             let disk = loop {
                 // Rung from here on, so that no failure is missed.
@@ -124,10 +133,18 @@ impl Volume {
             problem = self.replace(disk, Arc::clone(&spare)).await;
             if problem.is_ok() {
                 told(disk, &*spare);
-                problem = self.rebuild(bytes_per_s, |_, _| ()).await;
+                problem = self.rebuild_whole(bytes_per_s).await;
             }
         }
         problem
+    }
+
+    /// Rebuilds; an error, too, when blocks are lost.
+    async fn rebuild_whole(&self, bytes_per_s: Option<NonZeroU64>) -> Result<()> {
+        match self.rebuild(bytes_per_s, |_, _| ()).await?.first() {
+            Some(first) => Err(self.stripes().lost_blocks(*first)),
+            None => Ok(()),
+        }
     }
 
     /// Has the labels say that the first `ready` stripes are right on a device, once they are durable.

@@ -8,6 +8,7 @@ use moirai_storage::{Device, Error, Result};
 use moirai_units::BlockRange;
 
 use crate::rebuild::pause;
+use crate::whole_units::add_blocks;
 use crate::{StripeIndex, Volume};
 
 /// What a scrub found.
@@ -15,21 +16,32 @@ use crate::{StripeIndex, Volume};
 pub struct Scrubbed {
     /// Stripe units that could not be read, and were written again from the others.
     pub restored_units: u64,
-    /// Where copies or parity did not fit the data, in the volume's blocks.
+    /// Stripes whose copies or parity did not match the data, in the volume's blocks.
     pub differing: Vec<BlockRange>,
-    /// Stripes in which something can neither be read nor worked out, in the volume's blocks.
+    /// Blocks of the volume that can be neither read nor reconstructed.
     pub lost: Vec<BlockRange>,
+    /// Blocks of the volume that could be neither read nor reconstructed, and were filled with zeros.
+    pub cleared: Vec<BlockRange>,
+}
+
+/// What a scrub changes besides units that it can reconstruct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repair {
+    /// Copies and parity that do not match the data: nobody knows which of them is wrong, and they are made to match the
+    /// data, or the first copy.
+    pub differing: bool,
+    /// Lost blocks: they are filled with zeros. Until then reads of them fail, and some writes beside them.
+    pub lost: bool,
 }
 
 impl Volume {
     /// Reads every stripe, `bytes_per_s` from each disk at most, beside other work. Units that cannot be
-    /// read are written again. Where copies or parity do not fit the data nobody knows which of them is
-    /// wrong; with `repair` they are made to fit the data, or the first copy. `progress` is told after
-    /// each stripe how many are done. An error when the volume has nothing to compare.
+    /// read are written again; what else is changed, `repair` says. `progress` is told after each stripe how many are
+    /// done. An error when the volume has nothing to compare.
     pub async fn scrub(
         &self,
         bytes_per_s: Option<NonZeroU64>,
-        repair: bool,
+        repair: Repair,
         mut progress: impl FnMut(u64),
     ) -> Result<Scrubbed> {
         let layout = self.layout();
@@ -50,9 +62,11 @@ impl Volume {
             if checked.differs {
                 scrubbed.differing.push(layout.stripe_blocks(stripe));
             }
-            if checked.lost {
-                scrubbed.lost.push(layout.stripe_blocks(stripe));
-            }
+            checked.lost.into_iter().for_each(|blocks| add_blocks(&mut scrubbed.lost, blocks));
+            checked
+                .cleared
+                .into_iter()
+                .for_each(|blocks| add_blocks(&mut scrubbed.cleared, blocks));
             progress(stripe.0 + 1);
             pause(began, layout.unit(stripe).bytes(), bytes_per_s).await;
         }

@@ -69,7 +69,8 @@ impl Stripes {
         }
     }
 
-    async fn write_locked(
+    /// Writes pieces of one stripe, whose lock is held.
+    pub(crate) async fn write_locked(
         &self,
         stripe: StripeIndex,
         pieces: Vec<Piece>,
@@ -406,8 +407,15 @@ impl Stripes {
     }
 
     pub(crate) fn lost_blocks(&self, blocks: BlockRange) -> Error {
-        let failed = self.members.failed_names();
-        Error::Lost { device: self.members.name().to_owned(), blocks, failed }
+        let why = match self.members.failed_names() {
+            names if names.is_empty() => {
+                "more disks cannot read them, or changed them, than the volume survives: rewrite them, or have \
+                 `moirai volume scrub --clear-lost` fill them with zeros"
+                    .into()
+            }
+            names => format!("{names} failed: reconnect a failed device, or rewrite the blocks"),
+        };
+        Error::Lost { device: self.members.name().to_owned(), blocks, why }
     }
 }
 

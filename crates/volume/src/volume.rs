@@ -295,6 +295,12 @@ impl Volume {
         members.fail(&members.device(disk));
     }
 
+    /// Whether blocks have checksums, so that what a device changed by itself is found.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.stripes.members.summed(DiskIndex(0)).is_some()
+    }
+
     /// How far a device can be used.
     #[must_use]
     pub fn state(&self, disk: DiskIndex) -> MemberState {

@@ -5,30 +5,38 @@ use moirai_storage::{IoBuf, Op, Request, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 
 use crate::members::{MemberState, Used, Without};
+use crate::pieces::{Piece, PieceOf};
 use crate::plan::{Extent, Lost, Method, Plan, Present};
+use crate::scrub::Repair;
 use crate::stripe_io::{Part, Read, Stripes, Sums, copy};
 use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a look at a stripe found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checked {
     /// Units that could not be read, and were written again.
     pub(crate) restored: u64,
     /// Whether copies or parity did not fit the data.
     pub(crate) differs: bool,
-    /// Whether a unit could not be read or worked out.
-    pub(crate) lost: bool,
+    /// Blocks of the volume that can be neither read nor reconstructed.
+    pub(crate) lost: Vec<BlockRange>,
+    /// Blocks that were, and hold zeros now.
+    pub(crate) cleared: Vec<BlockRange>,
 }
 
 impl Stripes {
     /// Writes what `disk`, which is not yet ready for `stripe`, should hold of it. The disk is ready for
-    /// one stripe more then.
-    pub(crate) async fn fill(&self, stripe: StripeIndex, disk: DiskIndex) -> Result<()> {
+    /// one stripe more then. Gives the blocks of the volume that are lost in the stripe.
+    pub(crate) async fn fill(
+        &self,
+        stripe: StripeIndex,
+        disk: DiskIndex,
+    ) -> Result<Vec<BlockRange>> {
         let _lock = self.members.lock(stripe).await;
         // Another device that comes in its place begins anew, and by itself.
         let device = self.members.device(disk);
         if self.members.state(disk) != MemberState::Rebuilding(stripe.0) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let (content, lost) = match self.work_out(stripe, disk, Vec::new()).await {
             Ok(content) => (content, Vec::new()),
@@ -43,15 +51,18 @@ impl Stripes {
         let summed = self.members.summed(disk).filter(|_| self.members.is_current(&device));
         if let (true, Some(summed)) = (is_written, summed) {
             let first = self.layout.unit_on(disk, stripe);
-            for row in lost {
-                summed.mark_lost(first + row).await?;
+            for row in &lost {
+                summed.mark_lost(first + *row).await?;
             }
         }
         match is_written {
             true => self.members.advance(&device, stripe.0 + 1),
             false => self.members.fail(&device),
         }
-        Ok(())
+        match lost.is_empty() {
+            true => Ok(Vec::new()),
+            false => Ok(self.read_by_block(stripe).await.1),
+        }
     }
 
     /// What `disk` should hold of `stripe`, and which blocks of it cannot be worked out.
@@ -90,16 +101,29 @@ impl Stripes {
         Some(if role == Role::P { sums.p } else { sums.q })
     }
 
-    /// Reads all units of `stripe` that are there. Those that cannot be read are written again; where
-    /// copies or parity do not fit the data, these are written anew when `repair` is set.
-    pub(crate) async fn check(&self, stripe: StripeIndex, repair: bool) -> Result<Checked> {
+    /// Reads all units of `stripe` that are there. Those that cannot be read are written again. What `repair` says is
+    /// done where copies or parity do not match the data, and where blocks are lost.
+    pub(crate) async fn check(&self, stripe: StripeIndex, repair: Repair) -> Result<Checked> {
         let _lock = self.members.lock(stripe).await;
-        Ok(self.check_locked(stripe, repair).await)
+        let (mut checked, has_lost) = self.check_locked(stripe, repair.differing).await;
+        if !has_lost {
+            return Ok(checked);
+        }
+        let (units, lost) = self.read_by_block(stripe).await;
+        match repair.lost {
+            true => {
+                self.write_whole(stripe, units).await?;
+                checked.cleared = lost;
+            }
+            false => checked.lost = lost,
+        }
+        Ok(checked)
     }
 
-    /// The same, under the stripe's lock.
-    pub(crate) async fn check_locked(&self, stripe: StripeIndex, repair: bool) -> Checked {
+    /// Reads and repairs a stripe under its lock; tells also whether a unit could not be read or reconstructed.
+    pub(crate) async fn check_locked(&self, stripe: StripeIndex, repair: bool) -> (Checked, bool) {
         let mut checked = Checked::default();
+        let mut has_lost = false;
         let mut units: Vec<(DiskIndex, Role, IoBuf)> = Vec::new();
         let mut unreadable = Vec::new();
         let disks = (0..self.layout.disks()).map(DiskIndex);
@@ -120,7 +144,7 @@ impl Stripes {
                 Err(_) => match self.work_out_blocks(stripe, disk).await {
                     (content, lost) if lost.is_empty() => content,
                     _ => {
-                        checked.lost = true;
+                        has_lost = true;
                         continue;
                     }
                 },
@@ -142,7 +166,49 @@ impl Stripes {
                 self.members.fail(&device);
             }
         }
-        checked
+        (checked, has_lost)
+    }
+
+    /// The data units of `stripe`, with zeros for blocks that can be neither read nor reconstructed, and these blocks as
+    /// the volume counts them.
+    async fn read_by_block(&self, stripe: StripeIndex) -> (Vec<IoBuf>, Vec<BlockRange>) {
+        let unit = self.layout.unit(stripe);
+        let mut units = Vec::with_capacity(self.layout.data_units());
+        let mut lost: Vec<BlockRange> = Vec::new();
+        for position in 0..self.layout.data_units() {
+            let extent = |offset, count| Extent { position, offset, count };
+            if let Ok(content) = self.restored(stripe, extent(BlockCount::ZERO, unit)).await {
+                units.push(content.unwrap_or_else(|| IoBuf::zeroed(unit)));
+                continue;
+            }
+            let mut whole = IoBuf::zeroed(unit);
+            let rows = (0..).map(BlockCount).zip(whole.chunks_exact_mut(BLOCK_BYTES as usize));
+            for (row, place) in rows {
+                match self.restored(stripe, extent(row, BlockCount(1))).await {
+                    Ok(Some(block)) => place.copy_from_slice(&block),
+                    Ok(None) => {}
+                    Err(_) => {
+                        let first = self.layout.block_at(stripe, position, row);
+                        add_blocks(&mut lost, BlockRange::new(first, BlockCount(1)));
+                    }
+                }
+            }
+            units.push(whole);
+        }
+        (units, lost)
+    }
+
+    /// Writes all data units of `stripe`, and with them its parity, without reading any.
+    async fn write_whole(&self, stripe: StripeIndex, units: Vec<IoBuf>) -> Result<()> {
+        let piece = |(position, unit): (usize, IoBuf)| {
+            let extent = Extent { position, offset: BlockCount::ZERO, count: unit.blocks() };
+            let (request, order, from) = (0, position, BlockCount::ZERO);
+            let of = PieceOf { request, order, from, stripe, extent };
+            Piece { of, buffers: vec![unit] }
+        };
+        let pieces = units.into_iter().enumerate().map(piece).collect();
+        self.write_locked(stripe, pieces, &mut None).await?;
+        Ok(())
     }
 
     /// Copies and parities that do not fit the data, and what would. Nothing is known of parities where
@@ -273,5 +339,13 @@ impl Stripes {
         let blocks = BlockRange::new(first, self.layout.unit(stripe));
         let request = Request { op: Op::Write, blocks, data: content.into_iter().collect() };
         device.access(request).await.is_ok()
+    }
+}
+
+/// Adds blocks behind ranges that are in order; what they cover already is left out.
+pub(crate) fn add_blocks(ranges: &mut Vec<BlockRange>, blocks: BlockRange) {
+    match ranges.last_mut().filter(|last| last.end() >= blocks.first) {
+        Some(last) => *last = BlockRange::between(last.first, last.end().max(blocks.end())),
+        None => ranges.push(blocks),
     }
 }

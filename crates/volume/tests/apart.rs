@@ -20,8 +20,8 @@ use moirai_runtime::block_on_virtual;
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    DiskIndex, Format, LayoutDescription, MemberState, Scrubbed, StripeUnit, add_disks, assemble,
-    format, inspect, replace,
+    DiskIndex, Format, LayoutDescription, MemberState, Repair, Scrubbed, StripeUnit, add_disks,
+    assemble, format, inspect, replace,
 };
 
 async fn made(level: &str, disks: usize) -> Devices {
@@ -332,12 +332,13 @@ fn a_volume_grows_twice_and_each_block_keeps_what_it_held() {
                 volume.grow(None, |_, _| ()).await.unwrap();
                 let held = (&*volume as &dyn Device).read(all).await.unwrap();
                 assert_eq!(held[..], expected, "{level}");
-                let scrub = volume.scrub(None, false, |_| ()).await.unwrap_err().to_string();
+                let scrub =
+                    volume.scrub(None, Repair::default(), |_| ()).await.unwrap_err().to_string();
                 assert!(scrub.contains("reopen the volume"), "{scrub}");
                 drop(volume);
                 let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
                 assert_eq!(volume.moved(), None);
-                let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+                let scrubbed = volume.scrub(None, Repair::default(), |_| ()).await.unwrap();
                 assert_eq!(scrubbed.differing, [], "{level}");
             }
         });
@@ -468,7 +469,7 @@ fn spares_take_the_places_of_disks_that_fail_while_the_volume_serves() {
         spares.unwrap();
         assert_eq!(taken, [DiskIndex(1), DiskIndex(2)]);
         assert_eq!(volume.failed(), []);
-        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap().differing, []);
+        assert_eq!(volume.scrub(None, Repair::default(), |_| ()).await.unwrap().differing, []);
         volume.fail(DiskIndex(0));
         for lbn in 0..blocks {
             let block = device.read(BlockRange::new(Lbn(lbn), BlockCount(1))).await.unwrap();
@@ -511,7 +512,7 @@ fn a_disk_is_filled_past_what_is_lost() {
         volume.fail(filled);
         device.flush().await.unwrap();
         volume.replace(filled, blank(1).remove(0)).await.unwrap();
-        volume.rebuild(None, |_, _| ()).await.unwrap();
+        let told = volume.rebuild(None, |_, _| ()).await.unwrap();
         assert_eq!(volume.state(filled), MemberState::Ready);
         let mut lost = Vec::new();
         for lbn in (0..blocks.0).map(Lbn) {
@@ -523,13 +524,76 @@ fn a_disk_is_filled_past_what_is_lost() {
         let at = |lbn: &Lbn| volume.locate(*lbn).unwrap();
         assert!(lost.contains(&Lbn(1000)) && lost.len() <= 2, "{lost:?}");
         assert!(lost.iter().all(|lbn| at(lbn).dlbn == bad.dlbn), "{lost:?}");
-        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap().lost.len(), 1);
+        let blocks: Vec<Lbn> =
+            told.iter().flat_map(|range| (range.first.0..range.end().0).map(Lbn)).collect();
+        assert_eq!(blocks, lost);
+        assert_eq!(volume.scrub(None, Repair::default(), |_| ()).await.unwrap().lost, told);
         // What is written anew is there again.
         let stripe = BlockRange::new(Lbn(1000 / 24 * 24), BlockCount(24));
         device.write(stripe.first, IoBuf::zeroed(stripe.count)).await.unwrap();
         let read = device.read(stripe).await.unwrap();
         assert!(read.iter().all(|byte| *byte == 0));
-        assert_eq!(volume.scrub(None, false, |_| ()).await.unwrap(), Scrubbed::default());
+        assert_eq!(
+            volume.scrub(None, Repair::default(), |_| ()).await.unwrap(),
+            Scrubbed::default()
+        );
+    });
+}
+
+/// Blocks that two disks of RAID 5 changed: they are lost, and some of their rows cannot be written in part, until they are
+/// cleared. Then the volume is as good as a new one, and every other block is what it was.
+#[test]
+fn lost_blocks_are_cleared() {
+    block_on_virtual(8, async {
+        let devices = blank(4);
+        let unit = StripeUnit::Blocks(BlockCount(8));
+        let how = Format {
+            level: "raid5".parse().unwrap(),
+            layout: LayoutDescription::Stripe { unit },
+            journal: Some(BlockCount(400)),
+            integrity: true,
+            is_blank: true,
+        };
+        format("v", &devices, how, |_, _| ()).await.unwrap();
+        let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
+        let device: &dyn Device = &*volume;
+        let blocks = volume.inquiry().capacity;
+        let mut content = IoBuf::zeroed(blocks);
+        content.chunks_mut(512).enumerate().for_each(|(lbn, block)| block.fill(lbn as u8 | 1));
+        device.write(Lbn(0), content).await.unwrap();
+        device.flush().await.unwrap();
+        // Two data blocks of one row, and one of a row of which another disk is gone for good.
+        let at = |lbn: u64| volume.locate(Lbn(lbn)).unwrap();
+        let (first, second, third) = (240, 248, 1001);
+        assert_eq!(at(first).dlbn, at(second).dlbn);
+        for lbn in [first, second, third] {
+            devices[at(lbn).disk.0]
+                .write(at(lbn).dlbn, IoBuf::zeroed(BlockCount(1)))
+                .await
+                .unwrap();
+        }
+        let replaced = DiskIndex((at(third).disk.0 + 1) % 4);
+        volume.fail(replaced);
+        device.flush().await.unwrap();
+        volume.replace(replaced, blank(1).remove(0)).await.unwrap();
+        let lost = volume.rebuild(None, |_, _| ()).await.unwrap();
+        let is_lost = |lbn: u64| lost.iter().any(|range| range.contains(Lbn(lbn)));
+        assert!([first, second, third].into_iter().all(is_lost), "{lost:?}");
+        let part = |lbn: u64| device.write(Lbn(lbn), IoBuf::zeroed(BlockCount(1)));
+        let error = part(first).await.unwrap_err().to_string();
+        assert!(error.contains("--clear-lost"), "{error}");
+        let clear = Repair { differing: false, lost: true };
+        let scrubbed = volume.scrub(None, clear, |_| ()).await.unwrap();
+        assert_eq!((scrubbed.lost, scrubbed.cleared), (Vec::new(), lost.clone()));
+        assert_eq!(volume.scrub(None, clear, |_| ()).await.unwrap(), Scrubbed::default());
+        // Any disk may fail again: parity is right.
+        volume.fail(DiskIndex(at(first).disk.0));
+        let read = device.read(BlockRange::new(Lbn(0), blocks)).await.unwrap();
+        for (lbn, block) in (0..).zip(read.chunks(512)) {
+            let expected = if is_lost(lbn) { 0 } else { lbn as u8 | 1 };
+            assert!(block.iter().all(|byte| *byte == expected), "{lbn}");
+        }
+        part(second).await.unwrap();
     });
 }
 
@@ -560,7 +624,7 @@ fn blocks_that_cannot_be_read_in_other_rows_of_a_stripe_are_worked_out() {
             let bad = volume.locate(Lbn(lbn)).unwrap();
             faulty[bad.disk.0].make_unreadable(bad.dlbn);
         }
-        let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+        let scrubbed = volume.scrub(None, Repair::default(), |_| ()).await.unwrap();
         assert_eq!((scrubbed.restored_units, scrubbed.lost.len()), (3, 0));
         assert_eq!(device.read(stripe).await.unwrap()[..], expected);
         // A write of the third unit reads the others, or the old content and the parity.

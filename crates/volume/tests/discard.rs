@@ -16,8 +16,8 @@ use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    Concatenation, DiskIndex, Format, LayoutDescription, Section, StripeUnit, Volume, assemble,
-    format,
+    Concatenation, DiskIndex, Format, LayoutDescription, Repair, Section, StripeUnit, Volume,
+    assemble, format,
 };
 
 const STRIPED: LayoutDescription =
@@ -130,7 +130,7 @@ fn parity_and_checksums_keep_what_they_fit() {
             let volume = formatted(&files, level, integrity).await;
             assert_eq!(volume.inquiry().discard, None, "{level}");
             assert_eq!(freed(&files, &*volume).await, vec![0; disks], "{level}");
-            let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+            let scrubbed = volume.scrub(None, Repair::default(), |_| ()).await.unwrap();
             assert_eq!(scrubbed, Default::default(), "{level}");
         }
     });
@@ -142,7 +142,7 @@ fn copies_stay_equal() {
         let files = Files::new(2, "");
         let volume = formatted(&files, "raid1", false).await;
         freed(&files, &*volume).await;
-        let scrubbed = volume.scrub(None, false, |_| ()).await.unwrap();
+        let scrubbed = volume.scrub(None, Repair::default(), |_| ()).await.unwrap();
         assert_eq!(scrubbed, Default::default());
         // A copy that is away is not asked.
         volume.fail(DiskIndex(1));
@@ -178,7 +178,7 @@ fn a_scrub_beside_a_discard_finds_copies_equal() {
             content.fill(7);
             device.write(all.first, content).await.unwrap();
             let (scrubbed, discarded) =
-                join(volume.scrub(None, false, |_| ()), device.discard(all)).await;
+                join(volume.scrub(None, Repair::default(), |_| ()), device.discard(all)).await;
             discarded.unwrap();
             assert_eq!(scrubbed.unwrap(), Default::default());
             let left = device.read(all).await.unwrap();

@@ -196,9 +196,9 @@ fn a_failure_too_many_loses_what_lay_there_and_nothing_else() {
                     assert!(is_there, "{level}: {block} cannot be there");
                     assert!(*read == *checked.bytes(blocks), "{level}: {block} differs");
                 }
-                Err(Error::Lost { blocks, failed, .. }) => {
+                Err(Error::Lost { blocks, why, .. }) => {
                     assert!(!is_there && blocks.first == block, "{level}: {block} is not lost");
-                    assert!(failed.contains("disk 0"), "{failed}");
+                    assert!(why.contains("disk 0"), "{why}");
                     lost += 1;
                 }
                 Err(other) => panic!("{other}"),

@@ -17,8 +17,8 @@ use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
 use moirai_storage::{Device, IoBuf, Op, Request};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 use moirai_volume::{
-    DiskIndex, Format, LayoutDescription, Level, MemberState, StripeUnit, Volume, add_disks,
-    assemble, format, replace,
+    DiskIndex, Format, LayoutDescription, Level, MemberState, Repair, StripeUnit, Volume,
+    add_disks, assemble, format, replace,
 };
 use parking_lot::Mutex;
 use rand::Rng;
@@ -487,7 +487,7 @@ impl Run {
             let work = Box::pin(async {
                 match volume.moved() {
                     Some(_) => volume.grow(bytes_per_s, |_, _| ()).await,
-                    None => volume.rebuild(bytes_per_s, |_, _| ()).await,
+                    None => volume.rebuild(bytes_per_s, |_, _| ()).await.map(drop),
                 }
             });
             match select(work, Box::pin(sleep(Nanos(patience)))).await {
@@ -615,7 +615,7 @@ impl Run {
         self.rebuild(&volume).await;
         self.check_all(&volume).await;
         if bearable > 0 && self.kind == Kind::Kept {
-            match volume.scrub(None, false, |_| ()).await {
+            match volume.scrub(None, Repair::default(), |_| ()).await {
                 Ok(scrubbed) if scrubbed.differing.iter().all(|b| self.has_discarded(*b)) => {}
                 other => self.problem(format!("the scrub found {other:?}")),
             }

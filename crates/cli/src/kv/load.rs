@@ -133,7 +133,11 @@ impl<'a> Loading<'a> {
         self.bar.finish_and_clear();
         let real_s = self.watch.elapsed().as_s();
         let rate = |seconds: f64| grouped((self.durable as f64 / seconds.max(1e-9)) as u64);
-        let (count, what) = (grouped(self.durable), self.what);
+        let count = grouped(self.durable);
+        let what = match self.durable {
+            1 => self.what.trim_end_matches('s'),
+            _ => self.what,
+        };
         if is_virtual() {
             let virtual_s = now().since(self.began).as_s();
             return print::line(format!(

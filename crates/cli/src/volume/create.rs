@@ -22,7 +22,6 @@ pub(super) struct Wanted {
     pub(super) spares: Vec<String>,
     pub(super) level: Level,
     pub(super) layout: LayoutArguments,
-    pub(super) labels: bool,
     pub(super) integrity: bool,
     pub(super) controller: Option<ControllerTable>,
 }
@@ -83,7 +82,6 @@ async fn of_devices(
         wanted.devices.iter().map(|uri| lasting_name(uri)).collect::<Result<_, _>>()?;
     let mut description = Description::new(names, level, layout);
     description.spares.clone_from(&wanted.spares);
-    description.labels |= wanted.labels;
     description.integrity = wanted.integrity;
     description.check_labels(path)?;
     let is_new = |uri: &String| {

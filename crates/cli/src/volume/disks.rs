@@ -7,7 +7,8 @@ use std::sync::Arc;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockRange, ByteCount, grouped};
 use moirai::volume::{
-    Description, DevicesThere, DiskIndex, InspectedDisk, Inspection, MemberState, Volume,
+    Description, DevicesThere, DiskIndex, InspectedDisk, Inspection, MemberState, Repair, Scrubbed,
+    Volume,
 };
 use moirai::{Access, NewFiles};
 
@@ -173,8 +174,12 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         let bar = progress::bar("rebuilding", Some(volume.layout().stripes()));
         let rebuilt = volume.rebuild(bytes_per_s, |done, _| bar.set_position(done)).await;
         bar.finish_and_clear();
-        rebuilt?;
+        let lost = rebuilt?;
         volume.flush().await?;
+        if !lost.is_empty() {
+            print_ranges("lost", &lost)?;
+            return Err(some_lost(path));
+        }
         let disks = (0..volume.devices().len()).map(DiskIndex);
         match disks.into_iter().find(|disk| volume.state(*disk) != MemberState::Ready) {
             None => Ok(()),
@@ -226,20 +231,48 @@ struct Shown {
     stripes: u64,
     restored_units: u64,
     differing_stripes: usize,
-    /// First block and the one after the last of each.
+    /// First block and the one after the last of each stripe.
     differing: Vec<[u64; 2]>,
-    /// Where something is lost.
+    /// Blocks that can be neither read nor reconstructed, in the same form.
     lost: Vec<[u64; 2]>,
+    /// Blocks that were lost, and are zeros now.
+    cleared: Vec<[u64; 2]>,
     repaired: bool,
 }
 
-/// Stretches that are printed; JSON has them all.
-const STRETCHES_SHOWN: usize = 10;
+/// Ranges that are printed; JSON has them all.
+const RANGES_SHOWN: usize = 10;
+
+/// Prints the first of `ranges`, and how many blocks all of them have.
+fn print_ranges(what: &str, ranges: &[BlockRange]) -> Result<(), Failure> {
+    for blocks in ranges.iter().take(RANGES_SHOWN) {
+        print::line(format!("  {what}: {blocks}"))?;
+    }
+    if ranges.len() > RANGES_SHOWN {
+        let more = ranges.len() - RANGES_SHOWN;
+        let blocks: u64 = ranges.iter().map(|range| range.count.0).sum();
+        print::line(format!(
+            "  and {} more; {} blocks in all",
+            grouped(more as u64),
+            grouped(blocks)
+        ))?;
+    }
+    Ok(())
+}
+
+/// The error where a volume has lost blocks.
+fn some_lost(path: &Path) -> Failure {
+    Failure::Failed(format!(
+        "some blocks can be neither read nor reconstructed; restore what was in them from a backup, or fill them with \
+         zeros: moirai volume scrub {} --clear-lost",
+        path.display()
+    ))
+}
 
 pub(super) fn scrub(
     path: &Path,
     rate: Option<ByteCount>,
-    repair: bool,
+    repair: Repair,
     json: bool,
 ) -> Result<(), Failure> {
     let bytes_per_s = rate.and_then(|rate| NonZeroU64::new(rate.0));
@@ -251,7 +284,7 @@ pub(super) fn scrub(
         bar.finish_and_clear();
         Ok((scrubbed?, stripes))
     })?;
-    let (differing, lost) = (&scrubbed.differing, &scrubbed.lost);
+    let Scrubbed { differing, lost, cleared, .. } = &scrubbed;
     let ends = |blocks: &BlockRange| [blocks.first.0, blocks.end().0];
     let shown = Shown {
         stripes,
@@ -259,34 +292,32 @@ pub(super) fn scrub(
         differing_stripes: differing.len(),
         differing: differing.iter().map(ends).collect(),
         lost: lost.iter().map(ends).collect(),
-        repaired: repair,
+        cleared: cleared.iter().map(ends).collect(),
+        repaired: repair.differing,
     };
     if json {
         print::json(&shown)?;
     } else {
+        let blocks =
+            |ranges: &[BlockRange]| grouped(ranges.iter().map(|range| range.count.0).sum::<u64>());
         print::line(format!(
-            "{} stripes: {} units rewritten, {} stripes differ, {} stripes have lost blocks",
+            "{} stripes: {} units rewritten, {} stripes differ, {} blocks lost",
             grouped(stripes),
             grouped(shown.restored_units),
             grouped(differing.len() as u64),
-            grouped(lost.len() as u64)
+            blocks(lost)
         ))?;
-        for (what, stretches) in [("differs", differing), ("lost", lost)] {
-            for blocks in stretches.iter().take(STRETCHES_SHOWN) {
-                print::line(format!("  {what}: {blocks}"))?;
-            }
-            if stretches.len() > STRETCHES_SHOWN {
-                print::line("  and more: --json lists them")?;
-            }
+        print_ranges("differs", differing)?;
+        print_ranges("lost", lost)?;
+        if !cleared.is_empty() {
+            print::line(format!("{} lost blocks are zeros now", blocks(cleared)))?;
+            print_ranges("cleared", cleared)?;
         }
     }
     if !lost.is_empty() {
-        return Err(Failure::Failed(
-            "some blocks can be neither read nor reconstructed: they are lost until they are rewritten"
-                .into(),
-        ));
+        return Err(some_lost(path));
     }
-    if differing.is_empty() || repair {
+    if differing.is_empty() || repair.differing {
         return Ok(());
     }
     Err(Failure::Failed(
@@ -305,8 +336,8 @@ fn with_labels<T>(
     let description = Description::read(path)?;
     if !description.labels {
         return Err(Failure::Failed(format!(
-            "{}: the volume's devices have no labels, so nothing tells which of them failed: make the volume with a \
-             level that survives failures, or with --labels",
+            "{}: the volume's devices have no labels, so nothing tells which of them failed: make the volume with \
+             `moirai volume create`",
             path.display()
         )));
     }

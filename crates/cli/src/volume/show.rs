@@ -7,8 +7,8 @@ use moirai::Access;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, grouped};
 use moirai::volume::{
-    Description, DevicesThere, InspectedDisk, Inspection, MemberState, Part, QuadrangleZone,
-    Volume, lay_out,
+    Description, DevicesThere, DiskIndex, Inspection, MemberState, Part, QuadrangleZone, Volume,
+    lay_out,
 };
 use serde::Serialize;
 
@@ -23,6 +23,8 @@ struct Shown {
     raw_capacity_bytes: u64,
     /// Devices that may fail now, whichever they are, without a block being lost.
     survives_failures: usize,
+    /// Whether blocks have checksums.
+    integrity: bool,
     parallelism: u32,
     depth: u32,
     volume_block_blocks: u64,
@@ -40,13 +42,15 @@ pub(super) struct ShownDisk {
     state: &'static str,
     /// How much of a disk that is being rebuilt is ready.
     ready_percent: Option<f64>,
+    /// The device of a disk that failed, when it is there.
+    failed_device: Option<String>,
 }
 
 impl ShownDisk {
     /// A disk whose device has no label.
     fn unlabelled(device: &Arc<dyn Device>) -> ShownDisk {
         let device = Some(device.inquiry().name.clone());
-        ShownDisk { device, state: "ready", ready_percent: None }
+        ShownDisk { device, state: "ready", ready_percent: None, failed_device: None }
     }
 
     /// The name of its device, or why it has none.
@@ -54,8 +58,18 @@ impl ShownDisk {
         self.device.unwrap_or_else(|| self.state.to_owned())
     }
 
-    fn labelled(disk: &InspectedDisk, there: &DevicesThere, stripes: u64) -> ShownDisk {
+    fn labelled(
+        index: DiskIndex,
+        there: &DevicesThere,
+        inspection: &Inspection,
+    ) -> Option<ShownDisk> {
+        let disk = inspection.disks.get(index.0)?;
+        let stripes = inspection.volume.layout().stripes();
         let device = there.uri(disk).map(str::to_owned);
+        let failed_device = match device {
+            Some(_) => None,
+            None => there.stale_uri(index, inspection).map(str::to_owned),
+        };
         let (state, ready_percent) = match disk.state {
             MemberState::Failed => ("failed", None),
             _ if device.is_none() => ("missing", None),
@@ -64,7 +78,7 @@ impl ShownDisk {
                 ("rebuilding", Some(ready as f64 / stripes as f64 * 100.0))
             }
         };
-        ShownDisk { device, state, ready_percent }
+        Some(ShownDisk { device, state, ready_percent, failed_device })
     }
 }
 
@@ -157,10 +171,10 @@ pub(super) fn with_volume<T>(
             return f(&volume, disks);
         }
         let there = DevicesThere::of(path, &description.devices, to_read)?;
-        let Inspection { volume, disks, .. } = there.inspect().await?;
-        let stripes = volume.layout().stripes();
-        let shown = disks.iter().map(|disk| ShownDisk::labelled(disk, &there, stripes)).collect();
-        f(&volume, shown)
+        let inspection = there.inspect().await?;
+        let disks = (0..inspection.disks.len()).map(DiskIndex);
+        let shown = disks.filter_map(|disk| ShownDisk::labelled(disk, &there, &inspection));
+        f(&inspection.volume, shown.collect())
     })
 }
 
@@ -183,6 +197,7 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
         capacity_bytes: inquiry.capacity.bytes().0,
         raw_capacity_bytes: raw.sum(),
         survives_failures: volume.survives(),
+        integrity: volume.has_checksums(),
         parallelism: inquiry.parallelism,
         depth: inquiry.depth,
         volume_block_blocks: inquiry.volume_block.0,
@@ -213,6 +228,7 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
                 ),
             },
         ),
+        ("checksums", if shown.integrity { "of each block".into() } else { "none".into() }),
         ("layout", layout_text(volume)),
         ("capacity", format!("{}{share}", inquiry.capacity.bytes())),
         ("parallelism p", shown.parallelism.to_string()),
@@ -261,7 +277,8 @@ fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<()
             Some(percent) => format!("{}, {percent:.1} % done", disk.state),
             None => disk.state.to_owned(),
         };
-        vec![index.to_string(), state, disk.device.clone().unwrap_or_default()]
+        let device = disk.device.as_ref().or(disk.failed_device.as_ref());
+        vec![index.to_string(), state, device.cloned().unwrap_or_default()]
     };
     print::table(
         &[("disk", true), ("state", false), ("device", false)],
