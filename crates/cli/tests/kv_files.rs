@@ -91,7 +91,7 @@ fn dumps_of_other_databases_are_restored() {
                     a\\09b\n back\\\\slash \\ff\n \n empty key\nDATA=END\n";
     write(folder.join("lmdb"), lmdb).unwrap();
     write(folder.join("berkeley"), berkeley).unwrap();
-    assert!(kv(folder, &["restore", "lmdb"]).starts_with("1 records in "));
+    assert!(kv(folder, &["restore", "lmdb"]).starts_with("1 record in "));
     assert_eq!(kv(folder, &["get", "key"]), "value\n");
     kv(folder, &["--tree", "b", "restore", "berkeley"]);
     let scanned = kv(folder, &["--hex", "--tree", "b", "scan"]);
