@@ -478,6 +478,18 @@ fn spares_take_the_places_of_disks_that_fail_while_the_volume_serves() {
     });
 }
 
+/// RAID 5 whose blocks have checksums.
+async fn format_with_checksums(devices: &Devices) {
+    let how = Format {
+        level: "raid5".parse().unwrap(),
+        layout: LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(8)) },
+        journal: Some(BlockCount(400)),
+        integrity: true,
+        is_blank: true,
+    };
+    format("v", devices, how, |_, _| ()).await.unwrap();
+}
+
 /// A block that cannot be read while another disk is filled: with checksums that block and what only it
 /// could have told are lost, and nothing else.
 #[test]
@@ -490,15 +502,7 @@ fn a_disk_is_filled_past_what_is_lost() {
         };
         let faulty: Vec<Arc<FaultyDevice>> = (0..4).map(device).collect();
         let devices: Devices = faulty.iter().map(|device| Arc::clone(device) as _).collect();
-        let unit = StripeUnit::Blocks(BlockCount(8));
-        let how = Format {
-            level: "raid5".parse().unwrap(),
-            layout: LayoutDescription::Stripe { unit },
-            journal: Some(BlockCount(400)),
-            integrity: true,
-            is_blank: true,
-        };
-        format("v", &devices, how, |_, _| ()).await.unwrap();
+        format_with_checksums(&devices).await;
         let volume = assemble("v".into(), devices, false).await.unwrap();
         let blocks = volume.inquiry().capacity;
         let device: &dyn Device = &*volume;
@@ -546,15 +550,7 @@ fn a_disk_is_filled_past_what_is_lost() {
 fn lost_blocks_are_cleared() {
     block_on_virtual(8, async {
         let devices = blank(4);
-        let unit = StripeUnit::Blocks(BlockCount(8));
-        let how = Format {
-            level: "raid5".parse().unwrap(),
-            layout: LayoutDescription::Stripe { unit },
-            journal: Some(BlockCount(400)),
-            integrity: true,
-            is_blank: true,
-        };
-        format("v", &devices, how, |_, _| ()).await.unwrap();
+        format_with_checksums(&devices).await;
         let volume = assemble("v".into(), devices.clone(), false).await.unwrap();
         let device: &dyn Device = &*volume;
         let blocks = volume.inquiry().capacity;
