@@ -6,34 +6,22 @@
 
 #![expect(clippy::print_stdout, reason = "what it measures is what it is for")]
 
-use std::error::Error;
+mod common;
+
 use std::path::Path;
-use std::sync::Arc;
 
 use moirai_btree::{Batch, Store, Tree, with_leaves};
-use moirai_devices::{Access, NewFiles};
 use moirai_runtime::{Stopwatch, block_on_real};
-use moirai_storage::{Device, IoBuf};
+use moirai_storage::IoBuf;
 use moirai_units::{ByteCount, Lbn};
 use moirai_update::{Kinds, Options};
 
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
 
-const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 72;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 /// Records of a commit.
-const BATCH: usize = 1000;
 const WRITE: ByteCount = ByteCount(8 << 20);
-const LEAF: ByteCount = ByteCount(8 << 10);
-
-fn device(folder: &Path, name: &str, size: ByteCount) -> Outcome<Arc<dyn Device>> {
-    let path = folder.join(name);
-    // Left over from a run that was cut off.
-    drop(std::fs::remove_file(&path));
-    let uri = format!("file:{}?size={}MiB", path.display(), size.0 >> 20);
-    Ok(moirai_devices::open(uri.parse()?, Access::Create(&NewFiles::new()))?)
-}
 
 async fn raw(folder: &Path, bytes: u64) -> Outcome {
     let device = device(folder, "raw.img", ByteCount(bytes + (64 << 20)))?;
@@ -53,15 +41,12 @@ fn say(what: &str, bytes: u64, watch: &Stopwatch) {
 }
 
 fn record(number: u64) -> ([u8; KEY_BYTES], [u8; VALUE_BYTES]) {
-    let (mut key, mut value) = ([0; KEY_BYTES], [number as u8; VALUE_BYTES]);
-    for (to, from) in key.iter_mut().rev().zip(number.to_le_bytes()) {
-        *to = from;
-    }
+    let mut value = [number as u8; VALUE_BYTES];
     for (to, from) in value.iter_mut().zip(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
     {
         *to = from;
     }
-    (key, value)
+    (key(number), value)
 }
 
 async fn opened(folder: &Path, bytes: u64) -> Outcome<(Store, Tree)> {

@@ -8,42 +8,20 @@
 
 #![expect(clippy::print_stdout, reason = "what it measures is what it is for")]
 
-use std::error::Error;
+mod common;
+
 use std::path::Path;
-use std::sync::Arc;
 
 use moirai_btree::{Batch, Store, Tree, with_leaves};
-use moirai_devices::{Access, NewFiles};
 use moirai_runtime::{Stopwatch, block_on_real, random, use_one_heap};
-use moirai_storage::Device;
 use moirai_units::ByteCount;
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
 
-const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 16;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
-const LEAF: ByteCount = ByteCount(8 << 10);
-/// Updates of a commit.
-const BATCH: usize = 1000;
-
-fn device(folder: &Path, name: &str, size: ByteCount) -> Outcome<Arc<dyn Device>> {
-    let path = folder.join(name);
-    // Left over from a run that was cut off.
-    drop(std::fs::remove_file(&path));
-    let uri = format!("file:{}?size={}MiB", path.display(), size.0 >> 20);
-    Ok(moirai_devices::open(uri.parse()?, Access::Create(&NewFiles::new()))?)
-}
-
-fn key(number: u64) -> [u8; KEY_BYTES] {
-    let mut key = [0; KEY_BYTES];
-    for (to, from) in key.iter_mut().rev().zip(number.to_le_bytes()) {
-        *to = from;
-    }
-    key
-}
 
 /// MiB that the process has resident.
 fn resident_mib() -> Outcome<u64> {

@@ -2,7 +2,6 @@
 
 use moirai_update::{DELETE, Group, Modification, PUT};
 
-use crate::range::KeyRange;
 use crate::scan::{Direction, Record};
 use crate::store::{Store, Tree};
 use crate::{Error, Result};
@@ -44,12 +43,12 @@ impl Store {
 
     /// The record with the lowest key; errors as of [`Scan::next`](crate::Scan::next).
     pub async fn first(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.end(tree, Direction::Forward).await
+        self.now().end(tree, Direction::Forward).await
     }
 
     /// The record with the highest key; errors as of [`Scan::next`](crate::Scan::next).
     pub async fn last(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.end(tree, Direction::Backward).await
+        self.now().end(tree, Direction::Backward).await
     }
 
     /// Deletes the record with the lowest key and returns it; of several tasks, each gets another record. Cost and errors
@@ -64,16 +63,10 @@ impl Store {
         self.pop(tree, Direction::Backward).await
     }
 
-    async fn end(&self, tree: &Tree, direction: Direction) -> Result<Option<Record>> {
-        let mut scan = self.scan(tree, KeyRange::all(), direction);
-        let record = scan.next().await?;
-        Ok(record.map(|(key, value)| (key.to_vec(), value.to_vec())))
-    }
-
     async fn pop(&self, tree: &Tree, direction: Direction) -> Result<Option<Record>> {
         let mut popped = None;
         let is_popped = self.engine.commit_if(async || {
-            popped = self.end(tree, direction).await?;
+            popped = self.now().end(tree, direction).await?;
             let delete =
                 |(key, _): &Record| group_of(tree, Modification { key, kind: DELETE, bytes: &[] });
             Ok::<_, Error>(popped.as_ref().map(delete))

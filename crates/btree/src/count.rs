@@ -6,7 +6,7 @@ use moirai_update::At;
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
-use crate::scan::{Direction, Scan};
+use crate::scan::Direction;
 use crate::store::{Store, Tree};
 use crate::{Error, Result};
 
@@ -26,23 +26,17 @@ const SAMPLE_LEAVES: usize = 8;
 
 impl Store {
     /// The number of records in a range. Reads every leaf of the range, and what is pending for it, as a scan does: what
-    /// changes meanwhile is counted or not. Errors as of [`Scan::next`].
+    /// changes meanwhile is counted or not. Errors as of [`Scan::next`](crate::Scan::next).
     pub async fn count(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<u64> {
-        Scan::new(self, tree.clone(), range.into(), Direction::Forward).count().await
+        self.now().scan(tree, range, Direction::Forward).count().await
     }
 
     /// The records in a range, and the bytes of their keys and values. Cost and errors as of [`Store::count`].
     pub async fn measure(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<Estimate> {
-        let mut found = Estimate { is_exact: true, ..Estimate::default() };
-        let mut scan = self.scan(tree, range, Direction::Forward);
-        while let Some((key, value_bytes)) = scan.next_sizes().await? {
-            found.records += 1;
-            found.bytes += key.len() as u64 + value_bytes.0;
-        }
-        Ok(found)
+        self.now().measure(tree, range).await
     }
 
-    /// An estimate of the records in a range and of their bytes, from eight leaves at most. Errors as of [`Scan::next`].
+    /// An estimate of the records in a range and of their bytes, from eight leaves at most. Errors as of [`Scan::next`](crate::Scan::next).
     ///
     /// # Error of the estimate
     /// None for a range of up to eight leaves: these are counted. Of a longer range, the first and the last leaf are

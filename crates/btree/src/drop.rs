@@ -52,8 +52,7 @@ impl Store {
     pub async fn rename_tree(&self, from: &str, to: &str) -> Result<()> {
         Tree::check_name(to)?;
         let _alone = self.making.lock().await;
-        let tree = self.find_tree(from).await?;
-        let tree = tree.ok_or_else(|| Error::NoTree { tree: from.to_owned() })?;
+        let tree = self.now().known_tree(from).await?;
         if self.find_tree(to).await?.is_some() {
             return Err(Error::TreeExists { tree: to.to_owned() });
         }

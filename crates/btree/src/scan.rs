@@ -9,7 +9,8 @@ use moirai_update::{At, LongValues, Stored, View, Views};
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
-use crate::store::{Store, Tree};
+use crate::reads::Reads;
+use crate::store::Tree;
 use crate::{Error, Result};
 
 /// A key and its value.
@@ -53,11 +54,11 @@ enum Gap {
 ///
 /// A scan reads one leaf first and, while it goes one way, twice as many with each request, up to 64 leaves or 1 MiB. From
 /// the fifth request on the next 2 MiB for each disk are read before they are asked for. It shows leaves as they were when they were read. It is no
-/// snapshot: the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
+/// snapshot, unless it is of a [`ReadPoint`](crate::ReadPoint): the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
 /// order.
 #[derive(Debug)]
 pub struct Scan<'a> {
-    store: &'a Store,
+    reads: Reads<'a>,
     tree: Tree,
     range: KeyRange,
     direction: Direction,
@@ -137,13 +138,13 @@ impl Loaded {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(store: &'a Store, tree: Tree, range: KeyRange, direction: Direction) -> Self {
+    pub(crate) fn new(reads: Reads<'a>, tree: Tree, range: KeyRange, direction: Direction) -> Self {
         let gap = match direction {
             Direction::Forward => start_of(&range),
             Direction::Backward => end_of(&range),
         };
         Scan {
-            store,
+            reads,
             tree,
             range,
             direction,
@@ -160,7 +161,7 @@ impl<'a> Scan<'a> {
     /// Passes the next record in the scan's direction and returns its key and value; `None` at the end.
     ///
     /// # Errors
-    /// As of [`Store::get`], and [`Error::NoLeaf`]. The scan stays where it is.
+    /// As of [`Store::get`](crate::Store::get), and [`Error::NoLeaf`]. The scan stays where it is.
     pub async fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(self.direction).await
     }
@@ -247,7 +248,7 @@ impl<'a> Scan<'a> {
     async fn long_value(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
         let values = self.leaves.long.as_ref().ok_or_else(damaged)?;
-        let value = self.store.engine.long_value(values, reference).await?;
+        let value = self.reads.reader.long_value(values, reference).await?;
         Ok(value.read(0..value.length().0).await?)
     }
 
@@ -267,15 +268,15 @@ impl<'a> Scan<'a> {
             (false, _, Gap::Before(key) | Gap::After(key)) => Some(At::Key(key)),
         };
         let Some(at) = at else { return Ok(false) };
-        let space = self.store.space_of(&self.tree)?;
-        let engine = &self.store.engine;
+        let Reads { reader, .. } = self.reads;
+        let space = self.reads.space_of(&self.tree)?;
         if self.leaves_max >= LEAVES_AHEAD_MIN && self.ahead.is_none() {
             let range = self.range.clone();
             let goes_on = move |key: &[u8]| match way {
                 Direction::Forward => range.reaches(key),
                 Direction::Backward => is_above_start(&range, key),
             };
-            self.ahead = Some(engine.views(space, at, LEAVES_MAX, goes_on));
+            self.ahead = Some(reader.views(space, at, LEAVES_MAX, goes_on));
         }
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead.next().await.transpose(),
@@ -283,14 +284,14 @@ impl<'a> Scan<'a> {
         };
         let view = match ahead {
             Ok(Some(view)) => Ok(Some(view)),
-            Ok(None) => engine.view(space, at, self.leaves_max).await,
+            Ok(None) => reader.view(space, at, self.leaves_max).await,
             Err(error) => Err(error),
         };
         let view = match view {
             // One of several leaves is damaged: those before it can be read.
             Err(_) if self.leaves_max > 1 => {
                 (self.ahead, self.leaves_max) = (None, 1);
-                engine.view(space, at, 1).await?
+                reader.view(space, at, 1).await?
             }
             view => view?,
         };

@@ -6,16 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, ByteCount};
-use moirai_update::{
-    DELETE, Durability, Engine, Figures, Format, KindNumber, Kinds, Modification, Options, PUT,
-    Question, SpaceId,
-};
+use moirai_update::{Durability, Engine, Figures, Format, KindNumber, Kinds, Options, SpaceId};
 use parking_lot::RwLock;
 
 use crate::batch::Batch;
-use crate::drop::{NAMELESS, Nameless, put};
+use crate::drop::{Nameless, put};
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
 use crate::range::KeyRange;
+use crate::reads::Reads;
 use crate::scan::{Direction, Scan};
 use crate::value::ValueWriter;
 use crate::{Error, Result, ValueReader};
@@ -58,29 +56,6 @@ impl Tree {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-}
-
-/// Whether there is a value.
-struct IsThere;
-
-impl Question for IsThere {
-    type Answer = bool;
-
-    fn of_newest(&self, newest: Modification<'_>) -> Option<bool> {
-        match newest.kind {
-            PUT => Some(true),
-            DELETE => Some(false),
-            _ => None,
-        }
-    }
-
-    fn of_long(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    fn of_value(&self, value: Option<&[u8]>) -> bool {
-        value.is_some()
     }
 }
 
@@ -136,13 +111,28 @@ impl Store {
 
     /// Whether a tree is one of this store.
     pub(crate) fn check_tree(&self, tree: &Tree) -> Result<()> {
-        if tree.store != self.id {
-            return Err(Error::OtherStore { tree: tree.name().to_owned() });
-        }
+        self.check_store(tree)?;
         if self.dropped.read().contains(&tree.space) {
             return Err(Error::Dropped { tree: tree.name().to_owned() });
         }
         Ok(())
+    }
+
+    /// Whether a tree is one of this store, or was.
+    pub(crate) fn check_store(&self, tree: &Tree) -> Result<()> {
+        match tree.store == self.id {
+            true => Ok(()),
+            false => Err(Error::OtherStore { tree: tree.name().to_owned() }),
+        }
+    }
+
+    /// What is there now.
+    pub(crate) fn now(&self) -> Reads<'_> {
+        Reads { store: self, reader: self.engine.now(), has_dropped: false }
+    }
+
+    pub(crate) fn tree_in(&self, space: SpaceId, name: &str) -> Tree {
+        Tree { store: self.id, space, name: name.into() }
     }
 
     /// The tree called `name`; it is made when there is none. [`Error::Name`] for an empty one, and for more than 100 bytes.
@@ -170,41 +160,27 @@ impl Store {
                 space
             }
         };
-        Ok(Tree { store: self.id, space, name: name.into() })
+        Ok(self.tree_in(space, name))
     }
 
     /// The tree called `name`, when there is one.
     pub async fn find_tree(&self, name: &str) -> Result<Option<Tree>> {
-        if !self.has_catalog() {
-            return Ok(None);
-        }
-        let found = self.engine.get(CATALOG, name.as_bytes()).await?;
-        let space = found.and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
-        let tree = |space| Tree { store: self.id, space: SpaceId(space), name: name.into() };
-        Ok(space.map(tree))
+        self.now().find_tree(name).await
     }
 
     /// Whether there is a catalog: a store that was never opened for writing has none.
-    fn has_catalog(&self) -> bool {
+    pub(crate) fn has_catalog(&self) -> bool {
         self.engine.spaces().first() == Some(&CATALOG)
     }
 
     /// The tree of trees.
     pub(crate) fn catalog(&self) -> Tree {
-        Tree { store: self.id, space: CATALOG, name: "catalog".into() }
+        self.tree_in(CATALOG, "catalog")
     }
 
     /// The names of all trees, in their order.
     pub async fn trees(&self) -> Result<Vec<String>> {
-        if !self.has_catalog() {
-            return Ok(Vec::new());
-        }
-        let mut scan = self.scan(&self.catalog(), ..NAMELESS, Direction::Forward);
-        let mut names = Vec::new();
-        while let Some((name, _)) = scan.next().await? {
-            names.push(String::from_utf8_lossy(name).into_owned());
-        }
-        Ok(names)
+        self.now().trees().await
     }
 
     /// Commits a batch: all of its changes or none. Returns once the batch is as durable as [`Options::durability`] asks.
@@ -242,7 +218,7 @@ impl Store {
     /// A reader of parts of the value under `key`: of the value as it is now, whatever is committed meanwhile. Errors as of
     /// [`Store::get`].
     pub async fn read_value(&self, tree: &Tree, key: &[u8]) -> Result<Option<ValueReader>> {
-        Ok(self.engine.value_reader(self.space_of(tree)?, key).await?)
+        self.now().read_value(tree, key).await
     }
 
     /// Deletes `key`.
@@ -265,9 +241,9 @@ impl Store {
         self.commit(&batch).await
     }
 
-    /// The value under `key`; [`Error::OtherStore`], and errors as of [`Engine::get`].
+    /// The value under `key`; [`Error::OtherStore`], and errors as of [`Reader`](moirai_update::Reader).
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.engine.get(self.space_of(tree)?, key).await?)
+        self.now().get(tree, key).await
     }
 
     /// The values under several keys, in the order of `keys`. No commit comes between them: a batch shows in all of the
@@ -277,14 +253,13 @@ impl Store {
         tree: &Tree,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        Ok(self.engine.get_many(self.space_of(tree)?, &keys).await?)
+        self.now().multi_get(tree, keys).await
     }
 
     /// Whether there is a value under `key`. Reads nothing where the newest change of `key` is in memory and tells. Errors
     /// as of [`Store::get`].
     pub async fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        Ok(self.engine.query(self.space_of(tree)?, key, &IsThere).await?)
+        self.now().contains(tree, key).await
     }
 
     /// Scans the records of a range, from the lowest key up or from the highest down.
@@ -295,7 +270,7 @@ impl Store {
         range: impl Into<KeyRange>,
         direction: Direction,
     ) -> Scan<'a> {
-        Scan::new(self, tree.clone(), range.into(), direction)
+        self.now().scan(tree, range, direction)
     }
 
     /// Returns when all that was committed is durable.

@@ -86,8 +86,8 @@ impl Engine {
     /// before. Returns when the group is as durable as the options say.
     ///
     /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged. So
-    /// these calls do not share the flushes of the log with each other, as commits do. A commit
-    /// or an ingest within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
+    /// these calls do not share the flushes of the log with each other, as commits do. A commit,
+    /// an ingest or a new read point within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
     ///
     /// # Errors
     /// Those of `decide`, and nothing was taken in; errors as of [`Engine::commit`].

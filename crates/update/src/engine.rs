@@ -10,13 +10,11 @@ use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::ids::SpaceId;
 use crate::ingest::Ingest;
-use crate::kind::Question;
-use crate::long::read::{LongValues, ValueReader};
 use crate::long::write::ValueWriter;
 use crate::sample::Sample;
 use crate::shared::Shared;
 use crate::sweep::Cleared;
-use crate::view::{At, View, Views};
+use crate::view::{At, View};
 
 /// The update engine over a data device and one or more log devices.
 ///
@@ -51,33 +49,23 @@ impl Engine {
         ValueWriter::new(Arc::clone(&self.shared))
     }
 
-    /// The value under a key, to be read in parts: as it is now, whatever is committed before it is read. Errors as of
-    /// [`Engine::get`].
-    pub async fn value_reader(&self, space: SpaceId, key: &[u8]) -> Result<Option<ValueReader>> {
-        self.shared.value_reader(space, key).await
-    }
-
-    /// A long value of a view, whose blocks hold the `reference`. Errors as of [`Engine::get`].
-    pub async fn long_value(&self, values: &LongValues, reference: &[u8]) -> Result<ValueReader> {
-        ValueReader::of(Arc::clone(&self.shared), values, reference).await
-    }
-
-    /// The value under a key, with all that was modified; from memory alone where that says all.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Damaged`] and [`Error::Device`] for what has to be read.
+    /// As [`Reader::get`], of what is there now.
     pub async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.shared.get(space, key).await
+        self.now().get(space, key).await
     }
 
-    /// The values under several keys, in the order of `keys` and all of one moment. Blocks are read at the same time,
-    /// up to 32 of them, and a block once for all of its keys. Errors as of [`Engine::get`].
-    pub async fn get_many(&self, space: SpaceId, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.shared.get_many(space, keys).await
+    /// As [`Reader::view`], of what is there now.
+    pub async fn view(
+        &self,
+        space: SpaceId,
+        at: At<'_>,
+        blocks_max: usize,
+    ) -> Result<Option<View>> {
+        self.now().view(space, at, blocks_max).await
     }
 
     /// Picks up to `most` blocks, two at least, of those that hold the keys from `from` to `to`, which is at or after
-    /// `from`, or to the last. Reads no block, but may read where they lie. Errors as of [`Engine::get`].
+    /// `from`, or to the last. Reads no block, but may read where they lie. Errors as of [`Reader`].
     pub async fn sample(
         &self,
         space: SpaceId,
@@ -86,42 +74,6 @@ impl Engine {
         most: usize,
     ) -> Result<Sample> {
         self.shared.sample(space, from, to, most).await
-    }
-
-    /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
-    /// Errors as of [`Engine::get`].
-    pub async fn query<Q: Question>(
-        &self,
-        space: SpaceId,
-        key: &[u8],
-        question: &Q,
-    ) -> Result<Q::Answer> {
-        self.shared.query(space, key, question).await
-    }
-
-    /// The block at `at` with all that is pending for it, and some that follow it and are read with the same request, up to
-    /// `blocks_max` together; with [`At::Before`] and [`At::Last`], some that come before it. `None` when nothing lies there.
-    /// Errors as of [`Engine::get`].
-    pub async fn view(
-        &self,
-        space: SpaceId,
-        at: At<'_>,
-        blocks_max: usize,
-    ) -> Result<Option<View>> {
-        self.shared.view(space, at, blocks_max).await
-    }
-
-    /// As [`Engine::view`], view after view from `at` on, while `goes_on` says so of the key at which the next one begins; with
-    /// [`At::Before`] and [`At::Last`] downwards, and of the key before which it ends. They are read ahead, several at a time
-    /// on several disks.
-    pub fn views(
-        &self,
-        space: SpaceId,
-        at: At<'_>,
-        blocks_max: usize,
-        goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
-    ) -> Views {
-        self.shared.views(space, at, blocks_max, goes_on)
     }
 
     /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it unless it refers to long values, and
@@ -195,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Takes a checkpoint and ends the engine. No request is in flight on the devices then, except reads of [`Views`] and
-    /// [`ValueReader`]s that are not dropped yet, and the devices can be opened again. After an error the engine has ended as
+    /// Takes a checkpoint and ends the engine. No request is in flight on the devices then, except reads of [`Views`](crate::Views) and
+    /// [`ValueReader`](crate::ValueReader)s that are not dropped yet, and the devices can be opened again. After an error the engine has ended as
     /// in a crash.
     pub async fn close(mut self) -> Result<()> {
         if self.tasks.is_none() {
@@ -233,6 +185,8 @@ impl Engine {
             log_bytes: log.bytes_written(),
             log_passed_bytes: log.bytes_passed(),
             staged_bytes: counts.staged_bytes.get(),
+            history_bytes: counts.history_bytes.get(),
+            read_points: state.points.len() as u64,
             placed_bytes: counts.placed_bytes.get(),
             swept_bytes: counts.swept_bytes.get(),
             checkpoint_bytes: counts.checkpoint_bytes.get(),

@@ -194,6 +194,16 @@ pub enum Error {
     )]
     LongValueUsed,
 
+    /// A read point has ended, because what it kept on the device was wanted for something else.
+    #[error(
+        "{device}: the read point is too old: its versions took space or memory that modifications needed; begin \
+         another one, or enlarge the device or the memory"
+    )]
+    PointTooOld {
+        /// The data device.
+        device: String,
+    },
+
     /// An option is out of range, or does not fit the devices.
     #[error("{problem}")]
     Options {

@@ -26,6 +26,7 @@ impl Count {
 pub(crate) struct Counts {
     pub(crate) modifications: Count,
     pub(crate) staged_bytes: Count,
+    pub(crate) history_bytes: Count,
     pub(crate) placed_bytes: Count,
     pub(crate) swept_bytes: Count,
     pub(crate) checkpoint_bytes: Count,
@@ -79,6 +80,10 @@ pub struct Figures {
     pub log_passed_bytes: u64,
     /// Bytes of chunks written.
     pub staged_bytes: u64,
+    /// Bytes written of modifications that left memory, for readers of read points.
+    pub history_bytes: u64,
+    /// Read points that have not ended.
+    pub read_points: u64,
     /// Bytes of blocks written by sweeps.
     pub placed_bytes: u64,
     /// Bytes read by sweeps.

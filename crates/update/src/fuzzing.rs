@@ -105,6 +105,7 @@ mod tests {
     use crate::data::place::{Location, Run, TablePlace};
     use crate::data::superblock::{Checkpoint, NAME_BYTES};
     use crate::group::Group;
+    use crate::ids::PointNumber;
     use crate::ids::{DELETE, PUT};
     use crate::kind::Modification;
     use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, Start};
@@ -135,7 +136,7 @@ mod tests {
         let mut queue = Queue::default();
         let mut encoded = Vec::new();
         encode(&mut encoded, Modification { key: b"a", kind: DELETE, bytes: b"" });
-        queue.push(b"a", &encoded);
+        queue.push(b"a", &encoded, PointNumber::default());
         let (chunk, ..) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new());
         own(&[Entry::Staged { partition: A, chunk, first: Lbn(first) }])
     }

@@ -8,6 +8,15 @@ pub struct SpaceId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seq(pub(crate) u64);
 
+/// The number of a read point: one more with each, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PointNumber(pub(crate) u64);
+
+impl PointNumber {
+    /// After all read points: what is read now.
+    pub(crate) const NOW: PointNumber = PointNumber(u64::MAX);
+}
+
 /// The number of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PartitionId(pub(crate) u32);
@@ -31,5 +40,8 @@ pub const DELETE: KindNumber = KindNumber(2);
 /// Puts a long value in the place of whatever was there: the modification is a reference to it. Groups make it of puts
 /// that are too long for a block, and of [`Group::put_long`](crate::Group::put_long).
 pub(crate) const PUT_LONG: KindNumber = KindNumber(3);
+/// In histories alone: the modifications of this key that follow came after a read point, whose number is in the place of
+/// the modification.
+pub(crate) const AFTER_POINT: KindNumber = KindNumber(4);
 /// The lowest number of kinds that programs register.
 pub const KINDS_OF_PROGRAMS: KindNumber = KindNumber(16);

@@ -9,7 +9,8 @@
 //! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
 //! nothing.
 //!
-//! - `engine`: the door. `ingest`: sorted records past log and queues. `read`, `read_many`, `sample`: reads. `shared`: what the door, the log's writer and the sweeper share.
+//! - `engine`: the door. `ingest`: sorted records past log and queues. `reader`, with `read`, `read_many`, `view` and `sample`:
+//!   reads. `read_point`: the state at one moment. `shared`: what the door, the log's writer and the sweeper share.
 //! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
 //! - `log`: frames, segments, the writer and recovery.
 //! - `data`: the data device: superblock, extents, checkpoints, the block cache.
@@ -37,8 +38,10 @@ mod open;
 mod options;
 mod read;
 mod read_many;
+mod read_point;
 mod read_tables;
 mod read_whole;
+mod reader;
 mod records;
 mod sample;
 mod shared;
@@ -62,7 +65,12 @@ pub use log::segments::LogWriter;
 pub use long::read::{LongValues, ValueReader};
 pub use long::write::{LongValue, ValueWriter, WrittenValue};
 pub use long::{MERGED_BYTES_MAX, Stored, VALUE_BYTES_MAX};
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use options::Canary;
 pub use options::{Durability, Options};
+pub use read_point::ReadPoint;
+pub use reader::Reader;
 pub use sample::{Sample, SampledBlock};
 pub use sweep::Cleared;
 pub use view::{At, View, Views};

@@ -92,7 +92,7 @@ impl Engine {
         let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
         #[cfg(feature = "canary")]
         {
-            state.has_canary = options.canary;
+            state.canary = options.canary;
         }
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds, &options).await?;
@@ -141,6 +141,7 @@ impl Engine {
             directory_blocks: AtomicU64::new(0),
             requests: Requests::default(),
             clears: Clears::default(),
+            clearing: Arc::default(),
             ingests: Ingests::default(),
             ingesting: Arc::default(),
             closing: AtomicBool::new(false),

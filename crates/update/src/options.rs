@@ -58,11 +58,26 @@ pub struct Options {
     /// [`Engine::check`](crate::Engine::check) finds these. Each device of the log must have a label or a frame that can be
     /// read.
     pub force_log_end: bool,
-    /// A mistake that tests make to see that they notice it: what is in the blocks is taken to be one group more
-    /// than it is. It loses data.
+    /// A mistake that tests make to see that they notice it. It loses data.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
-    pub canary: bool,
+    pub canary: Canary,
+}
+
+/// A mistake on purpose.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Canary {
+    /// None.
+    #[default]
+    None,
+    /// What is in the blocks is taken to be one group more than it is.
+    EarlyFrontier,
+    /// The blocks of a version are free although a read point needs them.
+    VersionFreed,
+    /// A read point sees the first group that came after it.
+    LatePoint,
 }
 
 impl Default for Options {
@@ -76,7 +91,7 @@ impl Default for Options {
             read_only: false,
             force_log_end: false,
             #[cfg(feature = "canary")]
-            canary: false,
+            canary: Canary::None,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::codec::is_sum;
 use crate::data::place::Place;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
-use crate::ids::{PUT_LONG, PartitionId, SpaceId};
+use crate::ids::{PUT_LONG, PartitionId, PointNumber, SpaceId};
 use crate::kind::{Kinds, Question, Value};
 use crate::long::Stored;
 use crate::long::epoch::Epoch;
@@ -22,8 +22,9 @@ use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
-use crate::state::partition::{Partition, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
-use crate::state::queue::{Queue, decode, encode};
+use crate::state::partition::{REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
+use crate::state::points::{Holder, Probe};
+use crate::state::queue::{decode, decode_before, encode};
 
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
@@ -36,6 +37,8 @@ pub(crate) struct Wanted {
     pub(crate) blocks: Range<usize>,
     /// Chunks, oldest first, and which bytes of each.
     pub(crate) staged: Vec<(Arc<Staged>, Range<usize>)>,
+    /// What came after this read point is not asked for.
+    pub(crate) point: PointNumber,
     /// Whether it is to be kept, once it was read.
     is_to_keep: bool,
 }
@@ -43,26 +46,27 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Some blocks, and the parts of staged chunks that belong to them. With `key`, only the parts whose filter matches it.
     pub(crate) fn of(
-        partition: &Partition,
+        holder: &Holder<'_>,
         table: Arc<BlockTable>,
         blocks: Range<usize>,
         key: Option<KeyHash>,
     ) -> Wanted {
         let mut staged = Vec::new();
-        for one in &partition.staged {
+        for one in holder.chunks() {
             if let Some(bytes) = one.chunk.bytes_for(&blocks, key) {
                 staged.push((Arc::clone(one), bytes));
             }
         }
-        let place = Arc::clone(&partition.place);
-        Wanted { place, table, is_table_read: false, blocks, staged, is_to_keep: false }
+        let (place, point) = (Arc::clone(holder.place), holder.point);
+        Wanted { place, table, is_table_read: false, blocks, staged, point, is_to_keep: false }
     }
 }
 
 /// Where a value is found: what is to be read, unless what is pending says all, and what is pending in memory, oldest first,
 /// as queues have it.
 pub(crate) struct Lookup {
-    pub(crate) partition: PartitionId,
+    /// Who reads it pays for what is staged; none of a version.
+    pub(crate) partition: Option<PartitionId>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,
 }
@@ -92,16 +96,15 @@ impl Found {
     }
 }
 
-/// What is pending in memory of a partition, in two queues, the older first.
-pub(crate) fn in_memory(partition: &Partition) -> impl Iterator<Item = &Queue> {
-    let sealed = partition.sealed.as_ref().map(|sealed| &*sealed.queue);
-    sealed.into_iter().chain(std::iter::once(&partition.active))
-}
-
 impl Shared {
     /// The value under a key; from memory alone when what is pending says all.
-    pub(crate) async fn get(&self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (value, _epoch) = self.find(space, key).await?;
+    pub(crate) async fn get(
+        &self,
+        space: SpaceId,
+        key: &[u8],
+        point: PointNumber,
+    ) -> Result<Option<Vec<u8>>> {
+        let (value, _epoch) = self.find(space, key, point).await?;
         self.whole(value).await
     }
 
@@ -110,8 +113,9 @@ impl Shared {
         self: &Arc<Shared>,
         space: SpaceId,
         key: &[u8],
+        point: PointNumber,
     ) -> Result<Option<ValueReader>> {
-        let (value, epoch) = self.find(space, key).await?;
+        let (value, epoch) = self.find(space, key, point).await?;
         let shared = Arc::clone(self);
         Ok(match value.stored() {
             None => None,
@@ -137,14 +141,22 @@ impl Shared {
     }
 
     /// The value under a key, or the reference to it, and what keeps the reference valid.
-    async fn find(&self, space: SpaceId, key: &[u8]) -> Result<(Value, Arc<Epoch>)> {
+    async fn find(
+        &self,
+        space: SpaceId,
+        key: &[u8],
+        point: PointNumber,
+    ) -> Result<(Value, Arc<Epoch>)> {
         let (Lookup { wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
-                let found = self.lookup(state, tables, space, key)?;
-                if let Some(Lookup { partition, wanted: Some(wanted), .. }) = &found {
+                let found = self.lookup(state, tables, (space, key), point)?;
+                if let Some(Lookup { partition: Some(partition), wanted: Some(wanted), .. }) =
+                    &found
+                {
                     self.pay(state, *partition, wanted);
                 }
-                Ok(found.map(|found| (found, Arc::clone(&state.epoch))))
+                let epoch = self.epoch_at(state, point)?;
+                Ok(found.map(|found| (found, epoch)))
             })
             .await?;
         let value = match wanted {
@@ -157,18 +169,44 @@ impl Shared {
         Ok((value, epoch))
     }
 
+    /// What keeps the long values that are there at a moment.
+    pub(crate) fn epoch_at(&self, state: &State, point: PointNumber) -> Result<Arc<Epoch>> {
+        match point {
+            PointNumber::NOW => Ok(Arc::clone(&state.epoch)),
+            _ => state.points.epoch(point).cloned().ok_or_else(|| self.too_old()),
+        }
+    }
+
+    /// What holds some keys of a space at a moment.
+    pub(crate) fn holder<'a>(
+        &self,
+        state: &'a State,
+        space: SpaceId,
+        probe: Probe<'_>,
+        point: PointNumber,
+    ) -> Result<Holder<'a>> {
+        if point != PointNumber::NOW && state.points.epoch(point).is_none() {
+            return Err(self.too_old());
+        }
+        state.holder(space, probe, point).ok_or(Error::NoSpace { space })
+    }
+
+    fn too_old(&self) -> Error {
+        Error::PointTooOld { device: self.data.inquiry().name.clone() }
+    }
+
     /// Where the value under a key is found; `None` when a table is missing.
     pub(crate) fn lookup(
         &self,
         state: &State,
         tables: &mut TablesAtHand<'_>,
-        space: SpaceId,
-        key: &[u8],
+        (space, key): (SpaceId, &[u8]),
+        point: PointNumber,
     ) -> Result<Option<Lookup>> {
-        let id = state.partition_of(space, key).ok_or(Error::NoSpace { space })?;
-        let partition = state.partition(id).ok_or(Error::NoSpace { space })?;
+        let holder = self.holder(state, space, Probe::Key(key), point)?;
+        let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told) = (Vec::new(), false);
-        for modification in in_memory(partition).flat_map(|queue| queue.of_key(key)) {
+        for modification in holder.pending_of(key) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
                 pending.clear();
@@ -176,13 +214,13 @@ impl Shared {
             encode(&mut pending, modification);
         }
         if is_told {
-            return Ok(Some(Lookup { partition: id, wanted: None, pending }));
+            return Ok(Some(Lookup { partition, wanted: None, pending }));
         }
-        let Some(table) = tables.of(&partition.place) else { return Ok(None) };
+        let Some(table) = tables.of(holder.place) else { return Ok(None) };
         let block = table.holding(key);
-        let mut wanted = Wanted::of(partition, table, block..block + 1, Some(KeyHash::of(key)));
+        let mut wanted = Wanted::of(&holder, table, block..block + 1, Some(KeyHash::of(key)));
         wanted.is_to_keep = true;
-        Ok(Some(Lookup { partition: id, wanted: Some(wanted), pending }))
+        Ok(Some(Lookup { partition, wanted: Some(wanted), pending }))
     }
 
     /// The value under a key, or the reference to it, from what was read and from the key's modifications in memory.
@@ -201,7 +239,9 @@ impl Shared {
             value.set_stored(in_block.map_err(damaged)?);
         }
         self.format.settle(&mut value, block_bytes);
-        let staged = read.iter().flat_map(|(_, found)| &found.staged).flat_map(|part| decode(part));
+        let point = read.map_or(PointNumber::NOW, |(wanted, _)| wanted.point);
+        let staged = read.iter().flat_map(|(_, found)| &found.staged);
+        let staged = staged.flat_map(|part| decode_before(part, point));
         for modification in staged.filter(|one| one.key == key).chain(decode(pending)) {
             if value.is_long && !Kinds::replaces(modification.kind) {
                 let reference = Reference::decode(&value.bytes);
@@ -222,13 +262,12 @@ impl Shared {
         space: SpaceId,
         key: &[u8],
         question: &Q,
+        point: PointNumber,
     ) -> Result<Q::Answer> {
         let mut pending = Vec::new();
         {
             let state = self.state();
-            let partition = state.partition_of(space, key).and_then(|id| state.partition(id));
-            let partition = partition.ok_or(Error::NoSpace { space })?;
-            let newest = in_memory(partition).flat_map(|queue| queue.of_key(key)).last();
+            let newest = self.holder(&state, space, Probe::Key(key), point)?.pending_of(key).last();
             let newest = newest.filter(|newest| newest.kind != PUT_LONG);
             newest.into_iter().for_each(|newest| encode(&mut pending, newest));
         }
@@ -236,7 +275,7 @@ impl Shared {
         match decode(&pending).next().and_then(|newest| question.of_newest(newest)) {
             Some(answer) => Ok(answer),
             None => {
-                let (value, _epoch) = self.find(space, key).await?;
+                let (value, _epoch) = self.find(space, key, point).await?;
                 match value.stored() {
                     Some(Stored::Long(_)) => match question.of_long() {
                         Some(answer) => Ok(answer),

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::stream;
 
 use crate::error::Result;
-use crate::ids::{PartitionId, SpaceId};
+use crate::ids::{PartitionId, PointNumber, SpaceId};
 use crate::read::{Found, Lookup, Wanted};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
@@ -17,7 +17,7 @@ const READS_MAX: usize = 32;
 
 /// Keys of one block, which is read once for all of them.
 struct Asked {
-    partition: PartitionId,
+    partition: Option<PartitionId>,
     wanted: Wanted,
     keys: Vec<AskedKey>,
 }
@@ -42,13 +42,15 @@ impl Shared {
         &self,
         space: SpaceId,
         keys: &[&[u8]],
+        point: PointNumber,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
         sorted.sort_by_key(|(_, key)| *key);
         let (AllAsked { blocks, told }, _epoch) = self
             .with_tables(|state, tables| {
-                let asked = self.asked(state, tables, space, &sorted)?;
-                Ok(asked.map(|asked| (asked, Arc::clone(&state.epoch))))
+                let asked = self.asked(state, tables, space, &sorted, point)?;
+                let epoch = self.epoch_at(state, point)?;
+                Ok(asked.map(|asked| (asked, epoch)))
             })
             .await?;
         let mut answers = vec![None; keys.len()];
@@ -86,12 +88,13 @@ impl Shared {
         tables: &mut TablesAtHand<'_>,
         space: SpaceId,
         keys: &[(usize, &[u8])],
+        point: PointNumber,
     ) -> Result<Option<AllAsked>> {
         let mut all = AllAsked::default();
         let mut has_all = true;
         for (place, key) in keys {
             let Some(Lookup { partition, wanted, pending }) =
-                self.lookup(state, tables, space, key)?
+                self.lookup(state, tables, (space, key), point)?
             else {
                 has_all = false;
                 continue;
@@ -103,7 +106,8 @@ impl Shared {
             };
             match all.blocks.last_mut() {
                 Some(last)
-                    if last.partition == partition && last.wanted.blocks == wanted.blocks =>
+                    if Arc::ptr_eq(&last.wanted.place, &wanted.place)
+                        && last.wanted.blocks == wanted.blocks =>
                 {
                     last.wanted.staged.append(&mut wanted.staged);
                     last.keys.push(of_key);
@@ -119,7 +123,9 @@ impl Shared {
             // Later chunks have extents of higher numbers.
             staged.sort_by_key(|(one, part)| (one.extent.number, part.start));
             staged.dedup_by_key(|(one, part)| (one.extent.number, part.start));
-            self.pay(state, asked.partition, &asked.wanted);
+            if let Some(partition) = asked.partition {
+                self.pay(state, partition, &asked.wanted);
+            }
         }
         Ok(Some(all))
     }

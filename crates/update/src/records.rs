@@ -137,6 +137,7 @@ impl Records {
 mod tests {
     use super::*;
     use crate::ids::DELETE;
+    use crate::ids::PointNumber;
     use crate::state::queue::{Queue, encode};
     use crate::state::sorted::Sorted;
 
@@ -177,7 +178,7 @@ mod tests {
         for key in [[1], [2], [2], [3], [5]] {
             let mut encoded = Vec::new();
             encode(&mut encoded, Modification { key: &key, kind: DELETE, bytes: &[] });
-            queue.push(&key, &encoded);
+            queue.push(&key, &encoded, PointNumber::default());
         }
         let mut sorted = Sorted::new(&[], &queue).then(records.iter());
         let all = std::iter::from_fn(|| sorted.next_if(|_| true));

@@ -4,11 +4,11 @@ use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 use crate::ids::SpaceId;
-use crate::read::in_memory;
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::partition::Partition;
+use crate::state::queue::Queue;
 
 /// Partitions that are looked at while nobody else uses the state.
 const PARTITIONS_AT_ONCE: usize = 1 << 10;
@@ -187,7 +187,7 @@ impl Shared {
             let from_block = if place == first.0 { first.1 } else { 0 };
             let to_block = last.1.filter(|_| place == last.0).unwrap_or(count - 1);
             let staged: usize = partition.staged.iter().map(|one| one.chunk.bytes()).sum();
-            let queued: usize = in_memory(partition).map(|queue| queue.bytes()).sum();
+            let queued: usize = partition.queues().map(Queue::bytes).sum();
             let block_bytes = block_bytes + ((staged + queued) / count) as u64;
             Some(Run { partition, blocks: from_block..=to_block, block_bytes })
         }))

@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) ingests: Ingests,
     /// Held by the batch that is ingested, and by who reads a value to modify it: see `Engine::commit_if`.
     pub(crate) ingesting: Arc<tokio::sync::Mutex<()>>,
+    /// Held by who clears a range, to its end.
+    pub(crate) clearing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) closing: AtomicBool,
     /// Held by writes of long values that are in flight, which end before the engine is closed.
     pub(crate) long_writes: Arc<tokio::sync::RwLock<()>>,

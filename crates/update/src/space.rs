@@ -24,6 +24,8 @@ const FULL_SHARE: u64 = 4096;
 /// How well blocks are packed varies, and what went in before the device was full for the first time is to go in again. So
 /// one block in so many is left free until then.
 const SLACK_SHARE: u64 = 128;
+/// The part of the memory that what read points keep may take.
+const VERSIONS_SHARE: usize = 4;
 
 impl Shared {
     /// Device blocks that rewriting partitions leaves free: for the next checkpoint, while the last one is kept.
@@ -82,10 +84,12 @@ impl Shared {
         added_bytes == 0 || (fits && !self.is_stuck.load(Ordering::Relaxed))
     }
 
-    /// Whether the device is full: what is pending is applied as far as it can be, and next to nothing is free.
+    /// Whether the device is full: what is pending is applied as far as it can be, next to nothing is free, and no read point
+    /// keeps anything.
     pub(crate) fn is_full(&self, state: &State) -> bool {
         let is_applied = state.waiting_bytes() == 0 && !self.is_sweeping.load(Ordering::Relaxed);
-        self.is_stuck.load(Ordering::Relaxed) || is_applied
+        let has_old = state.points.oldest_of_use(&state.epoch).is_some();
+        self.is_stuck.load(Ordering::Relaxed) || (is_applied && !has_old)
     }
 
     /// Whether sweeps have found no space for the group that waits.
@@ -133,10 +137,23 @@ impl Shared {
             self.all_visible().await?;
             return Ok(true);
         }
+        if self.end_oldest_point() {
+            self.room.notify_waiters();
+            return Ok(true);
+        }
         self.space_wanted_bytes.store(0, Ordering::Relaxed);
         self.is_space_refused.store(true, Ordering::Relaxed);
         self.room.notify_waiters();
         Ok(true)
+    }
+
+    /// Ends the oldest read points where what they keep takes too much memory, or the space that is wanted.
+    pub(crate) fn shorten_history(&self, is_space_wanted: bool) {
+        if is_space_wanted {
+            self.end_oldest_point();
+        }
+        let most = self.memory_bytes / VERSIONS_SHARE;
+        while self.state().points.memory_bytes() > most && self.end_oldest_point() {}
     }
 
     /// Says whether partitions wait for space, and nothing can be done for them.

@@ -1,7 +1,6 @@
 //! Views: neighbouring blocks of a partition, with all that is staged and pending for them; and many of them, read ahead.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,19 +8,18 @@ use moirai_runtime::{Task, spawn};
 use tokio::sync::mpsc;
 
 use crate::block_format::Pieces;
-use crate::error::{Error, Result};
-use crate::ids::SpaceId;
+use crate::error::Result;
+use crate::ids::{PointNumber, SpaceId};
 use crate::kind::Modification;
 use crate::long::epoch::Epoch;
 use crate::long::made::Made;
 use crate::long::read::LongValues;
-use crate::read::{Found, Wanted, in_memory};
+use crate::read::{Found, Wanted};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::state::block_table::BlockTable;
-use crate::state::partition::Partition;
-use crate::state::queue::{Queue, decode, encode};
+use crate::state::points::Probe;
+use crate::state::queue::{decode, decode_before, encode};
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
@@ -160,26 +158,6 @@ struct WantedView {
     epoch: Arc<Epoch>,
 }
 
-/// Which blocks of which partition a view shows.
-struct Shown<'a> {
-    /// The partition's place in the directory of its space.
-    place: usize,
-    partition: &'a Partition,
-    table: Arc<BlockTable>,
-    blocks: Range<usize>,
-}
-
-impl Shown<'_> {
-    /// The lowest key of the first block: the partition's, if that is its first one; `None` of the very first.
-    fn low(&self) -> Option<Box<[u8]>> {
-        match (self.blocks.start, self.place) {
-            (0, 0) => None,
-            (0, _) => Some(self.partition.low.clone()),
-            (block, _) => Some(self.table.low(block).into()),
-        }
-    }
-}
-
 impl Shared {
     /// The block at `at` and those that follow it, up to `blocks_max`; with [`At::Before`] and [`At::Last`] those that come
     /// before it. `None` when nothing lies there. All are of one partition, and lie side by side.
@@ -188,8 +166,9 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
+        point: PointNumber,
     ) -> Result<Option<View>> {
-        match self.located(space, at, blocks_max).await? {
+        match self.located(space, at, blocks_max, point).await? {
             Some(wanted) => self.read_view(wanted).await.map(Some),
             None => Ok(None),
         }
@@ -200,14 +179,14 @@ impl Shared {
         self: &Arc<Shared>,
         space: SpaceId,
         at: At<'_>,
-        blocks_max: usize,
+        (blocks_max, point): (usize, PointNumber),
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Views {
         let (sender, views) = mpsc::channel(1);
         let at = OwnedAt::of(at);
         let shared = Arc::clone(self);
         let task = spawn(async move {
-            shared.read_ahead(space, at, blocks_max, goes_on, sender).await;
+            shared.read_ahead(space, at, (blocks_max, point), goes_on, sender).await;
         });
         Views { views, task }
     }
@@ -216,7 +195,7 @@ impl Shared {
         self: Arc<Shared>,
         space: SpaceId,
         at: OwnedAt,
-        blocks_max: usize,
+        (blocks_max, point): (usize, PointNumber),
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
@@ -227,7 +206,7 @@ impl Shared {
             while reads.0.len() < most
                 && let Some(at) = next.take()
             {
-                let wanted = self.located(space, at.at(), blocks_max).await;
+                let wanted = self.located(space, at.at(), blocks_max, point).await;
                 if let Ok(Some(wanted)) = &wanted {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
@@ -263,9 +242,13 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
+        point: PointNumber,
     ) -> Result<Option<WantedView>> {
         let blocks_max = blocks_max.min(VIEW_BYTES_MAX / self.layout.block_bytes()).max(1);
-        self.with_tables(|state, tables| self.wanted_at(state, tables, space, at, blocks_max)).await
+        let wanted = |state: &mut State, tables: &mut TablesAtHand<'_>| {
+            self.wanted_at(state, tables, (space, at), blocks_max, point)
+        };
+        self.with_tables(wanted).await
     }
 
     async fn read_view(&self, wanted: WantedView) -> Result<View> {
@@ -287,41 +270,31 @@ impl Shared {
         &self,
         state: &mut State,
         tables: &mut TablesAtHand<'_>,
-        space: SpaceId,
-        at: At<'_>,
+        (space, at): (SpaceId, At<'_>),
         blocks_max: usize,
+        point: PointNumber,
     ) -> Result<Option<Option<WantedView>>> {
-        let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
-        let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
-        let mut at = at;
-        let mut place = match at {
+        let probe = match at {
             At::Before([]) => return Ok(Some(None)),
-            At::Key(key) | At::Before(key) => state.position(space, key).unwrap_or(0),
-            At::Last => directory.len().saturating_sub(1),
+            At::Key(key) => Probe::Key(key),
+            At::Before(key) => Probe::Before(key),
+            At::Last => Probe::Last,
         };
-        let Some(mut partition) = partition_at(place) else { return Ok(Some(None)) };
-        if let At::Before(key) = at
-            && place > 0
-            && *partition.low >= *key
-        {
-            (place, at) = (place - 1, At::Last);
-            let Some(before) = partition_at(place) else { return Ok(Some(None)) };
-            partition = before;
-        }
-        let count = partition.place.blocks();
+        let holder = self.holder(state, space, probe, point)?;
+        let count = holder.place.blocks();
         let (is_first, is_last) = match at {
-            At::Key(key) => (*key <= *partition.low, false),
-            At::Before(_) => (false, false),
+            At::Key(key) => (key <= holder.low, false),
+            // All of it lies before the key.
+            At::Before(key) => (false, holder.high.is_some_and(|high| high <= key)),
             At::Last => (false, true),
         };
         // All blocks of a partition are found without their table, which is read with them.
         let is_whole = (is_first || is_last) && count <= blocks_max;
-        let is_table_read = is_whole
-            && partition.place.has_table_with_blocks()
-            && tables.get(&partition.place).is_none();
+        let is_table_read =
+            is_whole && holder.place.has_table_with_blocks() && tables.get(holder.place).is_none();
         let table = match is_table_read {
             true => Arc::default(),
-            false => match tables.of(&partition.place) {
+            false => match tables.of(holder.place) {
                 Some(table) => table,
                 None => return Ok(None),
             },
@@ -329,6 +302,7 @@ impl Shared {
         let block = match at {
             At::Key(_) if is_first => 0,
             At::Key(key) => table.holding(key),
+            _ if is_last => count.saturating_sub(1),
             At::Before(key) => match table.holding(key) {
                 block if block > 0 && table.low(block) >= key => block - 1,
                 block => block,
@@ -336,32 +310,35 @@ impl Shared {
             At::Last => count.saturating_sub(1),
         };
         let (first, end) =
-            partition.place.neighbours(block).map_or((block, block + 1), |run| match at {
+            holder.place.neighbours(block).map_or((block, block + 1), |run| match at {
                 At::Key(_) => (block, run.end.min(block + blocks_max)),
                 At::Before(_) | At::Last => {
                     (run.start.max((block + 1).saturating_sub(blocks_max)), block + 1)
                 }
             });
-        let shown = Shown { place, partition, table, blocks: first..end };
-        let low = shown.low();
+        // The lowest key of the first block: the holder's, if that is its first one; none of the very first.
+        let low = match first {
+            0 => (!holder.low.is_empty()).then(|| holder.low.into()),
+            block => Some(table.low(block).into()),
+        };
         let next = match end < count {
-            true => Some(shown.table.low(end).into()),
-            false => partition_at(place + 1).map(|next| next.low.clone()),
+            true => Some(table.low(end).into()),
+            false => holder.high.map(Box::from),
         };
         let mut pending = Vec::new();
         let from = low.as_deref().unwrap_or_default();
-        for modification in in_memory(partition).flat_map(Queue::iter) {
+        for modification in holder.pending() {
             let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
             if modification.key >= from && is_before {
                 encode(&mut pending, modification);
             }
         }
-        let mut wanted = Wanted::of(partition, shown.table, shown.blocks, None);
+        let mut wanted = Wanted::of(&holder, table, first..end, None);
         wanted.is_table_read = is_table_read;
-        if let Some(id) = directory.at(place) {
+        if let Some((id, _)) = holder.partition {
             self.pay(state, id, &wanted);
         }
-        let epoch = Arc::clone(&state.epoch);
+        let epoch = self.epoch_at(state, point)?;
         Ok(Some(Some(WantedView { wanted, low, next, pending, epoch })))
     }
 
@@ -376,7 +353,8 @@ impl Shared {
         let from = low.unwrap_or_default();
         let is_shown =
             |one: &Modification<'_>| one.key >= from && next.is_none_or(|next| one.key < next);
-        let staged = found.staged.iter().flat_map(|part| decode(part)).filter(is_shown);
+        let staged = found.staged.iter().flat_map(|part| decode_before(part, wanted.point));
+        let staged = staged.filter(is_shown);
         let mut all: Vec<Modification<'_>> = staged.chain(decode(pending)).collect();
         all.sort_by(|one, other| one.key.cmp(other.key));
         let mut rest = &all[..];

@@ -171,7 +171,7 @@ fn engines_for_reading_only_write_nothing_and_serve_all_reads() {
         for engine in &engines {
             check_content(engine).await;
             let key = 3_u64.to_be_bytes();
-            assert!(engine.query(SPACE, &key, &IsThere).await.unwrap());
+            assert!(engine.now().query(SPACE, &key, &IsThere).await.unwrap());
             let view = engine.view(SPACE, At::Key(&key), 1).await.unwrap().unwrap();
             assert!(view.low.is_some());
             assert_eq!(engine.spaces(), [SPACE]);

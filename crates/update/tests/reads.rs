@@ -208,7 +208,7 @@ fn what_is_pending_answers_a_question_without_reading() {
         let (engine, _) = staged().await;
         let ask = |key: u64| {
             let engine = &engine;
-            async move { engine.query(SPACE, &key.to_be_bytes(), &WasAddedTo).await.unwrap() }
+            async move { engine.now().query(SPACE, &key.to_be_bytes(), &WasAddedTo).await.unwrap() }
         };
         modify_all(&engine, std::iter::once(3), ADD).await;
         let before = engine.figures();

@@ -30,7 +30,7 @@ use moirai_storage::{
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
     DELETE, Durability, Engine, Error, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter,
-    Modification, Options, PUT, SpaceId, Value, WholeBlocks,
+    Modification, Options, PUT, ReadPoint, SpaceId, Value, WholeBlocks,
 };
 use parking_lot::Mutex;
 use rand::Rng;
@@ -398,6 +398,8 @@ struct Work {
     done: Vec<Mutex<Done>>,
     bytes_max: usize,
     is_over: AtomicBool,
+    /// How often a read point showed whole groups.
+    points_shown: AtomicU64,
 }
 
 impl Work {
@@ -449,6 +451,42 @@ impl Work {
         }
     }
 
+    /// Read points show whole groups, also later.
+    async fn look_back(&self, mut random: Random) {
+        while !self.is_over() {
+            let point = self.engine.read_point().await;
+            match self.shows_whole_groups(&point, &mut random).await {
+                Ok(()) => drop(self.points_shown.fetch_add(1, Ordering::Relaxed)),
+                Err(Error::PointTooOld { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            step_back().await;
+        }
+    }
+
+    async fn shows_whole_groups(
+        &self,
+        point: &ReadPoint,
+        random: &mut Random,
+    ) -> moirai_update::Result<()> {
+        let read = async |block: u64| {
+            let found = point.reader().get(SPACE, &block.to_be_bytes()).await;
+            found.map(|found| number(&found.unwrap()))
+        };
+        let (of_all, mut sum) = (read(COUNT_OF_ALL).await?, 0);
+        for task in 0..TASKS {
+            let mirror = read(mirror_of(task)).await?;
+            for _ in 0..random.random_range(0..20) {
+                step_back().await;
+            }
+            let count = read(count_of(task)).await?;
+            assert_eq!(count, mirror, "half a group at a read point");
+            sum += count;
+        }
+        assert_eq!(of_all, sum, "groups came to a read point");
+        Ok(())
+    }
+
     /// After the engine was opened anew: each task's groups, up to the last one that was acknowledged or the one after.
     async fn compare(&self) {
         let engine = &self.engine;
@@ -489,10 +527,11 @@ async fn live(
     bench: &Bench,
     done: Vec<Mutex<Done>>,
     random: &mut Random,
-) -> (Vec<Mutex<Done>>, Figures) {
+) -> (Vec<Mutex<Done>>, Figures, u64) {
     let engine = bench.open().await;
     let bytes_max = group_bytes_max(&engine).await;
-    let work = Work { engine, done, bytes_max, is_over: AtomicBool::new(false) };
+    let (is_over, points_shown) = (AtomicBool::new(false), AtomicU64::new(0));
+    let work = Work { engine, done, bytes_max, is_over, points_shown };
     work.compare().await;
     let work = Arc::new(work);
     let stream = |random: &mut Random| random_of(random.random());
@@ -505,6 +544,8 @@ async fn live(
         let (work, random) = (Arc::clone(&work), stream(random));
         tasks.push(spawn(async move { work.watch(random).await }));
     }
+    let (looking, random_of_it) = (Arc::clone(&work), stream(random));
+    tasks.push(spawn(async move { looking.look_back(random_of_it).await }));
     sleep(Nanos(random.random_range(LIFE.0 / 2..LIFE.0))).await;
     let is_stopped_in_its_middle: bool = random.random();
     if !is_stopped_in_its_middle {
@@ -516,7 +557,7 @@ async fn live(
             false => task.await,
         }
     }
-    let Work { engine, done, .. } = Arc::into_inner(work).unwrap();
+    let Work { engine, done, points_shown, .. } = Arc::into_inner(work).unwrap();
     let figures = engine.figures();
     match random.random() {
         true => engine.close().await.unwrap(),
@@ -533,7 +574,7 @@ async fn live(
             devices.iter().for_each(|device| device.cut_power());
         }
     }
-    (done, figures)
+    (done, figures, points_shown.into_inner())
 }
 
 fn random_of(number: u64) -> Random {
@@ -545,7 +586,7 @@ fn stores(default: u64) -> u64 {
 }
 
 fn run(in_files: bool) {
-    let (mut groups, mut waits, mut placed, mut rounds) = (0, 0, 0, 0.0);
+    let (mut groups, mut waits, mut placed, mut rounds, mut points) = (0, 0, 0, 0.0, 0);
     for store in 0..stores(4) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -558,8 +599,9 @@ fn run(in_files: bool) {
             let bench = Bench::new(&mut random, in_files.then_some(folder.path())).await;
             let mut done: Vec<_> = (0..TASKS).map(|_| Mutex::default()).collect();
             for _ in 0..4 {
-                let figures;
-                (done, figures) = live(&bench, done, &mut random).await;
+                let (figures, points_shown);
+                (done, figures, points_shown) = live(&bench, done, &mut random).await;
+                points += points_shown;
                 waits += figures.waits;
                 placed += figures.placed;
                 let log_bytes = bench.log_blocks * BLOCK_BYTES;
@@ -573,9 +615,9 @@ fn run(in_files: bool) {
         });
     }
     eprintln!(
-        "{groups} groups, {waits} waited, {placed} partitions rewritten, {rounds:.0} rounds of the log"
+        "{groups} groups, {waits} waited, {placed} partitions rewritten, {rounds:.0} rounds of the log, {points} read points"
     );
-    assert!(groups > 0 && waits > 0 && placed > 0 && rounds > 1.0);
+    assert!(groups > 0 && waits > 0 && placed > 0 && rounds > 1.0 && points > 0);
 }
 
 #[test]

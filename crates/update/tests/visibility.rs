@@ -146,7 +146,7 @@ async fn read(engine: &Engine, key: u64) -> u8 {
     let key = key.to_be_bytes();
     let got = engine.get(SPACE, &key).await.unwrap();
     let got = got.and_then(|value| value.first().copied()).unwrap_or(0);
-    assert_eq!(engine.query(SPACE, &key, &FirstByte).await.unwrap(), got);
+    assert_eq!(engine.now().query(SPACE, &key, &FirstByte).await.unwrap(), got);
     let view = engine.view(SPACE, At::Key(&key), 1).await.unwrap();
     let blocks = view.iter().flat_map(View::blocks);
     let viewed = blocks.filter(|(low, _)| *low == key).find_map(|(_, block)| block.first());

@@ -11,7 +11,7 @@ use rand::Rng;
 use crate::bench::{Bench, Records, any_change, any_key, any_records};
 use crate::scanned;
 
-type Trees = BTreeMap<String, Records>;
+pub(crate) type Trees = BTreeMap<String, Records>;
 
 async fn content(store: &Store) -> Trees {
     let mut trees = Trees::new();
@@ -28,7 +28,7 @@ fn any_name(random: &mut Random) -> String {
 }
 
 /// What may have happened after a step was cut off.
-enum Step {
+pub(crate) enum Step {
     /// All of it, or nothing.
     Whole,
     /// Some of the records between two keys of a tree are gone.
@@ -38,7 +38,7 @@ enum Step {
 }
 
 /// Does something at random, to the store and to the model.
-async fn step(
+pub(crate) async fn step(
     store: &Store,
     random: &mut Random,
     model: &mut Trees,

@@ -11,11 +11,12 @@ mod drops;
 mod ingest;
 mod long;
 mod methods;
+mod points;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use moirai_btree::{Batch, Direction, KeyRange, Store, Tree, with_leaves};
+use moirai_btree::{Batch, Direction, KeyRange, Record, Scan, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_units::{BlockCount, ByteCount};
@@ -24,18 +25,17 @@ use rand::Rng;
 
 use crate::bench::{Bench, Records, any_change, any_key};
 
-async fn scanned(
-    store: &Store,
-    tree: &Tree,
-    range: KeyRange,
-    direction: Direction,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut scan = store.scan(tree, range, direction);
+/// What a scan has left.
+async fn records_of(mut scan: Scan<'_>) -> moirai_btree::Result<Vec<Record>> {
     let mut all = Vec::new();
-    while let Some((key, value)) = scan.next().await.unwrap() {
+    while let Some((key, value)) = scan.next().await? {
         all.push((key.to_vec(), value.to_vec()));
     }
-    all
+    Ok(all)
+}
+
+async fn scanned(store: &Store, tree: &Tree, range: KeyRange, direction: Direction) -> Vec<Record> {
+    records_of(store.scan(tree, range, direction)).await.unwrap()
 }
 
 async fn compare(store: &Store, tree: &Tree, model: &Records, random: &mut Random) {

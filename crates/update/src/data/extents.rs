@@ -294,6 +294,13 @@ impl Extent {
         self.blocks
     }
 
+    /// The same blocks, which it does not free when it is dropped.
+    #[cfg(feature = "canary")]
+    pub(crate) fn unowned(&self) -> Extent {
+        let Extent { blocks, number, is_discarded, .. } = *self;
+        Extent { blocks, number, is_discarded, is_left: true, all: Arc::clone(&self.all) }
+    }
+
     /// The device knows that the blocks hold nothing.
     pub(crate) fn discarded(&mut self) {
         self.is_discarded = true;

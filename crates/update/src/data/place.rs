@@ -165,6 +165,19 @@ impl Place {
         Place { extents, table: location.table, blocks, has_long: location.has_long }
     }
 
+    /// The same place, whose blocks are free all the same once others let go of them.
+    #[cfg(feature = "canary")]
+    pub(crate) fn unowned(&self) -> Place {
+        let extents = self.extents.iter().map(|(extent, count)| (extent.unowned(), *count));
+        let Place { table, blocks, has_long, .. } = self;
+        Place {
+            extents: extents.collect(),
+            table: table.clone(),
+            blocks: *blocks,
+            has_long: *has_long,
+        }
+    }
+
     /// Whether the blocks refer to long values.
     pub(crate) fn has_long(&self) -> bool {
         self.has_long

@@ -9,9 +9,11 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 use crate::codec::Taker;
 use crate::data::extents::Extent;
 use crate::data::place::Place;
-use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::long::runs::Runs;
+#[cfg(feature = "canary")]
+use crate::options::Canary;
 use crate::state::directory::Directory;
 use crate::state::entry::{Entry, Placed};
 use crate::state::load::Phase;
@@ -80,7 +82,13 @@ impl State {
                     if self.phase == Phase::Outline {
                         continue;
                     }
-                    self.enqueue(partition, seq, modification.key, encoded);
+                    let after = self.points.newest();
+                    #[cfg(feature = "canary")]
+                    let after = match self.canary {
+                        Canary::LatePoint => self.points.newest_but_for(seq),
+                        _ => after,
+                    };
+                    self.enqueue(partition, (seq, after), modification.key, encoded);
                 }
                 // A partition that the checkpoint does not have was merged since.
                 Entry::Seal { partition } if seq < known && self.partition(partition).is_none() => {
@@ -102,7 +110,14 @@ impl State {
         self.unapplied.unlogged.clear();
     }
 
-    pub(super) fn enqueue(&mut self, id: PartitionId, seq: Seq, key: &[u8], encoded: &[u8]) {
+    /// Puts a modification of group `seq` into the queue of a partition; it came when `after` was the newest read point.
+    pub(super) fn enqueue(
+        &mut self,
+        id: PartitionId,
+        (seq, after): (Seq, PointNumber),
+        key: &[u8],
+        encoded: &[u8],
+    ) {
         let Some(partition) = self.partitions.get_mut(id) else { return };
         self.steps += 1;
         if seq < partition.frontier {
@@ -111,7 +126,7 @@ impl State {
         let is_oldest = seq < partition.since;
         partition.since = partition.since.min(seq);
         let before = partition.active.bytes();
-        self.queued_bytes += partition.active.push(key, encoded);
+        self.queued_bytes += partition.active.push(key, encoded, after);
         self.queued += 1;
         self.unplaced_bytes += encoded.len() as u64;
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
@@ -132,8 +147,10 @@ impl State {
         }
         let active = std::mem::take(&mut partition.active);
         self.hot.remove(&id);
+        let newest = self.points.newest();
         let partition = self.partition_mut(id)?;
-        let mut sealed = Sealed { queue: Arc::new(active), at: seq, since: partition.since };
+        let (since, points) = (partition.since, newest);
+        let mut sealed = Sealed { queue: Arc::new(active), at: seq, since, points };
         if let Some(before) = partition.sealed.take() {
             // It is of a run that ended, or of a sweep that found no space.
             let mut queue = Arc::try_unwrap(before.queue).unwrap_or_else(|queue| queue.copied());
@@ -168,6 +185,7 @@ impl State {
     /// What was sealed has left memory: it is in the blocks, or staged.
     fn settle(&mut self, id: PartitionId) -> Option<()> {
         self.steps += 1;
+        self.keep_version(id)?;
         let partition = self.partitions.get_mut(id)?;
         let sealed = partition.sealed.take()?;
         self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());
@@ -177,7 +195,7 @@ impl State {
         self.is_settled = false;
         // The group of the seal itself has nothing that the frontier would pass over.
         #[cfg(feature = "canary")]
-        if self.has_canary {
+        if self.canary == Canary::EarlyFrontier {
             partition.frontier.0 += 2;
         }
         self.index(id);
@@ -255,6 +273,7 @@ impl State {
     fn replace(&mut self, from: &[PartitionId], into: Vec<Placed>) -> Option<()> {
         let mut came: Vec<(Queue, Seq)> = Vec::with_capacity(from.len());
         let mut place: Option<(SpaceId, Box<[u8]>, Seq)> = None;
+        let mut covered = PointNumber::default();
         let mut next = None;
         for id in from {
             self.settle(*id)?;
@@ -268,6 +287,7 @@ impl State {
                 return None;
             }
             next = Some(at + 1);
+            covered = covered.max(partition.covered);
             place.get_or_insert((partition.space, partition.low.clone(), partition.frontier));
         }
         let is_one = from.len() == 1 && into.len() == 1;
@@ -290,6 +310,7 @@ impl State {
         let layout = self.layout;
         for Placed { partition, low, location } in into {
             let mut new = Partition::new(space, low, frontier);
+            new.covered = covered;
             let extents = location.extents(&layout);
             let extents = extents.map(|(run, count)| self.arrived(run.first, count));
             let extents = extents.collect::<Option<Vec<Extent>>>()?;
@@ -324,7 +345,7 @@ impl State {
         };
         for (modification, encoded) in piece.iter_encoded() {
             let to = self.partition_of(space, modification.key)?;
-            self.enqueue(to, since, modification.key, encoded);
+            self.enqueue(to, (since, piece.after()), modification.key, encoded);
         }
         Some(())
     }

@@ -12,7 +12,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount};
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
 use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
-use crate::ids::{DELETE, KindNumber};
+use crate::ids::{AFTER_POINT, DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
 use crate::long::sweep::References;
 use crate::state::block_table::BlockTable;
@@ -103,7 +103,7 @@ impl Chunk {
                 parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
             }
             left.add_put(left_out(&of_key).iter().copied());
-            for_each_combined(&of_key, kinds, |modification| {
+            let mut put = |modification: Modification<'_>| {
                 let before = bytes.len();
                 encode(&mut bytes, modification);
                 if modification.kind == DELETE {
@@ -113,7 +113,19 @@ impl Chunk {
                 if !kinds_of.contains(&modification.kind) {
                     kinds_of.push(modification.kind);
                 }
-            });
+            };
+            // In a history, what came before a read point and after it is told apart, and each point is told once.
+            let is_mark = |one: &Modification<'_>| one.kind == AFTER_POINT;
+            if of_key.iter().any(is_mark) {
+                let mut told = None;
+                of_key.retain(|one| !is_mark(one) || told.replace(one.bytes) != Some(one.bytes));
+            }
+            for some in of_key.chunk_by(|one, next| is_mark(one) == is_mark(next)) {
+                match some.first() {
+                    Some(mark) if is_mark(mark) => some.iter().copied().for_each(&mut put),
+                    _ => for_each_combined(some, kinds, &mut put),
+                }
+            }
             of_key.clear();
             if let Some(part) = parts.last_mut() {
                 let added = bytes.get(before..).unwrap_or_default();
@@ -250,7 +262,7 @@ fn left_out<'a, 'b>(of_key: &'b [Modification<'a>]) -> &'b [Modification<'a>] {
 fn for_each_combined(
     of_key: &[Modification<'_>],
     kinds: &Kinds,
-    mut put: impl FnMut(Modification<'_>),
+    put: &mut impl FnMut(Modification<'_>),
 ) {
     let mut rest = of_key.get(left_out(of_key).len()..).unwrap_or_default().iter();
     let Some(mut last) = rest.next().copied() else { return };
@@ -275,6 +287,7 @@ fn for_each_combined(
 mod tests {
     use super::*;
     use crate::PUT;
+    use crate::ids::PointNumber;
     use crate::state::queue::decode;
 
     const BLOCKS: [&[u8]; 3] = [b"b", b"d", b"f"];
@@ -285,7 +298,7 @@ mod tests {
         for key in keys {
             let mut encoded = Vec::new();
             encode(&mut encoded, Modification { key, kind: PUT, bytes: &[7; 200] });
-            queue.push(key, &encoded);
+            queue.push(key, &encoded, PointNumber::default());
         }
         let table = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
         let (chunk, bytes, _) = Chunk::of(&queue, &Blocks::Of(Arc::new(table)), &Kinds::new());

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::codec::Taker;
-use crate::ids::{PartitionId, Seq};
+use crate::ids::{PartitionId, PointNumber, Seq};
 use crate::state::State;
 use crate::state::entry::{Entry, is_own};
 use crate::state::queue::Queue;
@@ -60,7 +60,7 @@ impl State {
                 _ => return None,
             };
             let partition = self.partition_of(space, modification.key)?;
-            self.enqueue(partition, seq, modification.key, encoded);
+            self.enqueue(partition, (seq, PointNumber::default()), modification.key, encoded);
         }
         self.applied = self.applied.max(Seq(seq.0 + 1));
         Some(())

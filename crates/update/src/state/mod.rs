@@ -13,6 +13,7 @@ pub(crate) mod entry;
 pub(crate) mod load;
 pub(crate) mod partition;
 pub(crate) mod partitions;
+pub(crate) mod points;
 pub(crate) mod queue;
 pub(crate) mod sorted;
 
@@ -29,11 +30,14 @@ use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::long::epoch::Epoch;
 use crate::long::runs::Runs;
+#[cfg(feature = "canary")]
+use crate::options::Canary;
 use crate::state::apply::Moving;
 use crate::state::directory::Directory;
 use crate::state::load::Phase;
 use crate::state::partition::{Partition, staged_blocks};
 use crate::state::partitions::Partitions;
+use crate::state::points::Points;
 
 /// Steps of work for a partition that comes into the directory, or leaves it.
 const CHANGE_STEPS: u64 = 32;
@@ -100,13 +104,15 @@ pub(crate) struct State {
     pub(crate) to_salvage: BTreeSet<PartitionId>,
     /// See `Options::canary`.
     #[cfg(feature = "canary")]
-    pub(crate) has_canary: bool,
+    pub(crate) canary: Canary,
     /// The blocks of long values.
     pub(crate) long: Runs,
     /// Blocks of long values that entries have freed: in use until the log says so and nobody reads them.
     pub(crate) left: Vec<Extent>,
     /// What readers hold while they may read long values.
     pub(crate) epoch: Arc<Epoch>,
+    /// What readers of earlier moments need.
+    pub(crate) points: Points,
     /// Extents in use of which the next entries tell, by their first blocks.
     pub(crate) arriving: BTreeMap<Lbn, Extent>,
 }
@@ -159,10 +165,11 @@ impl State {
             hot_bytes: usize::MAX,
             costly: BTreeSet::new(),
             #[cfg(feature = "canary")]
-            has_canary: false,
+            canary: Canary::None,
             long: Runs::default(),
             left: Vec::new(),
             epoch: Arc::default(),
+            points: Points::default(),
             arriving: BTreeMap::new(),
         }
     }
@@ -242,6 +249,7 @@ impl State {
         ids + tree_bytes::<(Seq, PartitionId)>(needing.len())
             + tree_bytes::<(Lbn, Extent)>(arriving.len())
             + tree_bytes::<(SpaceId, Directory)>(spaces.len())
+            + self.points.memory_bytes()
             + directories
             + self.partitions.spare_bytes()
     }

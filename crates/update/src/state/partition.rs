@@ -7,7 +7,7 @@ use moirai_units::BlockCount;
 
 use crate::data::extents::Extent;
 use crate::data::place::Place;
-use crate::ids::{Seq, SpaceId};
+use crate::ids::{PointNumber, Seq, SpaceId};
 use crate::state::chunk::Chunk;
 use crate::state::queue::Queue;
 
@@ -29,6 +29,8 @@ pub(crate) struct Sealed {
     pub(crate) at: Seq,
     /// The oldest group that has something in the queue.
     pub(crate) since: Seq,
+    /// The newest read point when it was sealed.
+    pub(crate) points: PointNumber,
 }
 
 /// A chunk, and where it lies.
@@ -57,6 +59,8 @@ pub(crate) struct Partition {
     pub(crate) is_set_aside: bool,
     /// All modifications of groups before this one are in the blocks, or staged.
     pub(crate) frontier: Seq,
+    /// Read points up to this one do not see the partition, but versions of what was here before.
+    pub(crate) covered: PointNumber,
     pub(crate) sealed: Option<Sealed>,
     pub(crate) active: Queue,
     /// The oldest group that has something in `active`.
@@ -82,6 +86,7 @@ impl Partition {
             paid_bytes: 0,
             is_set_aside: false,
             frontier,
+            covered: PointNumber::default(),
             sealed: None,
             active: Queue::default(),
             since: Seq(u64::MAX),
@@ -95,6 +100,12 @@ impl Partition {
     pub(crate) fn price_bytes(&self, block_bytes: usize) -> u64 {
         let blocks = (self.place.blocks() * block_bytes) as u64;
         2 * (2 * blocks + staged_blocks(&self.staged).bytes().0) + 3 * REQUEST_BYTES
+    }
+
+    /// What is pending in memory, in two queues, the older first.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        let sealed = self.sealed.as_ref().map(|sealed| &*sealed.queue);
+        sealed.into_iter().chain(std::iter::once(&self.active))
     }
 
     /// Whether something is pending or staged.

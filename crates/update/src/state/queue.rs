@@ -2,7 +2,7 @@
 
 use crate::codec::{Taker, is_same_key, put_bytes};
 use crate::filter::KeyHash;
-use crate::ids::{KindNumber, PUT_LONG};
+use crate::ids::{AFTER_POINT, KindNumber, PUT_LONG, PointNumber};
 use crate::kind::Modification;
 
 /// Bytes of memory that a queue takes at a time, once it is longer than that.
@@ -33,9 +33,16 @@ pub(crate) struct Piece {
     bytes: Vec<u8>,
     /// Of their keys.
     filter: [u8; PIECE_BYTES / 32],
+    /// The newest read point when they came.
+    after: PointNumber,
 }
 
 impl Piece {
+    /// The newest read point when its modifications came.
+    pub(crate) fn after(&self) -> PointNumber {
+        self.after
+    }
+
     fn push(&mut self, key: &[u8], encoded: &[u8]) {
         self.bytes.extend_from_slice(encoded);
         KeyHash::of(key).put_into(&mut self.filter);
@@ -71,13 +78,14 @@ impl Queue {
         self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES).sum()
     }
 
-    /// Adds a modification of `key`, as [`encode`] writes it; gives by how many bytes the memory grew.
-    pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8]) -> usize {
+    /// Adds a modification of `key`, as [`encode`] writes it, that came when `after` was the newest read point; gives by how
+    /// many bytes the memory grew.
+    pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8], after: PointNumber) -> usize {
         self.bytes += encoded.len();
         self.count += 1;
         self.has_long |= encoded.first() == Some(&PUT_LONG.0);
         let is_first = self.pieces.len() <= 1;
-        if let Some(last) = self.pieces.last_mut() {
+        if let Some(last) = self.pieces.last_mut().filter(|last| last.after == after) {
             let (length, before) = (last.bytes.len() + encoded.len(), last.bytes.capacity());
             if is_first && before < length && length <= PIECE_BYTES {
                 let grown = length.next_power_of_two();
@@ -90,7 +98,7 @@ impl Queue {
         }
         let least = if self.pieces.is_empty() { FIRST_BYTES } else { PIECE_BYTES };
         let bytes = Vec::with_capacity(least.max(encoded.len()));
-        let mut piece = Piece { bytes, ..Piece::default() };
+        let mut piece = Piece { bytes, after, ..Piece::default() };
         piece.push(key, encoded);
         let memory = piece.bytes.capacity() + PIECE_MORE_BYTES;
         // Most queues are short.
@@ -104,10 +112,34 @@ impl Queue {
     /// The same modifications.
     pub(crate) fn copied(&self) -> Queue {
         let mut copy = Queue::default();
-        for (modification, encoded) in self.pieces.iter().flat_map(Piece::iter_encoded) {
-            copy.push(modification.key, encoded);
+        for piece in &self.pieces {
+            for (modification, encoded) in piece.iter_encoded() {
+                copy.push(modification.key, encoded, piece.after);
+            }
         }
         copy
+    }
+
+    /// What came before the last of the read points `live`, for their readers: before modifications that came after one of
+    /// `live`, an [`AFTER_POINT`] says so.
+    pub(crate) fn history(&self, live: &[PointNumber]) -> Queue {
+        let mut history = Queue::default();
+        let mut mark = Vec::new();
+        let newest = live.last().copied().unwrap_or_default();
+        for piece in self.pieces.iter().filter(|piece| piece.after < newest) {
+            let earlier = live.partition_point(|point| *point <= piece.after);
+            let after = earlier.checked_sub(1).and_then(|at| live.get(at));
+            for (Modification { key, .. }, encoded) in piece.iter_encoded() {
+                if let Some(after) = after {
+                    mark.clear();
+                    let bytes = &after.0.to_le_bytes();
+                    encode(&mut mark, Modification { key, kind: AFTER_POINT, bytes });
+                    history.push(key, &mark, PointNumber::default());
+                }
+                history.push(key, encoded, PointNumber::default());
+            }
+        }
+        history
     }
 
     /// Puts `later` behind.
@@ -119,13 +151,24 @@ impl Queue {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {
-        self.pieces.iter().flat_map(|piece| decode(&piece.bytes))
+        self.before(PointNumber::NOW)
     }
 
-    /// Those of a key.
-    pub(crate) fn of_key(&self, key: &[u8]) -> impl Iterator<Item = Modification<'_>> {
+    /// What came before a read point.
+    pub(crate) fn before(&self, point: PointNumber) -> impl Iterator<Item = Modification<'_>> {
+        let pieces = self.pieces.iter().filter(move |piece| piece.after < point);
+        pieces.flat_map(|piece| decode(&piece.bytes))
+    }
+
+    /// What came of a key before a read point.
+    pub(crate) fn of_key(
+        &self,
+        key: &[u8],
+        point: PointNumber,
+    ) -> impl Iterator<Item = Modification<'_>> {
         let hash = KeyHash::of(key);
-        let pieces = self.pieces.iter().filter(move |piece| hash.may_be_in(&piece.filter));
+        let is_wanted = move |piece: &&Piece| piece.after < point && hash.may_be_in(&piece.filter);
+        let pieces = self.pieces.iter().filter(is_wanted);
         pieces.flat_map(|piece| decode(&piece.bytes)).filter(move |one| is_same_key(one.key, key))
     }
 
@@ -177,6 +220,24 @@ pub(crate) fn decode(bytes: &[u8]) -> impl Iterator<Item = Modification<'_>> {
     decode_encoded(bytes).map(|(modification, _)| modification)
 }
 
+/// Those of a history, or of any chunk, that came before a read point.
+pub(crate) fn decode_before(
+    bytes: &[u8],
+    point: PointNumber,
+) -> impl Iterator<Item = Modification<'_>> {
+    let mut later = None;
+    decode(bytes).filter(move |one| {
+        if one.kind == AFTER_POINT {
+            let after = one.bytes.try_into().map_or(0, u64::from_le_bytes);
+            if PointNumber(after) >= point {
+                later = Some(one.key);
+            }
+            return false;
+        }
+        later != Some(one.key)
+    })
+}
+
 fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
     let mut taker = Taker(bytes);
     std::iter::from_fn(move || {
@@ -207,7 +268,7 @@ mod tests {
             encoded.clear();
             let (key, bytes) = (number.to_be_bytes(), [number as u8; 8]);
             encode(&mut encoded, Modification { key: &key, kind: KindNumber(16), bytes: &bytes });
-            memory += queue.push(&key, &encoded);
+            memory += queue.push(&key, &encoded, PointNumber::default());
         }
         assert_eq!((queue.count(), queue.memory_bytes()), (1000, memory));
         for (number, modification) in queue.iter().enumerate() {
@@ -216,11 +277,11 @@ mod tests {
         }
         assert_eq!(queue.iter().count(), 1000);
         for number in [0_u64, 1, 500, 999] {
-            let of_key: Vec<_> = queue.of_key(&number.to_be_bytes()).collect();
+            let of_key: Vec<_> = queue.of_key(&number.to_be_bytes(), PointNumber::NOW).collect();
             assert_eq!(of_key.len(), 1);
             assert_eq!(of_key[0].bytes, [number as u8; 8]);
         }
-        assert_eq!(queue.of_key(&1000_u64.to_be_bytes()).count(), 0);
+        assert_eq!(queue.of_key(&1000_u64.to_be_bytes(), PointNumber::NOW).count(), 0);
         let overhead = (memory - 1000 * 16) / 1000;
         assert!(overhead <= 8, "{overhead} bytes each");
     }
@@ -236,7 +297,7 @@ mod tests {
         let mut queue = Queue::default();
         let (mut memory, mut bytes) = (0, 0);
         for count in 1..200 {
-            memory += queue.push(&[1; 8], &encoded);
+            memory += queue.push(&[1; 8], &encoded, PointNumber::default());
             bytes += encoded.len();
             assert_eq!((queue.count(), queue.memory_bytes()), (count, memory));
             // As much as it holds, or a piece more, and what pieces take beside.
@@ -247,9 +308,38 @@ mod tests {
         let mut queue = Queue::default();
         let long = encoded_of(&[3; 3000]);
         for one in [&encoded, &long, &encoded] {
-            queue.push(&[1; 8], one);
+            queue.push(&[1; 8], one, PointNumber::default());
         }
         let lengths: Vec<_> = queue.iter().map(|one| one.bytes.len()).collect();
         assert_eq!((lengths, queue.pieces.len()), (vec![9, 3000, 9], 3));
+    }
+
+    #[test]
+    fn a_history_shows_each_read_point_what_came_before_it() {
+        let mut queue = Queue::default();
+        // Of two keys in turn, two modifications after each of six read points.
+        for number in 0..12_u64 {
+            let mut encoded = Vec::new();
+            let key = [(number % 2) as u8];
+            let bytes = [number as u8];
+            encode(&mut encoded, Modification { key: &key, kind: KindNumber(16), bytes: &bytes });
+            queue.push(&key, &encoded, PointNumber(number / 2));
+        }
+        let live = [PointNumber(2), PointNumber(3), PointNumber(5)];
+        let history = queue.history(&live);
+        let mut bytes = Vec::new();
+        for key in [0, 1] {
+            history.iter().filter(|one| one.key == [key]).for_each(|one| encode(&mut bytes, one));
+        }
+        for point in live {
+            let mut of_history: Vec<u8> =
+                decode_before(&bytes, point).flat_map(|one| one.bytes.to_vec()).collect();
+            of_history.sort_unstable();
+            let of_queue: Vec<u8> =
+                queue.before(point).flat_map(|one| one.bytes.to_vec()).collect();
+            assert_eq!(of_history, of_queue);
+            assert_eq!(of_queue.len() as u64, 2 * point.0);
+        }
+        assert!(queue.history(&[]).is_empty());
     }
 }

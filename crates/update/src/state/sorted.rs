@@ -177,6 +177,7 @@ mod tests {
 
     use super::*;
     use crate::PUT;
+    use crate::ids::PointNumber;
     use crate::kind::Kinds;
     use crate::state::chunk::{Blocks, Chunk};
     use crate::state::queue::encode;
@@ -187,7 +188,7 @@ mod tests {
             let mut encoded = Vec::new();
             let bytes = number.to_be_bytes();
             encode(&mut encoded, Modification { key, kind: PUT, bytes: &bytes });
-            queue.push(key, &encoded);
+            queue.push(key, &encoded, PointNumber::default());
         }
         queue
     }

@@ -5,9 +5,10 @@
 //! sealed as for any sweep; what is sealed and all that lies on the device is left, and nothing takes its place.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
@@ -37,6 +38,8 @@ struct Clear {
     cleared: Option<Cleared>,
     is_done: bool,
     reply: oneshot::Sender<Option<Cleared>>,
+    /// No read point begins until this ends: it would see a part of it.
+    _clearing: OwnedMutexGuard<()>,
 }
 
 impl Clears {
@@ -115,10 +118,11 @@ impl Shared {
         if !self.state().spaces.contains_key(&space) {
             return Err(Error::NoSpace { space });
         }
+        let _clearing = Arc::clone(&self.clearing).lock_owned().await;
         self.all_visible().await?;
         let (reply, cleared) = oneshot::channel();
         let (from, to) = (from.into(), to.map(Box::from));
-        let clear = Clear { space, from, to, cleared: None, is_done: false, reply };
+        let clear = Clear { space, from, to, cleared: None, is_done: false, reply, _clearing };
         self.clears.0.lock().push_back(clear);
         if let Err(error) = self.check_running() {
             self.clears.forget();
@@ -135,7 +139,7 @@ impl Shared {
     }
 
     /// Seals the next partitions that are to be cleared; `None` when there are none. Those that are sealed already wait for
-    /// space, and are among `postponed`.
+    /// space, and are among `postponed`: they are sealed again, with what has come since.
     pub(super) async fn seal_to_clear(&self, postponed: &mut Vec<Job>) -> Result<Option<Vec<Job>>> {
         loop {
             let Some(mut clear) = self.clears.0.lock().pop_front() else { return Ok(None) };
@@ -146,20 +150,15 @@ impl Shared {
                 continue;
             }
             let Next { ids, passed, is_last } = clear.next(&self.state(), self.log.own_bytes_max());
-            let is_of = |job: &mut Job| job.members.iter().any(|one| ids.contains(&one.id));
-            let mut jobs: Vec<Job> = postponed.extract_if(.., is_of).collect();
-            if jobs.is_empty() {
-                clear.pass(passed);
-                clear.is_done = is_last;
-                self.clears.0.lock().push_front(clear);
-                if !ids.is_empty() {
-                    let seals = self.append_seals(&mut self.state(), Choice::of(ids));
-                    jobs = self.sealed_jobs(seals).await?;
-                }
-            } else {
-                // More has come since these were sealed: their partitions' turn comes again.
-                self.clears.0.lock().push_front(clear);
+            clear.pass(passed);
+            clear.is_done = is_last;
+            self.clears.0.lock().push_front(clear);
+            if ids.is_empty() {
+                continue;
             }
+            postponed.retain(|job| !job.members.iter().any(|one| ids.contains(&one.id)));
+            let seals = self.append_seals(&mut self.state(), Choice::of(ids));
+            let mut jobs = self.sealed_jobs(seals).await?;
             jobs.iter_mut().for_each(|job| job.is_to_clear = true);
             if !jobs.is_empty() {
                 return Ok(Some(jobs));

@@ -98,6 +98,12 @@ impl Shared {
         group: &mut Vec<u8>,
         finished: &mut Finished,
     ) -> Option<Job> {
+        let keep_histories = |state: &mut State, job: &mut Job| {
+            for member in &mut job.members {
+                let history = member.history.take();
+                history.into_iter().for_each(|history| state.points.expect(member.id, history));
+            }
+        };
         match done {
             Done::Postponed if job.members.len() > 1 => {
                 job.split().rev().for_each(|one| finished.again.push_front(one));
@@ -119,6 +125,7 @@ impl Shared {
             }
             Done::Staged(chunk, extent, freed) => {
                 let partition = job.members.first().map(|one| one.id)?;
+                keep_histories(state, &mut job);
                 // Of one that could not be placed: readers pay once more before it is tried again.
                 if state.costly.contains(&partition) {
                     state.pay_again(partition);
@@ -128,7 +135,10 @@ impl Shared {
                 Entry::Staged { partition, chunk, first }.encode(group);
                 encode_freed(group, &freed);
             }
-            Done::Placed(rewritten) => self.encode_placed(state, &job, rewritten, group)?,
+            Done::Placed(rewritten) => {
+                keep_histories(state, &mut job);
+                self.encode_placed(state, &job, rewritten, group)?;
+            }
         }
         Some(job)
     }

@@ -166,6 +166,10 @@ impl Sweeper<'_> {
         let next = request.next(&shared.state(), shared);
         let parts = match next {
             Next::Parts(parts) => parts,
+            Next::Postponed if shared.end_oldest_point() => {
+                shared.ingests.begin(request);
+                return Ok(());
+            }
             Next::Postponed => {
                 shared.answer(request, Err(Error::full(&*shared.data)));
                 return Ok(());

@@ -7,7 +7,7 @@ use moirai_runtime::now;
 
 use crate::data::place::Place;
 use crate::error::Result;
-use crate::ids::{PartitionId, Seq, SpaceId};
+use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::long::sweep::has_references;
 use crate::shared::Shared;
 use crate::state::State;
@@ -54,6 +54,10 @@ pub(super) struct Member {
     pub(super) staged: Vec<Arc<Staged>>,
     /// Its blocks, or what is staged for it, could not be read before: they are left as they are.
     pub(super) is_set_aside: bool,
+    /// See [`Partition::covered`].
+    pub(super) covered: PointNumber,
+    /// For readers of read points: what was sealed, once it is written.
+    pub(super) history: Option<Arc<Staged>>,
 }
 
 /// What is done at once.
@@ -131,6 +135,8 @@ impl Member {
             place: Arc::clone(&partition.place),
             staged: partition.staged.clone(),
             is_set_aside: partition.is_set_aside,
+            covered: partition.covered,
+            history: None,
         })
     }
 }

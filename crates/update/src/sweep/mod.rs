@@ -26,6 +26,7 @@
 
 mod clear;
 mod finish;
+mod history;
 mod ingest;
 mod job;
 mod level;
@@ -189,11 +190,16 @@ impl Shared {
     }
 
     /// Carries a job out once there is memory for it.
-    async fn carry_out_in_memory(&self, job: &Job) -> Result<Done> {
-        let _taken = self.working.take(job.working_bytes(&self.layout)).await;
+    async fn carry_out_in_memory(&self, job: &mut Job) -> Result<Done> {
+        let bytes = job.working_bytes(&self.layout).max(self.history_working_bytes(job));
+        let _taken = self.working.take(bytes).await;
         let cache_bytes_max = self.cache_bytes_max(&self.state());
         self.cache.shrink(cache_bytes_max);
-        self.carry_out(job).await
+        let done = self.carry_out(job).await?;
+        if let Done::Staged(..) | Done::Placed(_) = done {
+            self.write_histories(job).await?;
+        }
+        Ok(done)
     }
 
     async fn carry_out(&self, job: &Job) -> Result<Done> {
@@ -259,6 +265,7 @@ impl<'a> Sweeper<'a> {
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;
         shared.note_directory();
+        shared.shorten_history(!self.postponed.is_empty() && shared.extents.free() <= self.free);
         if self.waiting.is_empty()
             && let Some(jobs) = shared.seal_to_clear(&mut self.postponed).await?
         {
@@ -315,7 +322,10 @@ impl<'a> Sweeper<'a> {
             false => PIPELINE.max(shared.data.inquiry().parallelism as usize),
         };
         let mut done: Vec<(Job, Done)> = futures::stream::iter(jobs)
-            .map(|job| async { shared.carry_out_in_memory(&job).await.map(|done| (job, done)) })
+            .map(async |mut job| {
+                let done = shared.carry_out_in_memory(&mut job).await?;
+                Ok::<_, Error>((job, done))
+            })
             .buffered(pipeline)
             .try_collect()
             .await?;

@@ -1,13 +1,10 @@
 //! Staging: what was sealed goes to a chunk, in an extent of its own, and the blocks stay as they are.
 
-use std::sync::Arc;
-
 use moirai_storage::IoBuf;
 
 use crate::error::Result;
 use crate::long::sweep::References;
 use crate::shared::Shared;
-use crate::state::block_table::BlockTable;
 use crate::state::chunk::{Blocks, Chunk};
 use crate::state::partition::staged_blocks;
 use crate::sweep::Done;
@@ -44,10 +41,7 @@ impl Shared {
                 return Ok(Done::Postponed);
             }
         }
-        let blocks = match self.blocks_for_chunk(member).await {
-            Some(table) => Blocks::Of(table),
-            None => Blocks::All(member.place.blocks()),
-        };
+        let blocks = self.blocks_for_chunk(member).await;
         let (chunk, bytes, left) = Chunk::of(queue, &blocks, &self.kinds);
         let reserve = match limit {
             Limit::Partition
@@ -68,15 +62,16 @@ impl Shared {
         Ok(Done::Staged(chunk, Some(extent), freed))
     }
 
-    /// The table that divides a member's chunk into parts. None for a chunk so short that who reads any of it reads all of it,
-    /// unless the table is in memory; and none where it cannot be read.
-    async fn blocks_for_chunk(&self, member: &Member) -> Option<Arc<BlockTable>> {
-        match self.tables.get(&member.place) {
+    /// The blocks that divide a member's chunk into parts: all together for a chunk so short that who reads any of it reads all
+    /// of it, unless their table is in memory; and where it cannot be read.
+    pub(super) async fn blocks_for_chunk(&self, member: &Member) -> Blocks {
+        let table = match self.tables.get(&member.place) {
             None if member.sealed.queue.bytes() > READ_AT_ONCE => {
                 self.table(&member.place).await.ok()
             }
             kept => kept,
-        }
+        };
+        table.map_or(Blocks::All(member.place.blocks()), Blocks::Of)
     }
 
     /// Whether applying what is staged, and `chunk`, would give much of the partition's space back.

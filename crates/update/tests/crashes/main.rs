@@ -13,6 +13,7 @@
 
 mod bench;
 mod model;
+mod points;
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use std::sync::Arc;
 use moirai_runtime::{block_on_virtual, each_seed, random, sleep, spawn};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
-use moirai_update::{Durability, Engine, Error, Format, KindNumber, Kinds, PUT, WholeBlocks};
+use moirai_update::{
+    Canary, Durability, Engine, Error, Format, KindNumber, Kinds, PUT, WholeBlocks,
+};
 use rand::Rng;
 
 use crate::bench::{BLOCKS, Bench, SECTORS, devices};
@@ -28,8 +31,11 @@ use crate::model::{
     ADD, BLOCK, Change, Model, SPACE, Shown, any_group, any_reads, apply, group_bytes_max,
     group_of, groups_in, groups_shown, ingest_some, kinds, number, read_some, without_zeros,
 };
+use crate::points::{Points, begin_soon};
 
-async fn survive(canary: bool, physical: BlockCount) {
+/// Random work; gives how often a read point that was held was looked at, and how many ended early.
+async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
+    let (mut checked, mut too_old) = (0, 0);
     let mut random = random("crashes");
     let mut bench = Bench::new(&mut random, physical).await;
     bench.options.canary = canary;
@@ -46,6 +52,8 @@ async fn survive(canary: bool, physical: BlockCount) {
         let mut tasks = Vec::new();
         let mut durable = 0;
         let shown = Shown::default();
+        let mut points = Points::default();
+        let mut points_amid = Vec::new();
         for _ in 0..random.random_range(1..40) {
             // Some at a time: their order is that in which they were spawned.
             for _ in 0..random.random_range(1..5) {
@@ -66,6 +74,9 @@ async fn survive(canary: bool, physical: BlockCount) {
                 let engine = Arc::clone(&running);
                 tasks.push(spawn(async move { engine.checkpoint().await }));
             }
+            if random.random_bool(0.1) {
+                points_amid.push(begin_soon(&running, &mut random));
+            }
             for (index, task) in tasks.drain(..).enumerate() {
                 match task.await {
                     // Nothing of it was taken in.
@@ -75,13 +86,18 @@ async fn survive(canary: bool, physical: BlockCount) {
                     done => failed |= done.is_err(),
                 }
             }
+            for point in points_amid.drain(..) {
+                let there = (&base, &groups[..]);
+                points.hold_amid(&mut random, point.await, bench.blocks, there).await;
+            }
             if failed || bench.power.is_off() {
                 break;
             }
+            points.check(&mut random, bench.blocks, false).await;
             if bench.options.durability == Durability::Flushed {
                 durable = groups.len();
             }
-            match random.random_range(0..12) {
+            match random.random_range(0..15) {
                 0 if running.checkpoint().await.is_ok() => {
                     durable = groups.len();
                     let figures = running.figures();
@@ -104,8 +120,15 @@ async fn survive(canary: bool, physical: BlockCount) {
                         }
                     }
                 }
+                5 => {
+                    let mut model = base.clone();
+                    groups.iter().for_each(|group| apply(&mut model, group));
+                    points.hold(&mut random, running.read_point().await, &model);
+                }
+                6 => points.drop_one(&mut random),
                 3 => sleep(Nanos(random.random_range(0..20_000_000))).await,
                 4 => {
+                    points_amid.push(begin_soon(&running, &mut random));
                     let (ingested, done) = ingest_some(&running, &mut random, bench.blocks).await;
                     groups.extend(ingested);
                     match done {
@@ -121,6 +144,13 @@ async fn survive(canary: bool, physical: BlockCount) {
                 break;
             }
         }
+        for point in points_amid {
+            let there = (&base, &groups[..]);
+            points.hold_amid(&mut random, point.await, bench.blocks, there).await;
+        }
+        points.check(&mut random, bench.blocks, true).await;
+        (checked, too_old) = (checked + points.checked, too_old + points.too_old);
+        drop(points);
         // An engine that failed goes on to serve reads.
         let reads = any_reads(&mut random, bench.blocks);
         read_some(&running, reads, &shown).await;
@@ -148,6 +178,7 @@ async fn survive(canary: bool, physical: BlockCount) {
         groups.iter().take(there).for_each(|group| apply(&mut base, group));
         engine = Some(Arc::new(opened));
     }
+    (checked, too_old)
 }
 
 fn runs(plain: u64) -> u64 {
@@ -156,26 +187,38 @@ fn runs(plain: u64) -> u64 {
 
 #[test]
 fn what_was_acknowledged_survives() {
-    each_seed(runs(300), async || survive(false, BLOCKS).await);
+    each_seed(runs(300), async || _ = survive(Canary::None, BLOCKS).await);
 }
 
 /// A power cut destroys whole physical sectors that a write touches, durable blocks in them included.
 #[test]
 fn what_was_acknowledged_survives_where_power_cuts_destroy_sectors_of_the_log() {
-    each_seed(runs(300), async || survive(false, SECTORS).await);
+    each_seed(runs(300), async || _ = survive(Canary::None, SECTORS).await);
 }
 
 /// A partition that was placed while the log had no room is not sealed by the next group, and what was ingested for it was lost.
 #[test]
 fn what_is_ingested_after_an_unlogged_sweep_is_there() {
-    block_on_virtual(2177, survive(false, SECTORS));
+    let _ = block_on_virtual(2177, survive(Canary::None, SECTORS));
 }
 
-/// The first of these tests notices when a frontier is a group early.
+/// The first of these tests notices each mistake.
 #[test]
-fn a_frontier_that_is_early_is_caught() {
-    let is_noticed = |seed| catch_unwind(|| block_on_virtual(seed, survive(true, BLOCKS))).is_err();
-    assert!((0..200).any(is_noticed));
+fn canaries_are_caught() {
+    for canary in [Canary::EarlyFrontier, Canary::VersionFreed, Canary::LatePoint] {
+        let is_noticed =
+            |seed| catch_unwind(|| block_on_virtual(seed, survive(canary, BLOCKS))).is_err();
+        assert!((0..200).any(is_noticed), "{canary:?}");
+    }
+}
+
+/// The first of these tests looks at many read points, although many end early in so little memory.
+#[test]
+fn read_points_are_looked_at() {
+    let runs = (0..50).map(|seed| block_on_virtual(seed, survive(Canary::None, BLOCKS)));
+    let (checked, too_old) =
+        runs.fold((0, 0), |(checked, too_old), one| (checked + one.0, too_old + one.1));
+    assert!(checked > 200 && checked > 2 * too_old, "{checked} looks, {too_old} too old");
 }
 
 /// Whose end of the log is forced before a durable frame: each block is as some of the groups left it, and stays so.

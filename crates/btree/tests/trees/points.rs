@@ -1,0 +1,211 @@
+//! Read points: what they show stays as it was, whatever happens to the trees.
+
+use moirai_btree::{Batch, Direction, Error, KeyRange, ReadPoint, Store};
+use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
+use moirai_units::{ByteCount, Nanos};
+use moirai_update::Options;
+use rand::Rng;
+
+use crate::bench::{APPEND, Bench, any_key};
+use crate::drops::{Trees, step};
+use crate::records_of;
+
+/// All records that a read point shows, from both ends.
+async fn content(point: &ReadPoint<'_>) -> moirai_btree::Result<Trees> {
+    let mut trees = Trees::new();
+    for name in point.trees().await? {
+        let tree = point.find_tree(&name).await?.unwrap();
+        let all = records_of(point.scan(&tree, KeyRange::all(), Direction::Forward)).await?;
+        let mut back = records_of(point.scan(&tree, KeyRange::all(), Direction::Backward)).await?;
+        back.reverse();
+        assert!(all == back, "{name}");
+        trees.insert(name, all.into_iter().collect());
+    }
+    Ok(trees)
+}
+
+/// Compares what a read point shows with what was there.
+async fn compare(
+    point: &ReadPoint<'_>,
+    expected: &Trees,
+    random: &mut Random,
+) -> moirai_btree::Result<()> {
+    let content = content(point).await?;
+    assert!(content == *expected, "{content:?}\nis not {expected:?}");
+    for (name, records) in expected {
+        let tree = point.find_tree(name).await?.unwrap();
+        let keys: Vec<Vec<u8>> = (0..10).map(|_| any_key(random)).collect();
+        let values = point.multi_get(&tree, &keys).await?;
+        for (key, value) in keys.iter().zip(values) {
+            assert_eq!(value.as_ref(), records.get(key));
+            assert_eq!(point.get(&tree, key).await?, value);
+            assert_eq!(point.contains(&tree, key).await?, value.is_some());
+            let reader = point.read_value(&tree, key).await?;
+            assert_eq!(reader.map(|one| one.length().0), value.map(|value| value.len() as u64));
+        }
+        let from = any_key(random);
+        let count = records.range(from.clone()..).count() as u64;
+        assert_eq!(point.count(&tree, &from[..]..).await?, count);
+        let first = records.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(point.first(&tree).await?, first);
+    }
+    Ok(())
+}
+
+fn is_too_old(error: &Error) -> bool {
+    matches!(error, Error::Update(moirai_update::Error::PointTooOld { .. }))
+}
+
+async fn run() {
+    let mut random = random("points");
+    let mut bench = Bench::new(&mut random).await;
+    if random.random_bool(0.8) {
+        bench.options.memory = ByteCount::mib(1);
+    }
+    let store = bench.open().await.unwrap();
+    let mut model = Trees::new();
+    let mut held: Vec<(ReadPoint<'_>, Trees)> = Vec::new();
+    for _ in 0..random.random_range(1..60) {
+        let looked_at = random.random_range(0..5);
+        let seed = random.random();
+        let (done, looked) = futures::future::join(step(&store, &mut random, &mut model), async {
+            let (point, expected) = held.get(looked_at)?;
+            let mut random: Random = rand::SeedableRng::seed_from_u64(seed);
+            compare(point, expected, &mut random).await.err()
+        })
+        .await;
+        done.1.unwrap();
+        if let Some(error) = looked {
+            assert!(is_too_old(&error), "{error}");
+            held.remove(looked_at);
+        }
+        match random.random_range(0..6) {
+            0 => store.checkpoint().await.unwrap(),
+            1 | 2 if held.len() < 5 => held.push((store.read_point().await, model.clone())),
+            3 if !held.is_empty() => drop(held.remove(random.random_range(0..held.len()))),
+            4 => sleep(Nanos(random.random_range(0..3_000_000_000))).await,
+            _ => {}
+        }
+    }
+    for (point, expected) in &held {
+        match compare(point, expected, &mut random).await {
+            Err(error) => assert!(is_too_old(&error), "{error}"),
+            Ok(()) => assert!(point.is_live()),
+        }
+    }
+    drop(held);
+    assert_eq!(store.figures().read_points, 0);
+}
+
+#[test]
+fn read_points_show_what_was_there() {
+    each_seed(if cfg!(debug_assertions) { 150 } else { 5000 }, run);
+}
+
+/// Overwrites all records of a tree, several times.
+async fn overwrite(store: &Store, round: u64) {
+    let tree = store.tree("t").await.unwrap();
+    let mut batch = Batch::new();
+    for number in 0..40_000_u64 {
+        let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        batch.put(&tree, &key, &[round as u8; 100]);
+        if batch.len() == 100 {
+            store.commit(&batch).await.unwrap();
+            batch.clear();
+        }
+    }
+}
+
+/// Its space comes back once it is dropped; where the device is full before, it ends, and commits go on.
+#[test]
+fn a_full_device_ends_the_oldest_read_point() {
+    block_on_virtual(1, async {
+        let mut random = random("full");
+        // 30 MB for 4.3 MB of records.
+        let mut bench = Bench::with_partitions(&mut random, 16).await;
+        bench.options = Options { memory: ByteCount::mib(8), ..Options::default() };
+        let store = bench.open().await.unwrap();
+        overwrite(&store, 0).await;
+        store.checkpoint().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        let key = 7_u64.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+
+        let point = store.read_point().await;
+        overwrite(&store, 1).await;
+        store.checkpoint().await.unwrap();
+        assert_eq!(point.get(&tree, &key).await.unwrap(), Some(vec![0; 100]));
+        let with_point = store.figures();
+        drop(point);
+        // What was rewritten meanwhile is free again as soon as nobody reads it.
+        let after = store.figures();
+        let kept = after.data_free_bytes - with_point.data_free_bytes;
+        assert!(kept > 1_000_000, "{kept} bytes were kept");
+
+        let mut points = Vec::new();
+        for round in 2..12 {
+            points.push((store.read_point().await, round - 1));
+            overwrite(&store, round).await;
+            store.checkpoint().await.unwrap();
+        }
+        let mut too_old = 0;
+        for (point, round) in &points {
+            match point.get(&tree, &key).await {
+                Err(error) if is_too_old(&error) => {
+                    assert!(!point.is_live());
+                    too_old += 1;
+                }
+                value => assert_eq!(value.unwrap(), Some(vec![*round as u8; 100])),
+            }
+        }
+        // The oldest ended first.
+        assert!((1..10).contains(&too_old), "{too_old}");
+        assert!(points[..too_old].iter().all(|(point, _)| !point.is_live()));
+        assert_eq!(store.figures().read_points, 10 - too_old as u64);
+        drop(points);
+        store.close().await.unwrap();
+    });
+}
+
+/// Each shows the number of operands that came before it.
+#[test]
+fn a_thousand_read_points_at_once() {
+    block_on_virtual(1, async {
+        let mut random = random("thousand");
+        let mut bench = Bench::with_partitions(&mut random, 16).await;
+        bench.options = Options { memory: ByteCount::mib(8), ..Options::default() };
+        let store = bench.open().await.unwrap();
+        let tree = store.tree("t").await.unwrap();
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let mut points = Vec::new();
+        for round in 0..1000_u64 {
+            let mut batch = Batch::new();
+            // Each changes a tenth of the records.
+            for number in (0..2000).filter(|number| number % 10 == round % 10) {
+                batch.merge(&tree, APPEND, &key(number), &[round as u8]);
+            }
+            store.commit(&batch).await.unwrap();
+            if round % 50 == 0 {
+                store.checkpoint().await.unwrap();
+            }
+            points.push(store.read_point().await);
+        }
+        assert_eq!(store.figures().read_points, 1000);
+        for (round, point) in points.iter().enumerate().step_by(37) {
+            let mut scan = point.scan(&tree, KeyRange::all(), Direction::Forward);
+            let mut records = 0;
+            while let Some((_, value)) = scan.next().await.unwrap() {
+                let rounds = 1 + round - usize::from(value[0]);
+                assert_eq!(value.len(), rounds.div_ceil(10));
+                records += 1;
+            }
+            assert_eq!(records, 200 * (round + 1).min(10));
+        }
+        // They end in any order.
+        while !points.is_empty() {
+            points.swap_remove(random.random_range(0..points.len()));
+        }
+        store.checkpoint().await.unwrap();
+        assert_eq!(store.figures().read_points, 0);
+        store.close().await.unwrap();
+    });
+}

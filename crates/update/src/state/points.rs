@@ -1,0 +1,326 @@
+//! Read points: the state as it was at some moments, for as long as somebody wants to read it.
+//!
+//! Nothing is overwritten. So where a partition is swept, its blocks and chunks of before stay as they are for the readers of
+//! read points, and with them what was sealed and came before these points: its *history*, a chunk of its own. Together they
+//! are a *version*.
+//!
+//! ```text
+//!  read points          3          5      6
+//!  time           ------|----------|------|------------------>
+//!  partition         version, for 3  | version, for 5, 6 | now
+//!                                  swept                swept
+//! ```
+//!
+//! Each piece of a queue says which read point was the newest when its modifications came (`Piece::after`), and a seal, which
+//! was the newest then (`Sealed::points`). A partition is what a read point sees once no sweep has changed it since, which
+//! `Partition::covered` tells. Else there is a version. Versions are in memory alone: read points end with the process, and
+//! their extents are free after the next opening.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::data::place::Place;
+use crate::ids::{PartitionId, PointNumber, SpaceId};
+use crate::kind::Modification;
+use crate::long::epoch::Epoch;
+use crate::state::State;
+use crate::state::partition::{Partition, Sealed, Staged};
+use crate::state::queue::Queue;
+#[cfg(feature = "canary")]
+use crate::{ids::Seq, options::Canary};
+
+/// What a partition held before a sweep.
+#[derive(Debug)]
+struct Version {
+    /// It holds the keys from here on.
+    low: Box<[u8]>,
+    /// And before this one; to the last where there is none.
+    high: Option<Box<[u8]>>,
+    place: Arc<Place>,
+    staged: Vec<Arc<Staged>>,
+    /// What was sealed.
+    history: Option<Arc<Staged>>,
+}
+
+/// Versions for the same read points, by space and lowest key; no two have the same keys.
+#[derive(Debug, Default)]
+struct Versions {
+    by_space: BTreeMap<SpaceId, BTreeMap<Box<[u8]>, Version>>,
+    /// Bytes of memory.
+    bytes: usize,
+}
+
+/// The read points of a state.
+#[derive(Debug, Default)]
+pub(crate) struct Points {
+    newest: PointNumber,
+    /// Those that have not ended, with the long values that they may read.
+    live: BTreeMap<PointNumber, Arc<Epoch>>,
+    /// By the newest read point that they are for, and then by the one that is just too old for them. Each version is for one
+    /// that has not ended.
+    versions: BTreeMap<PointNumber, BTreeMap<PointNumber, Versions>>,
+    /// Histories of partitions whose sweeps the next entries tell of.
+    coming: BTreeMap<PartitionId, Arc<Staged>>,
+    /// Bytes of memory that versions take.
+    bytes: usize,
+    /// The first group after the newest read point; see `Canary::LatePoint`.
+    #[cfg(feature = "canary")]
+    first_after: Option<Seq>,
+}
+
+/// What a read point leaves: free once it is dropped, outside of the lock of the state.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held until it is dropped")]
+pub(crate) struct Ended {
+    epoch: Arc<Epoch>,
+    versions: Vec<Versions>,
+}
+
+/// Which keys are meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Probe<'a> {
+    /// Those around this one.
+    Key(&'a [u8]),
+    /// Those just before this one, which is not the first of all.
+    Before(&'a [u8]),
+    /// The last.
+    Last,
+}
+
+/// What holds some keys at a moment: a partition, or a version of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Holder<'a> {
+    /// None of a version.
+    pub(crate) partition: Option<(PartitionId, &'a Partition)>,
+    pub(crate) low: &'a [u8],
+    pub(crate) high: Option<&'a [u8]>,
+    pub(crate) place: &'a Arc<Place>,
+    pub(crate) staged: &'a [Arc<Staged>],
+    pub(crate) history: Option<&'a Arc<Staged>>,
+    pub(crate) point: PointNumber,
+}
+
+impl<'a> Holder<'a> {
+    fn queues(&self) -> impl Iterator<Item = &'a Queue> + use<'a> {
+        self.partition.into_iter().flat_map(|(_, partition)| partition.queues())
+    }
+
+    /// What is pending in memory, oldest first.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Modification<'a>> + use<'a> {
+        let point = self.point;
+        self.queues().flat_map(move |queue| queue.before(point))
+    }
+
+    /// The same of one key.
+    pub(crate) fn pending_of(&self, key: &[u8]) -> impl Iterator<Item = Modification<'a>> {
+        let point = self.point;
+        self.queues().flat_map(move |queue| queue.of_key(key, point))
+    }
+
+    /// Chunks on the device, oldest first.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &'a Arc<Staged>> {
+        self.staged.iter().chain(self.history)
+    }
+}
+
+impl Version {
+    fn memory_bytes(&self) -> usize {
+        let keys = self.low.len() * 2 + self.high.as_ref().map_or(0, |high| high.len());
+        let history = self.history.as_ref().map_or(0, |history| history.memory_bytes());
+        let staged: usize = self.staged.iter().map(|one| one.memory_bytes()).sum();
+        2 * size_of::<Version>() + keys + self.place.memory_bytes() + staged + history
+    }
+
+    fn holds(&self, probe: Probe<'_>) -> bool {
+        let high = self.high.as_deref();
+        match probe {
+            Probe::Key(key) => high.is_none_or(|high| key < high),
+            Probe::Before(key) => high.is_none_or(|high| key <= high),
+            Probe::Last => high.is_none(),
+        }
+    }
+}
+
+impl Versions {
+    fn find(&self, space: SpaceId, probe: Probe<'_>) -> Option<&Version> {
+        let lows = match probe {
+            Probe::Key(key) => (Bound::Unbounded, Bound::Included(key)),
+            Probe::Before(key) => (Bound::Unbounded, Bound::Excluded(key)),
+            Probe::Last => (Bound::Unbounded, Bound::Unbounded),
+        };
+        let (_, version) = self.by_space.get(&space)?.range::<[u8], _>(lows).next_back()?;
+        version.holds(probe).then_some(version)
+    }
+}
+
+impl Points {
+    /// The newest read point.
+    pub(crate) fn newest(&self) -> PointNumber {
+        self.newest
+    }
+
+    /// How many have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes + self.live.len() * 2 * size_of::<(PointNumber, Arc<Epoch>)>()
+    }
+
+    /// What keeps the long values of a read point; `None` once it has ended.
+    pub(crate) fn epoch(&self, point: PointNumber) -> Option<&Arc<Epoch>> {
+        self.live.get(&point)
+    }
+
+    /// Begins a read point, whose state is the current one.
+    pub(crate) fn begin(&mut self, epoch: Arc<Epoch>) -> PointNumber {
+        self.newest.0 += 1;
+        #[cfg(feature = "canary")]
+        {
+            self.first_after = None;
+        }
+        self.live.insert(self.newest, epoch);
+        self.newest
+    }
+
+    /// The newest read point, and the one before it for the first group that comes after it.
+    #[cfg(feature = "canary")]
+    pub(crate) fn newest_but_for(&mut self, seq: Seq) -> PointNumber {
+        let is_first = *self.first_after.get_or_insert(seq) == seq;
+        PointNumber(self.newest.0.saturating_sub(u64::from(is_first)))
+    }
+
+    /// The oldest read point, when ending it gives something back: a version, or blocks of long values that were left in another
+    /// epoch than the current one.
+    pub(crate) fn oldest_of_use(&self, current: &Arc<Epoch>) -> Option<PointNumber> {
+        let (oldest, epoch) = self.live.first_key_value()?;
+        (!self.versions.is_empty() || !Arc::ptr_eq(epoch, current)).then_some(*oldest)
+    }
+
+    /// The read points after one that have not ended, up to another, in their order.
+    pub(crate) fn between(&self, after: PointNumber, last: PointNumber) -> Vec<PointNumber> {
+        if after >= last {
+            return Vec::new();
+        }
+        let range = (Bound::Excluded(after), Bound::Included(last));
+        self.live.range(range).map(|(point, _)| *point).collect()
+    }
+
+    /// Keeps the history of a partition until the entry that tells of its sweep is applied.
+    pub(crate) fn expect(&mut self, id: PartitionId, history: Arc<Staged>) {
+        self.coming.insert(id, history);
+    }
+
+    fn version(&self, space: SpaceId, probe: Probe<'_>, point: PointNumber) -> Option<&Version> {
+        let mut all = self.versions.range(point..).flat_map(|(_, some)| some.range(..point));
+        all.find_map(|(_, versions)| versions.find(space, probe))
+    }
+
+    /// Adds a version for the read points after one, up to another.
+    fn add(&mut self, space: SpaceId, (after, last): (PointNumber, PointNumber), version: Version) {
+        let versions = self.versions.entry(last).or_default().entry(after).or_default();
+        let bytes = version.memory_bytes();
+        versions.bytes += bytes;
+        self.bytes += bytes;
+        versions.by_space.entry(space).or_default().insert(version.low.clone(), version);
+    }
+
+    /// Ends a read point; `None` if it has ended.
+    pub(crate) fn end(&mut self, point: PointNumber) -> Option<Ended> {
+        let epoch = self.live.remove(&point)?;
+        let before = self.live.range(..point).next_back().map(|(before, _)| *before);
+        let next = self.live.range(point..).next().map_or(PointNumber::NOW, |(next, _)| *next);
+        // Others from here on are for the next one, and these are for the one before, unless it is too old for them.
+        let mut versions = Vec::new();
+        for (_, some) in self.versions.range_mut(point..next) {
+            versions.extend(some.split_off(&before.unwrap_or_default()).into_values());
+        }
+        self.versions.retain(|_, some| !some.is_empty());
+        self.bytes -= versions.iter().map(|some| some.bytes).sum::<usize>();
+        Some(Ended { epoch, versions })
+    }
+}
+
+impl State {
+    /// What holds some keys of a space at a moment; `None` where there is no such space, or the read point has ended.
+    pub(crate) fn holder(
+        &self,
+        space: SpaceId,
+        probe: Probe<'_>,
+        point: PointNumber,
+    ) -> Option<Holder<'_>> {
+        let directory = self.spaces.get(&space)?;
+        let mut at = match probe {
+            Probe::Key(key) | Probe::Before(key) => self.position(space, key)?,
+            Probe::Last => directory.len().checked_sub(1)?,
+        };
+        let mut id = directory.at(at)?;
+        if let Probe::Before(key) = probe
+            && at > 0
+            && *self.partition(id)?.low >= *key
+        {
+            at -= 1;
+            id = directory.at(at)?;
+        }
+        let partition = self.partition(id)?;
+        if point > partition.covered {
+            let next = directory.at(at + 1).and_then(|next| self.partition(next));
+            return Some(Holder {
+                partition: Some((id, partition)),
+                low: &partition.low,
+                high: next.map(|next| &*next.low),
+                place: &partition.place,
+                staged: &partition.staged,
+                history: None,
+                point,
+            });
+        }
+        let version = self.points.version(space, probe, point)?;
+        Some(Holder {
+            partition: None,
+            low: &version.low,
+            high: version.high.as_deref(),
+            place: &version.place,
+            staged: &version.staged,
+            history: version.history.as_ref(),
+            point,
+        })
+    }
+
+    /// Keeps what a partition holds for read points that were begun before it was sealed: what was sealed is about to go to its
+    /// blocks or chunks.
+    pub(super) fn keep_version(&mut self, id: PartitionId) -> Option<()> {
+        let history = self.points.coming.remove(&id);
+        let partition = self.partition(id)?;
+        let Some(Sealed { points: last, .. }) = partition.sealed else { return Some(()) };
+        let after = partition.covered;
+        if !self.points.between(after, last).is_empty() {
+            let at = self.position(partition.space, &partition.low)?;
+            let directory = self.spaces.get(&partition.space)?;
+            let next = directory.at(at + 1).and_then(|next| self.partition(next));
+            #[cfg_attr(
+                not(feature = "canary"),
+                expect(unused_mut, reason = "the canary changes it")
+            )]
+            let mut version = Version {
+                low: partition.low.clone(),
+                high: next.map(|next| next.low.clone()),
+                place: Arc::clone(&partition.place),
+                staged: partition.staged.clone(),
+                history,
+            };
+            #[cfg(feature = "canary")]
+            if self.canary == Canary::VersionFreed {
+                version.place = Arc::new(partition.place.unowned());
+            }
+            let space = partition.space;
+            self.points.add(space, (after, last), version);
+        }
+        let partition = self.partition_mut(id)?;
+        partition.covered = partition.covered.max(last);
+        Some(())
+    }
+}
