@@ -92,7 +92,7 @@ impl Bench {
         let expected = self.content(all).await?;
         let point = self.store.read_point().await;
         let with = self.update(random, seconds).await?;
-        let all = |tree: &Tree| point.scan(tree, KeyRange::all(), Direction::Forward);
+        let all = |tree: &Tree| point.reader().scan(tree, KeyRange::all(), Direction::Forward);
         let found = self.content(all).await?;
         let same = if found == expected { "the same" } else { "OTHER RECORDS" };
         println!(

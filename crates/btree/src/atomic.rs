@@ -43,12 +43,12 @@ impl Store {
 
     /// The record with the lowest key; errors as of [`Scan::next`](crate::Scan::next).
     pub async fn first(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.now().end(tree, Direction::Forward).await
+        self.now().first(tree).await
     }
 
     /// The record with the highest key; errors as of [`Scan::next`](crate::Scan::next).
     pub async fn last(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.now().end(tree, Direction::Backward).await
+        self.now().last(tree).await
     }
 
     /// Deletes the record with the lowest key and returns it; of several tasks, each gets another record. Cost and errors

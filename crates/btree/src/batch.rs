@@ -19,6 +19,11 @@ impl Batch {
         Batch::default()
     }
 
+    /// Changes to these trees.
+    pub(crate) fn of(group: Group, trees: Vec<Tree>) -> Batch {
+        Batch { group, trees }
+    }
+
     /// Puts `value` under `key`, in place of any value there.
     pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) {
         self.add(tree, Modification { key, kind: PUT, bytes: value });

@@ -6,7 +6,6 @@ use moirai_update::At;
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
-use crate::scan::Direction;
 use crate::store::{Store, Tree};
 use crate::{Error, Result};
 
@@ -28,7 +27,7 @@ impl Store {
     /// The number of records in a range. Reads every leaf of the range, and what is pending for it, as a scan does: what
     /// changes meanwhile is counted or not. Errors as of [`Scan::next`](crate::Scan::next).
     pub async fn count(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<u64> {
-        self.now().scan(tree, range, Direction::Forward).count().await
+        self.now().count(tree, range).await
     }
 
     /// The records in a range, and the bytes of their keys and values. Cost and errors as of [`Store::count`].

@@ -1,11 +1,7 @@
 //! Read points: a store as it was at one moment.
 
-use crate::count::Estimate;
-use crate::range::KeyRange;
-use crate::reads::Reads;
-use crate::scan::{Direction, Record, Scan};
-use crate::store::{Store, Tree};
-use crate::{Result, ValueReader};
+use crate::reader::Reader;
+use crate::store::Store;
 
 /// A store as it was at one moment: all batches that readers saw then, over all trees, and nothing that came later. See
 /// [`moirai_update::ReadPoint`] for what it costs. Where others need the space that it keeps, the oldest one ends:
@@ -28,8 +24,9 @@ use crate::{Result, ValueReader};
 /// store.put(&fruit, b"apple", b"2").await?;
 /// store.drop_tree("fruit").await?;
 ///
-/// let fruit = point.find_tree("fruit").await?.unwrap();
-/// assert_eq!(point.get(&fruit, b"apple").await?, Some(b"3".to_vec()));
+/// let before = point.reader();
+/// let fruit = before.find_tree("fruit").await?.unwrap();
+/// assert_eq!(before.get(&fruit, b"apple").await?, Some(b"3".to_vec()));
 /// # Ok::<(), moirai_btree::Error>(())
 /// # }).unwrap();
 /// ```
@@ -47,74 +44,15 @@ impl Store {
 }
 
 impl ReadPoint<'_> {
-    fn reads(&self) -> Reads<'_> {
-        Reads { store: self.store, reader: self.point.reader(), has_dropped: true }
+    /// Reads what was there.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { store: self.store, engine: self.point.reader(), has_dropped: true }
     }
 
     /// Whether it can still be read.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.point.is_live()
-    }
-
-    /// The tree that was called `name`; the tree may have been dropped or renamed since. Of trees that were made since, a read
-    /// point shows no records.
-    pub async fn find_tree(&self, name: &str) -> Result<Option<Tree>> {
-        self.reads().find_tree(name).await
-    }
-
-    /// The names of all trees, in their order.
-    pub async fn trees(&self) -> Result<Vec<String>> {
-        self.reads().trees().await
-    }
-
-    /// As [`Store::get`].
-    pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.reads().get(tree, key).await
-    }
-
-    /// As [`Store::multi_get`].
-    pub async fn multi_get<K: AsRef<[u8]>>(
-        &self,
-        tree: &Tree,
-        keys: &[K],
-    ) -> Result<Vec<Option<Vec<u8>>>> {
-        self.reads().multi_get(tree, keys).await
-    }
-
-    /// As [`Store::contains`].
-    pub async fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.reads().contains(tree, key).await
-    }
-
-    /// As [`Store::read_value`]; the reader outlives the read point.
-    pub async fn read_value(&self, tree: &Tree, key: &[u8]) -> Result<Option<ValueReader>> {
-        self.reads().read_value(tree, key).await
-    }
-
-    /// As [`Store::scan`], but all of one moment.
-    #[must_use]
-    pub fn scan(&self, tree: &Tree, range: impl Into<KeyRange>, direction: Direction) -> Scan<'_> {
-        self.reads().scan(tree, range, direction)
-    }
-
-    /// As [`Store::first`].
-    pub async fn first(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.reads().end(tree, Direction::Forward).await
-    }
-
-    /// As [`Store::last`].
-    pub async fn last(&self, tree: &Tree) -> Result<Option<Record>> {
-        self.reads().end(tree, Direction::Backward).await
-    }
-
-    /// As [`Store::count`], but exact.
-    pub async fn count(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<u64> {
-        self.reads().scan(tree, range, Direction::Forward).count().await
-    }
-
-    /// As [`Store::measure`], but exact.
-    pub async fn measure(&self, tree: &Tree, range: impl Into<KeyRange>) -> Result<Estimate> {
-        self.reads().measure(tree, range).await
     }
 }

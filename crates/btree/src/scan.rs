@@ -9,7 +9,7 @@ use moirai_update::{At, LongValues, Stored, View, Views};
 
 use crate::leaf::Leaf;
 use crate::range::KeyRange;
-use crate::reads::Reads;
+use crate::reader::Reader;
 use crate::store::Tree;
 use crate::{Error, Result};
 
@@ -58,7 +58,7 @@ enum Gap {
 /// order.
 #[derive(Debug)]
 pub struct Scan<'a> {
-    reads: Reads<'a>,
+    reader: Reader<'a>,
     tree: Tree,
     range: KeyRange,
     direction: Direction,
@@ -138,13 +138,18 @@ impl Loaded {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(reads: Reads<'a>, tree: Tree, range: KeyRange, direction: Direction) -> Self {
+    pub(crate) fn new(
+        reader: Reader<'a>,
+        tree: Tree,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Self {
         let gap = match direction {
             Direction::Forward => start_of(&range),
             Direction::Backward => end_of(&range),
         };
         Scan {
-            reads,
+            reader,
             tree,
             range,
             direction,
@@ -248,7 +253,7 @@ impl<'a> Scan<'a> {
     async fn long_value(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
         let values = self.leaves.long.as_ref().ok_or_else(damaged)?;
-        let value = self.reads.reader.long_value(values, reference).await?;
+        let value = self.reader.engine.long_value(values, reference).await?;
         Ok(value.read(0..value.length().0).await?)
     }
 
@@ -268,15 +273,15 @@ impl<'a> Scan<'a> {
             (false, _, Gap::Before(key) | Gap::After(key)) => Some(At::Key(key)),
         };
         let Some(at) = at else { return Ok(false) };
-        let Reads { reader, .. } = self.reads;
-        let space = self.reads.space_of(&self.tree)?;
+        let Reader { engine, .. } = self.reader;
+        let space = self.reader.space_of(&self.tree)?;
         if self.leaves_max >= LEAVES_AHEAD_MIN && self.ahead.is_none() {
             let range = self.range.clone();
             let goes_on = move |key: &[u8]| match way {
                 Direction::Forward => range.reaches(key),
                 Direction::Backward => is_above_start(&range, key),
             };
-            self.ahead = Some(reader.views(space, at, LEAVES_MAX, goes_on));
+            self.ahead = Some(engine.views(space, at, LEAVES_MAX, goes_on));
         }
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead.next().await.transpose(),
@@ -284,14 +289,14 @@ impl<'a> Scan<'a> {
         };
         let view = match ahead {
             Ok(Some(view)) => Ok(Some(view)),
-            Ok(None) => reader.view(space, at, self.leaves_max).await,
+            Ok(None) => engine.view(space, at, self.leaves_max).await,
             Err(error) => Err(error),
         };
         let view = match view {
             // One of several leaves is damaged: those before it can be read.
             Err(_) if self.leaves_max > 1 => {
                 (self.ahead, self.leaves_max) = (None, 1);
-                reader.view(space, at, 1).await?
+                engine.view(space, at, 1).await?
             }
             view => view?,
         };

@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::drop::{Nameless, put};
 use crate::leaf::{LEAF_BYTES_MAX, Leaves};
 use crate::range::KeyRange;
-use crate::reads::Reads;
+use crate::reader::Reader;
 use crate::scan::{Direction, Scan};
 use crate::value::ValueWriter;
 use crate::{Error, Result, ValueReader};
@@ -126,9 +126,10 @@ impl Store {
         }
     }
 
-    /// What is there now.
-    pub(crate) fn now(&self) -> Reads<'_> {
-        Reads { store: self, reader: self.engine.now(), has_dropped: false }
+    /// Reads what is there now.
+    #[must_use]
+    pub fn now(&self) -> Reader<'_> {
+        Reader { store: self, engine: self.engine.now(), has_dropped: false }
     }
 
     pub(crate) fn tree_in(&self, space: SpaceId, name: &str) -> Tree {
@@ -241,7 +242,7 @@ impl Store {
         self.commit(&batch).await
     }
 
-    /// The value under `key`; [`Error::OtherStore`], and errors as of [`Reader`](moirai_update::Reader).
+    /// The value under `key`; [`Error::OtherStore`], and errors as of [`Reader`].
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.now().get(tree, key).await
     }

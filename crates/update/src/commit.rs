@@ -8,10 +8,12 @@ use tokio::sync::MutexGuard;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::ids::SpaceId;
+use crate::ids::{Seq, SpaceId};
 use crate::kind::Modification;
 use crate::long::write::Turn;
 use crate::options::Durability;
+use crate::shared::Shared;
+use crate::state::State;
 use crate::state::entry::Entry;
 
 /// The part of the memory that one partition's queue may take: to write it as a chunk takes as much again, and to sort it
@@ -85,7 +87,8 @@ impl Engine {
     /// between: what `decide` reads stays as it is until the group is in, and contains every group that was taken in
     /// before. Returns when the group is as durable as the options say.
     ///
-    /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged. So
+    /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged, and room that was
+    /// reserved ([`Engine::reserve`]) is used or given back. So
     /// these calls do not share the flushes of the log with each other, as commits do. A commit,
     /// an ingest or a new read point within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
     ///
@@ -100,6 +103,7 @@ impl Engine {
     ) -> std::result::Result<bool, E> {
         let _alone = self.shared.ingesting.lock().await;
         let turn = self.shared.turn.lock().await;
+        self.shared.none_reserved().await?;
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
         if !group.is_empty() {
@@ -118,70 +122,12 @@ impl Engine {
     ) -> Result<()> {
         let shared = &self.shared;
         let entries = group.entries();
-        shared.check_log(&entries)?;
-        if group.has_long_twice() {
-            return Err(Error::LongValueUsed);
-        }
-        let mut waiting_since = None;
-        shared.is_space_refused.store(false, Ordering::Relaxed);
-        let seq = loop {
-            let freed = shared.room.notified();
-            shared.check_running()?;
-            {
-                let mut state = shared.state_to_append();
-                let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
-                if let Some((space, _)) = unknown {
-                    return Err(Error::NoSpace { space: *space });
-                }
-                let most = shared.queues_bytes_max(&state);
-                let has_memory =
-                    state.pending_bytes() < most && !state.is_full(most / PARTITION_SHARE);
-                let has_space = shared.has_space(&state, group.added_bytes);
-                let has_room = has_memory && shared.log.has_room(entries.len());
-                // Where sweeps are stuck, nothing makes room either.
-                let is_stuck = shared.is_stuck.load(Ordering::Relaxed);
-                let is_refused = shared.is_space_refused.load(Ordering::Relaxed);
-                if (!has_space && (is_refused || shared.is_full(&state))) || (!has_room && is_stuck)
-                {
-                    state.was_full = true;
-                    // There may be space that readers have given back.
-                    shared.sweep_wake.notify_one();
-                    return Err(Error::full(&*shared.data));
-                }
-                if !has_space {
-                    shared.want_space(group.added_bytes);
-                }
-                if has_room && has_space {
-                    *shared.last_commit.lock() = now();
-                    // Another group may have been given one of them meanwhile.
-                    if !group.long.iter().all(|value| value.is_new(&shared.extents)) {
-                        return Err(Error::LongValueUsed);
-                    }
-                    let long = group.long.iter().flat_map(|value| value.give());
-                    state.arriving.extend(long.map(|extent| (extent.first(), extent)));
-                    let seq = shared.append(&mut state, &entries);
-                    let cache_bytes_max = shared.cache_bytes_max(&state);
-                    drop(state);
-                    shared.cache.shrink(cache_bytes_max);
-                    if shared.log.to_leave(false).is_some() {
-                        shared.sweep_wake.notify_one();
-                    }
-                    break seq;
-                }
-            }
-            if waiting_since.is_none() {
-                shared.counts.waits.add(1);
-                waiting_since = Some(now());
-            }
-            shared.log.want(entries.len());
-            shared.sweep_wake.notify_one();
-            freed.await;
-        };
+        shared.check_log(entries.len())?;
+        let room =
+            Room { log_bytes: entries.len(), added_bytes: group.added_bytes, is_reserved: false };
+        let take = |state: &mut State| shared.append_group(state, group, &entries);
+        let seq = shared.with_room(room, take).await?;
         drop(turn);
-        if let Some(since) = waiting_since {
-            shared.say_waited(now().since(since));
-        }
-        shared.counts.modifications.add(group.len() as u64);
         shared.acknowledged(seq, durability).await
     }
 
@@ -190,5 +136,98 @@ impl Engine {
         let mut group = Group::new();
         group.modify(space, modification);
         self.commit(&group).await
+    }
+}
+
+/// What a group takes, or may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// In the log.
+    pub(crate) log_bytes: usize,
+    /// On the data device, once it is applied.
+    pub(crate) added_bytes: usize,
+    /// Whether it is reserved for a group that is to come. What is reserved keeps no group waiting for memory: who holds it may
+    /// take long.
+    pub(crate) is_reserved: bool,
+}
+
+impl Shared {
+    /// Waits until there is room in memory, in the log and on the data device, and takes it. The caller holds
+    /// [`Shared::turn`].
+    pub(crate) async fn with_room<T>(
+        &self,
+        room: Room,
+        take: impl Fn(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        let mut waiting_since = None;
+        self.is_space_refused.store(false, Ordering::Relaxed);
+        let taken = loop {
+            let freed = self.room.notified();
+            self.check_running()?;
+            {
+                let mut state = self.state_to_append();
+                let most = self.queues_bytes_max(&state);
+                let reserved_bytes = if room.is_reserved { state.reserved_bytes } else { 0 };
+                let has_memory = state.pending_bytes() + reserved_bytes < most
+                    && !state.is_full(most / PARTITION_SHARE);
+                let has_space = self.has_space(&state, room.added_bytes);
+                let has_room = has_memory && self.log.has_room(room.log_bytes);
+                // Where sweeps are stuck, nothing makes room either.
+                let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+                let is_refused = self.is_space_refused.load(Ordering::Relaxed);
+                if (!has_space && (is_refused || self.is_full(&state))) || (!has_room && is_stuck) {
+                    state.was_full = true;
+                    // There may be space that readers have given back.
+                    self.sweep_wake.notify_one();
+                    return Err(Error::full(&*self.data));
+                }
+                if !has_space {
+                    self.want_space(room.added_bytes);
+                }
+                if has_room && has_space {
+                    let taken = take(&mut state)?;
+                    let cache_bytes_max = self.cache_bytes_max(&state);
+                    drop(state);
+                    self.cache.shrink(cache_bytes_max);
+                    if self.log.to_leave(false).is_some() {
+                        self.sweep_wake.notify_one();
+                    }
+                    break taken;
+                }
+            }
+            if waiting_since.is_none() {
+                self.counts.waits.add(1);
+                waiting_since = Some(now());
+            }
+            self.log.want(room.log_bytes);
+            self.sweep_wake.notify_one();
+            freed.await;
+        };
+        if let Some(since) = waiting_since {
+            self.say_waited(now().since(since));
+        }
+        Ok(taken)
+    }
+
+    /// Gives a group a number, and to the log, which has room for it.
+    pub(crate) fn append_group(
+        &self,
+        state: &mut State,
+        group: &Group,
+        entries: &[u8],
+    ) -> Result<Seq> {
+        let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
+        if let Some((space, _)) = unknown {
+            return Err(Error::NoSpace { space: *space });
+        }
+        // Another group may have been given one of them meanwhile.
+        if group.has_long_twice() || !group.long.iter().all(|value| value.is_new(&self.extents)) {
+            return Err(Error::LongValueUsed);
+        }
+        *self.last_commit.lock() = now();
+        let long = group.long.iter().flat_map(|value| value.give());
+        state.arriving.extend(long.map(|extent| (extent.first(), extent)));
+        self.counts.modifications.add(group.len() as u64);
+        Ok(self.append(state, entries))
     }
 }

@@ -188,6 +188,15 @@ pub enum Error {
         most: ByteCount,
     },
 
+    /// A group is longer than the room that was reserved for it.
+    #[error("a group of {have} does not fit the {most} that were reserved for it: reserve more")]
+    RoomTooSmall {
+        /// Its length in the log.
+        have: ByteCount,
+        /// What was reserved.
+        most: ByteCount,
+    },
+
     /// A long value was put twice, or into another store than it was written for, or writing it failed before.
     #[error(
         "a long value was put before, could not be written, or is of another store: write the value again for this put"

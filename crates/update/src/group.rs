@@ -85,6 +85,12 @@ impl Group {
         Cow::Owned(entries)
     }
 
+    /// Bytes that it takes in the log.
+    #[must_use]
+    pub fn log_bytes(&self) -> usize {
+        self.entries().len()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -10,6 +10,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
 use crate::codec::is_sum;
 use crate::data::place::Place;
+use crate::draft::Moment;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PUT_LONG, PartitionId, PointNumber, SpaceId};
@@ -102,9 +103,9 @@ impl Shared {
         &self,
         space: SpaceId,
         key: &[u8],
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<Vec<u8>>> {
-        let (value, _epoch) = self.find(space, key, point).await?;
+        let (value, _epoch) = self.find(space, key, moment).await?;
         self.whole(value).await
     }
 
@@ -113,9 +114,9 @@ impl Shared {
         self: &Arc<Shared>,
         space: SpaceId,
         key: &[u8],
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<ValueReader>> {
-        let (value, epoch) = self.find(space, key, point).await?;
+        let (value, epoch) = self.find(space, key, moment).await?;
         let shared = Arc::clone(self);
         Ok(match value.stored() {
             None => None,
@@ -145,17 +146,17 @@ impl Shared {
         &self,
         space: SpaceId,
         key: &[u8],
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<(Value, Arc<Epoch>)> {
         let (Lookup { wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
-                let found = self.lookup(state, tables, (space, key), point)?;
+                let found = self.lookup(state, tables, (space, key), moment)?;
                 if let Some(Lookup { partition: Some(partition), wanted: Some(wanted), .. }) =
                     &found
                 {
                     self.pay(state, *partition, wanted);
                 }
-                let epoch = self.epoch_at(state, point)?;
+                let epoch = self.epoch_at(state, moment.point)?;
                 Ok(found.map(|found| (found, epoch)))
             })
             .await?;
@@ -201,12 +202,12 @@ impl Shared {
         state: &State,
         tables: &mut TablesAtHand<'_>,
         (space, key): (SpaceId, &[u8]),
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<Lookup>> {
-        let holder = self.holder(state, space, Probe::Key(key), point)?;
+        let holder = self.holder(state, space, Probe::Key(key), moment.point)?;
         let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told) = (Vec::new(), false);
-        for modification in holder.pending_of(key) {
+        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
                 pending.clear();
@@ -262,12 +263,13 @@ impl Shared {
         space: SpaceId,
         key: &[u8],
         question: &Q,
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Q::Answer> {
         let mut pending = Vec::new();
         {
             let state = self.state();
-            let newest = self.holder(&state, space, Probe::Key(key), point)?.pending_of(key).last();
+            let holder = self.holder(&state, space, Probe::Key(key), moment.point)?;
+            let newest = holder.pending_of(key).chain(moment.own_of(space, key)).last();
             let newest = newest.filter(|newest| newest.kind != PUT_LONG);
             newest.into_iter().for_each(|newest| encode(&mut pending, newest));
         }
@@ -275,7 +277,7 @@ impl Shared {
         match decode(&pending).next().and_then(|newest| question.of_newest(newest)) {
             Some(answer) => Ok(answer),
             None => {
-                let (value, _epoch) = self.find(space, key, point).await?;
+                let (value, _epoch) = self.find(space, key, moment).await?;
                 match value.stored() {
                     Some(Stored::Long(_)) => match question.of_long() {
                         Some(answer) => Ok(answer),

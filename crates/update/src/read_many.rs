@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream;
 
+use crate::draft::Moment;
 use crate::error::Result;
-use crate::ids::{PartitionId, PointNumber, SpaceId};
+use crate::ids::{PartitionId, SpaceId};
 use crate::read::{Found, Lookup, Wanted};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
@@ -42,14 +43,14 @@ impl Shared {
         &self,
         space: SpaceId,
         keys: &[&[u8]],
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
         sorted.sort_by_key(|(_, key)| *key);
         let (AllAsked { blocks, told }, _epoch) = self
             .with_tables(|state, tables| {
-                let asked = self.asked(state, tables, space, &sorted, point)?;
-                let epoch = self.epoch_at(state, point)?;
+                let asked = self.asked(state, tables, space, &sorted, moment)?;
+                let epoch = self.epoch_at(state, moment.point)?;
                 Ok(asked.map(|asked| (asked, epoch)))
             })
             .await?;
@@ -88,13 +89,13 @@ impl Shared {
         tables: &mut TablesAtHand<'_>,
         space: SpaceId,
         keys: &[(usize, &[u8])],
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<AllAsked>> {
         let mut all = AllAsked::default();
         let mut has_all = true;
         for (place, key) in keys {
             let Some(Lookup { partition, wanted, pending }) =
-                self.lookup(state, tables, (space, key), point)?
+                self.lookup(state, tables, (space, key), moment)?
             else {
                 has_all = false;
                 continue;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::draft::Moment;
 use crate::engine::Engine;
 use crate::ids::PointNumber;
 use crate::reader::Reader;
@@ -41,7 +42,7 @@ impl ReadPoint {
     /// Reads what was there.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader { shared: &self.shared, point: self.number }
+        Reader { shared: &self.shared, moment: Moment { point: self.number, draft: None } }
     }
 
     /// Whether it can still be read.

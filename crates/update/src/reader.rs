@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::draft::{Draft, Moment};
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::ids::{PointNumber, SpaceId};
+use crate::ids::SpaceId;
 use crate::kind::Question;
 use crate::long::read::{LongValues, ValueReader};
 use crate::shared::Shared;
@@ -20,27 +21,33 @@ use crate::view::{At, View, Views};
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) point: PointNumber,
+    pub(crate) moment: Moment<'a>,
 }
 
 impl Engine {
     /// Reads what is there now.
     #[must_use]
     pub fn now(&self) -> Reader<'_> {
-        Reader { shared: &self.shared, point: PointNumber::NOW }
+        Reader { shared: &self.shared, moment: Moment::NOW }
     }
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Reads what would be there with the modifications of `draft`.
+    #[must_use]
+    pub fn over(self, draft: &'a Draft) -> Reader<'a> {
+        Reader { moment: Moment { draft: Some(draft), ..self.moment }, ..self }
+    }
+
     /// The value under a key, with all that was modified; from memory alone where that says all.
     pub async fn get(self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.shared.get(space, key, self.point).await
+        self.shared.get(space, key, self.moment).await
     }
 
     /// The values under several keys, in the order of `keys` and all of one moment. Blocks are read at the same time,
     /// up to 32 of them, and a block once for all of its keys.
     pub async fn get_many(self, space: SpaceId, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.shared.get_many(space, keys, self.point).await
+        self.shared.get_many(space, keys, self.moment).await
     }
 
     /// The answer to a question about the value under a key; from memory alone where what is pending there tells it.
@@ -50,13 +57,13 @@ impl Reader<'_> {
         key: &[u8],
         question: &Q,
     ) -> Result<Q::Answer> {
-        self.shared.query(space, key, question, self.point).await
+        self.shared.query(space, key, question, self.moment).await
     }
 
     /// The value under a key, to be read in parts: as it is now, whatever is committed before it is read. It outlives a read
     /// point.
     pub async fn value_reader(self, space: SpaceId, key: &[u8]) -> Result<Option<ValueReader>> {
-        self.shared.value_reader(space, key, self.point).await
+        self.shared.value_reader(space, key, self.moment).await
     }
 
     /// A long value of a view, whose blocks hold the `reference`.
@@ -67,7 +74,7 @@ impl Reader<'_> {
     /// The block at `at` with all that is pending for it, and some that follow it and are read with the same request, up to
     /// `blocks_max` together; with [`At::Before`] and [`At::Last`], some that come before it. `None` when nothing lies there.
     pub async fn view(self, space: SpaceId, at: At<'_>, blocks_max: usize) -> Result<Option<View>> {
-        self.shared.view(space, at, blocks_max, self.point).await
+        self.shared.view(space, at, blocks_max, self.moment).await
     }
 
     /// As [`Reader::view`], view after view from `at` on, while `goes_on` says so of the key at which the next one begins; with
@@ -80,12 +87,12 @@ impl Reader<'_> {
         blocks_max: usize,
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Views {
-        self.shared.views(space, at, (blocks_max, self.point), goes_on)
+        self.shared.views(space, at, (blocks_max, self.moment), goes_on)
     }
 }
 
 impl std::fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("point", &self.point).finish_non_exhaustive()
+        f.debug_struct("Reader").field("point", &self.moment.point).finish_non_exhaustive()
     }
 }

@@ -350,11 +350,11 @@ impl Shared {
         self.with_long_values(group, turn).await
     }
 
-    /// Whether the log takes a group whose long values are on the device.
-    pub(crate) fn check_log(&self, entries: &[u8]) -> Result<()> {
+    /// Whether the log takes a group of so many bytes.
+    pub(crate) fn check_log(&self, bytes: usize) -> Result<()> {
         let most = self.log.group_bytes_max();
-        if entries.len() > most {
-            let (have, most) = (ByteCount(entries.len() as u64), ByteCount(most as u64));
+        if bytes > most {
+            let (have, most) = (ByteCount(bytes as u64), ByteCount(most as u64));
             return Err(Error::GroupTooLong { have, most });
         }
         Ok(())

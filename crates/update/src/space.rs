@@ -62,7 +62,7 @@ impl Shared {
 
     /// The same with so many bytes more.
     fn growth_with(&self, state: &State, more: usize) -> BlockCount {
-        let bytes = state.waiting_bytes() + more as u64;
+        let bytes = state.waiting_bytes() + (state.reserved_bytes + more) as u64;
         // Blocks have some bytes more to each modification, and are seldom quite full.
         BlockCount::holding(ByteCount(bytes + bytes / 4))
     }

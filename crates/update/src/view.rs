@@ -8,8 +8,9 @@ use moirai_runtime::{Task, spawn};
 use tokio::sync::mpsc;
 
 use crate::block_format::Pieces;
+use crate::draft::Moment;
 use crate::error::Result;
-use crate::ids::{PointNumber, SpaceId};
+use crate::ids::{PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
 use crate::long::epoch::Epoch;
 use crate::long::made::Made;
@@ -155,6 +156,8 @@ struct WantedView {
     next: Option<Box<[u8]>>,
     /// What is pending in memory, oldest first, as queues have it.
     pending: Vec<u8>,
+    /// Long values among that.
+    made: Vec<Bytes>,
     epoch: Arc<Epoch>,
 }
 
@@ -166,9 +169,9 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<View>> {
-        match self.located(space, at, blocks_max, point).await? {
+        match self.located(space, at, blocks_max, moment).await? {
             Some(wanted) => self.read_view(wanted).await.map(Some),
             None => Ok(None),
         }
@@ -179,14 +182,17 @@ impl Shared {
         self: &Arc<Shared>,
         space: SpaceId,
         at: At<'_>,
-        (blocks_max, point): (usize, PointNumber),
+        (blocks_max, moment): (usize, Moment<'_>),
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Views {
         let (sender, views) = mpsc::channel(1);
         let at = OwnedAt::of(at);
         let shared = Arc::clone(self);
+        let point = moment.point;
+        let draft = moment.draft.map(|draft| draft.of_space(space));
         let task = spawn(async move {
-            shared.read_ahead(space, at, (blocks_max, point), goes_on, sender).await;
+            let moment = Moment { point, draft: draft.as_ref() };
+            shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
         Views { views, task }
     }
@@ -195,7 +201,7 @@ impl Shared {
         self: Arc<Shared>,
         space: SpaceId,
         at: OwnedAt,
-        (blocks_max, point): (usize, PointNumber),
+        (blocks_max, moment): (usize, Moment<'_>),
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
@@ -206,7 +212,7 @@ impl Shared {
             while reads.0.len() < most
                 && let Some(at) = next.take()
             {
-                let wanted = self.located(space, at.at(), blocks_max, point).await;
+                let wanted = self.located(space, at.at(), blocks_max, moment).await;
                 if let Ok(Some(wanted)) = &wanted {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
@@ -242,20 +248,20 @@ impl Shared {
         space: SpaceId,
         at: At<'_>,
         blocks_max: usize,
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<WantedView>> {
         let blocks_max = blocks_max.min(VIEW_BYTES_MAX / self.layout.block_bytes()).max(1);
         let wanted = |state: &mut State, tables: &mut TablesAtHand<'_>| {
-            self.wanted_at(state, tables, (space, at), blocks_max, point)
+            self.wanted_at(state, tables, (space, at), blocks_max, moment)
         };
         self.with_tables(wanted).await
     }
 
     async fn read_view(&self, wanted: WantedView) -> Result<View> {
-        let WantedView { wanted, low, next, pending, epoch } = wanted;
+        let WantedView { wanted, low, next, pending, made, epoch } = wanted;
         let found = self.read_blocks(&wanted).await?;
         let keys = (low.as_deref(), next.as_deref());
-        let (parts, made) = self.merged(&wanted, &found, keys, &pending).await?;
+        let (parts, made) = self.merged(&wanted, &found, keys, (&pending, made)).await?;
         let mut view =
             View { parts, low, next, long: LongValues { epoch: None, made: made.into() } };
         // Who shows no long value keeps no blocks in use.
@@ -272,7 +278,7 @@ impl Shared {
         tables: &mut TablesAtHand<'_>,
         (space, at): (SpaceId, At<'_>),
         blocks_max: usize,
-        point: PointNumber,
+        moment: Moment<'_>,
     ) -> Result<Option<Option<WantedView>>> {
         let probe = match at {
             At::Before([]) => return Ok(Some(None)),
@@ -280,7 +286,7 @@ impl Shared {
             At::Before(key) => Probe::Before(key),
             At::Last => Probe::Last,
         };
-        let holder = self.holder(state, space, probe, point)?;
+        let holder = self.holder(state, space, probe, moment.point)?;
         let count = holder.place.blocks();
         let (is_first, is_last) = match at {
             At::Key(key) => (key <= holder.low, false),
@@ -333,13 +339,36 @@ impl Shared {
                 encode(&mut pending, modification);
             }
         }
+        let own = moment.own_between(space, from, next.as_deref());
+        let made = self.encode_own(&mut pending, own);
         let mut wanted = Wanted::of(&holder, table, first..end, None);
         wanted.is_table_read = is_table_read;
         if let Some((id, _)) = holder.partition {
             self.pay(state, id, &wanted);
         }
-        let epoch = self.epoch_at(state, point)?;
-        Ok(Some(Some(WantedView { wanted, low, next, pending, epoch })))
+        let epoch = self.epoch_at(state, moment.point)?;
+        Ok(Some(Some(WantedView { wanted, low, next, pending, made, epoch })))
+    }
+
+    /// Appends the program's own modifications to those that are pending, with references in the place of long values; gives
+    /// these.
+    fn encode_own<'a>(
+        &self,
+        pending: &mut Vec<u8>,
+        own: impl Iterator<Item = Modification<'a>>,
+    ) -> Vec<Bytes> {
+        let mut made = Made::Memory(Vec::new());
+        for one in own {
+            let is_long = one.kind == PUT && one.bytes.len() > self.longest.1;
+            let reference = is_long.then(|| made.make(one.bytes)).flatten();
+            match reference.map(|reference| reference.encode()) {
+                Some(bytes) => {
+                    encode(pending, Modification { kind: PUT_LONG, bytes: &bytes, ..one });
+                }
+                None => encode(pending, one),
+            }
+        }
+        made.take_values()
     }
 
     /// The blocks with what is staged and pending for them, between two keys, and the long values that merges made.
@@ -348,7 +377,7 @@ impl Shared {
         wanted: &Wanted,
         found: &Found,
         (low, next): (Option<&[u8]>, Option<&[u8]>),
-        pending: &[u8],
+        (pending, mut made): (&[u8], Vec<Bytes>),
     ) -> Result<(Vec<Part>, Vec<Bytes>)> {
         let from = low.unwrap_or_default();
         let is_shown =
@@ -362,7 +391,6 @@ impl Shared {
         let Wanted { place, blocks, .. } = wanted;
         let table = found.table(wanted);
         let mut parts = Vec::with_capacity(blocks.len());
-        let mut made = Vec::new();
         for block in blocks.clone() {
             let is_last = block + 1 == blocks.end;
             let count = match is_last {

@@ -416,7 +416,14 @@ impl Work {
                 done.pending.clone_from(&changes);
                 group_of(task, done.count, &changes)
             };
-            self.engine.commit(&group).await.unwrap();
+            match random.random_bool(0.2) {
+                true => {
+                    let reserved = self.engine.reserve(group.log_bytes()).await.unwrap();
+                    step_back().await;
+                    reserved.append(&group).unwrap().acknowledged().await.unwrap();
+                }
+                false => self.engine.commit(&group).await.unwrap(),
+            }
             done.lock().acknowledge();
             match random.random_range(0..200) {
                 0 => self.engine.checkpoint().await.unwrap(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use moirai_btree::{AddU64, Batch, Store, Tree, with_leaves};
+use moirai_btree::{AddU64, Batch, Draft, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::Random;
 use moirai_units::{BlockCount, ByteCount};
@@ -116,7 +116,39 @@ pub(crate) fn any_records(random: &mut Random) -> Records {
     (0..count).map(record).collect()
 }
 
-pub(crate) fn any_change(random: &mut Random, tree: &Tree, batch: &mut Batch, model: &mut Records) {
+/// What takes changes in.
+pub(crate) trait Changes {
+    fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]);
+    fn delete(&mut self, tree: &Tree, key: &[u8]);
+    fn merge(&mut self, tree: &Tree, kind: KindNumber, key: &[u8], operand: &[u8]);
+}
+
+macro_rules! changes {
+    ($($type:ty),*) => {$(
+        impl Changes for $type {
+            fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) {
+                <$type>::put(self, tree, key, value);
+            }
+
+            fn delete(&mut self, tree: &Tree, key: &[u8]) {
+                <$type>::delete(self, tree, key);
+            }
+
+            fn merge(&mut self, tree: &Tree, kind: KindNumber, key: &[u8], operand: &[u8]) {
+                <$type>::merge(self, tree, kind, key, operand);
+            }
+        }
+    )*};
+}
+
+changes!(Batch, Draft);
+
+pub(crate) fn any_change(
+    random: &mut Random,
+    tree: &Tree,
+    batch: &mut impl Changes,
+    model: &mut Records,
+) {
     let key = any_key(random);
     match random.random_range(0..10) {
         0..2 => {

@@ -1,22 +1,22 @@
 //! Read points: what they show stays as it was, whatever happens to the trees.
 
-use moirai_btree::{Batch, Direction, Error, KeyRange, ReadPoint, Store};
+use moirai_btree::{Batch, Direction, Draft, Error, KeyRange, ReadPoint, Reader, Store};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
 use moirai_units::{ByteCount, Nanos};
 use moirai_update::Options;
 use rand::Rng;
 
-use crate::bench::{APPEND, Bench, any_key};
+use crate::bench::{APPEND, Bench, any_change, any_key};
 use crate::drops::{Trees, step};
 use crate::records_of;
 
-/// All records that a read point shows, from both ends.
-async fn content(point: &ReadPoint<'_>) -> moirai_btree::Result<Trees> {
+/// All records that a reader shows, from both ends.
+async fn content(reader: Reader<'_>) -> moirai_btree::Result<Trees> {
     let mut trees = Trees::new();
-    for name in point.trees().await? {
-        let tree = point.find_tree(&name).await?.unwrap();
-        let all = records_of(point.scan(&tree, KeyRange::all(), Direction::Forward)).await?;
-        let mut back = records_of(point.scan(&tree, KeyRange::all(), Direction::Backward)).await?;
+    for name in reader.trees().await? {
+        let tree = reader.find_tree(&name).await?.unwrap();
+        let all = records_of(reader.scan(&tree, KeyRange::all(), Direction::Forward)).await?;
+        let mut back = records_of(reader.scan(&tree, KeyRange::all(), Direction::Backward)).await?;
         back.reverse();
         assert!(all == back, "{name}");
         trees.insert(name, all.into_iter().collect());
@@ -24,32 +24,51 @@ async fn content(point: &ReadPoint<'_>) -> moirai_btree::Result<Trees> {
     Ok(trees)
 }
 
-/// Compares what a read point shows with what was there.
+/// Compares what a reader shows with what should be there.
 async fn compare(
-    point: &ReadPoint<'_>,
+    reader: Reader<'_>,
     expected: &Trees,
     random: &mut Random,
 ) -> moirai_btree::Result<()> {
-    let content = content(point).await?;
+    let content = content(reader).await?;
     assert!(content == *expected, "{content:?}\nis not {expected:?}");
     for (name, records) in expected {
-        let tree = point.find_tree(name).await?.unwrap();
+        let tree = reader.find_tree(name).await?.unwrap();
         let keys: Vec<Vec<u8>> = (0..10).map(|_| any_key(random)).collect();
-        let values = point.multi_get(&tree, &keys).await?;
+        let values = reader.multi_get(&tree, &keys).await?;
         for (key, value) in keys.iter().zip(values) {
             assert_eq!(value.as_ref(), records.get(key));
-            assert_eq!(point.get(&tree, key).await?, value);
-            assert_eq!(point.contains(&tree, key).await?, value.is_some());
-            let reader = point.read_value(&tree, key).await?;
-            assert_eq!(reader.map(|one| one.length().0), value.map(|value| value.len() as u64));
+            assert_eq!(reader.get(&tree, key).await?, value);
+            assert_eq!(reader.contains(&tree, key).await?, value.is_some());
+            let value_reader = reader.read_value(&tree, key).await?;
+            assert_eq!(
+                value_reader.map(|one| one.length().0),
+                value.map(|value| value.len() as u64)
+            );
         }
         let from = any_key(random);
         let count = records.range(from.clone()..).count() as u64;
-        assert_eq!(point.count(&tree, &from[..]..).await?, count);
+        assert_eq!(reader.count(&tree, &from[..]..).await?, count);
         let first = records.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
-        assert_eq!(point.first(&tree).await?, first);
+        assert_eq!(reader.first(&tree).await?, first);
     }
     Ok(())
+}
+
+/// Changes to the trees of a reader, in a draft and in a model.
+async fn any_draft(
+    reader: Reader<'_>,
+    random: &mut Random,
+    model: &mut Trees,
+) -> moirai_btree::Result<Draft> {
+    let mut draft = Draft::new();
+    for (name, records) in model {
+        let tree = reader.find_tree(name).await?.unwrap();
+        for _ in 0..random.random_range(0..40) {
+            any_change(random, &tree, &mut draft, records);
+        }
+    }
+    Ok(draft)
 }
 
 fn is_too_old(error: &Error) -> bool {
@@ -71,7 +90,7 @@ async fn run() {
         let (done, looked) = futures::future::join(step(&store, &mut random, &mut model), async {
             let (point, expected) = held.get(looked_at)?;
             let mut random: Random = rand::SeedableRng::seed_from_u64(seed);
-            compare(point, expected, &mut random).await.err()
+            compare(point.reader(), expected, &mut random).await.err()
         })
         .await;
         done.1.unwrap();
@@ -79,16 +98,41 @@ async fn run() {
             assert!(is_too_old(&error), "{error}");
             held.remove(looked_at);
         }
-        match random.random_range(0..6) {
+        match random.random_range(0..7) {
             0 => store.checkpoint().await.unwrap(),
             1 | 2 if held.len() < 5 => held.push((store.read_point().await, model.clone())),
             3 if !held.is_empty() => drop(held.remove(random.random_range(0..held.len()))),
+            5 if !model.is_empty() => {
+                let mut expected = model.clone();
+                let draft = any_draft(store.now(), &mut random, &mut expected).await.unwrap();
+                compare(store.now().over(&draft), &expected, &mut random).await.unwrap();
+                if let Some((point, before)) = held.first() {
+                    // The trees may be others by now.
+                    let mut expected = before.clone();
+                    let draft = any_draft(point.reader(), &mut random, &mut expected).await;
+                    let looked = async {
+                        let draft = draft?;
+                        compare(point.reader().over(&draft), &expected, &mut random).await
+                    };
+                    looked
+                        .await
+                        .or_else(|error| match is_too_old(&error) {
+                            true => Ok(()),
+                            false => Err(error),
+                        })
+                        .unwrap();
+                }
+                if random.random() {
+                    store.commit(&draft.batch()).await.unwrap();
+                    model = expected;
+                }
+            }
             4 => sleep(Nanos(random.random_range(0..3_000_000_000))).await,
             _ => {}
         }
     }
     for (point, expected) in &held {
-        match compare(point, expected, &mut random).await {
+        match compare(point.reader(), expected, &mut random).await {
             Err(error) => assert!(is_too_old(&error), "{error}"),
             Ok(()) => assert!(point.is_live()),
         }
@@ -133,7 +177,7 @@ fn a_full_device_ends_the_oldest_read_point() {
         let point = store.read_point().await;
         overwrite(&store, 1).await;
         store.checkpoint().await.unwrap();
-        assert_eq!(point.get(&tree, &key).await.unwrap(), Some(vec![0; 100]));
+        assert_eq!(point.reader().get(&tree, &key).await.unwrap(), Some(vec![0; 100]));
         let with_point = store.figures();
         drop(point);
         // What was rewritten meanwhile is free again as soon as nobody reads it.
@@ -149,7 +193,7 @@ fn a_full_device_ends_the_oldest_read_point() {
         }
         let mut too_old = 0;
         for (point, round) in &points {
-            match point.get(&tree, &key).await {
+            match point.reader().get(&tree, &key).await {
                 Err(error) if is_too_old(&error) => {
                     assert!(!point.is_live());
                     too_old += 1;
@@ -191,7 +235,7 @@ fn a_thousand_read_points_at_once() {
         }
         assert_eq!(store.figures().read_points, 1000);
         for (round, point) in points.iter().enumerate().step_by(37) {
-            let mut scan = point.scan(&tree, KeyRange::all(), Direction::Forward);
+            let mut scan = point.reader().scan(&tree, KeyRange::all(), Direction::Forward);
             let mut records = 0;
             while let Some((_, value)) = scan.next().await.unwrap() {
                 let rounds = 1 + round - usize::from(value[0]);

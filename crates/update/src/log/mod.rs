@@ -244,6 +244,17 @@ impl Log {
         kept <= segments && coming <= free + left
     }
 
+    /// Keeps room for a group that is to come.
+    pub(crate) fn hold(&self, bytes: usize) {
+        self.pending.lock().unplaced_bytes += bytes as u64 + self.group_overhead_bytes;
+    }
+
+    /// Keeps it no longer.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.pending.lock().unplaced_bytes -= bytes as u64 + self.group_overhead_bytes;
+        self.room.notify_waiters();
+    }
+
     /// Numbers a group and puts it behind the others.
     pub(crate) fn append(&self, group: &[u8], at: Instant) -> Seq {
         let mut pending = self.pending.lock();

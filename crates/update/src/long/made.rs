@@ -7,6 +7,7 @@ use moirai_units::{BlockCount, ByteCount};
 
 use crate::data::extents::{Extent, Extents};
 use crate::error::Result;
+use crate::long::MERGED_BYTES_MAX;
 use crate::long::layout::{LongLayout, Write};
 use crate::long::reference::Reference;
 use crate::shared::Shared;
@@ -64,6 +65,13 @@ impl Made {
                 Some(reference)
             }
         }
+    }
+
+    /// A value in memory that merges may change.
+    pub(crate) fn value(&self, place: u32) -> Option<Vec<u8>> {
+        let Made::Memory(values) = self else { return None };
+        let value = values.get(place as usize)?;
+        (value.len() as u64 <= MERGED_BYTES_MAX.0).then(|| value.to_vec())
     }
 
     /// The values in memory.

@@ -115,7 +115,11 @@ impl Shared {
         pieces: &mut Pieces,
     ) -> Result<Option<Value>> {
         let reference = Reference::decode(reference).ok_or_else(|| self.damaged_reference())?;
-        let Some(base) = self.read_to_merge(&reference).await? else {
+        let base = match reference {
+            Reference::Memory { place, .. } => pieces.made.value(place),
+            on_device => self.read_to_merge(&on_device).await?,
+        };
+        let Some(base) = base else {
             pieces.refuse(merges.len() as u64);
             return Ok(None);
         };

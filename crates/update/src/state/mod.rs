@@ -111,6 +111,9 @@ pub(crate) struct State {
     pub(crate) left: Vec<Extent>,
     /// What readers hold while they may read long values.
     pub(crate) epoch: Arc<Epoch>,
+    /// How many groups have room reserved, and for how many bytes.
+    pub(crate) reserved: usize,
+    pub(crate) reserved_bytes: usize,
     /// What readers of earlier moments need.
     pub(crate) points: Points,
     /// Extents in use of which the next entries tell, by their first blocks.
@@ -169,6 +172,8 @@ impl State {
             long: Runs::default(),
             left: Vec::new(),
             epoch: Arc::default(),
+            reserved: 0,
+            reserved_bytes: 0,
             points: Points::default(),
             arriving: BTreeMap::new(),
         }

@@ -14,6 +14,7 @@
 mod bench;
 mod model;
 mod points;
+mod steps;
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::model::{
     group_of, groups_in, groups_shown, ingest_some, kinds, number, read_some, without_zeros,
 };
 use crate::points::{Points, begin_soon};
+use crate::steps::{read_over_a_draft, reserve_some};
 
 /// Random work; gives how often a read point that was held was looked at, and how many ended early.
 async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
@@ -55,9 +57,12 @@ async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
         let mut points = Points::default();
         let mut points_amid = Vec::new();
         for _ in 0..random.random_range(1..40) {
+            let stepped = reserve_some(&running, &mut random, bench.blocks, bytes_max).await;
+            // The longest groups wait until all of the log is free, which it is not while room is reserved.
+            let longest = if stepped.is_some() { bytes_max / 8 } else { bytes_max };
             // Some at a time: their order is that in which they were spawned.
             for _ in 0..random.random_range(1..5) {
-                let changes = any_group(&mut random, bench.blocks, bytes_max);
+                let changes = any_group(&mut random, bench.blocks, longest);
                 let (engine, group) = (Arc::clone(&running), group_of(&changes));
                 groups.push(changes);
                 tasks.push(spawn(async move { engine.commit(&group).await }));
@@ -84,6 +89,14 @@ async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
                         groups[first + index].clear();
                     }
                     done => failed |= done.is_err(),
+                }
+            }
+            if let Some((reserved, changes)) = stepped {
+                // Of one that fails nobody knows whether it is there.
+                groups.push(changes);
+                match reserved.append(&group_of(groups.last().unwrap())) {
+                    Ok(appended) => failed |= appended.acknowledged().await.is_err(),
+                    Err(_) => failed = true,
                 }
             }
             for point in points_amid.drain(..) {
@@ -126,6 +139,11 @@ async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
                     points.hold(&mut random, running.read_point().await, &model);
                 }
                 6 => points.drop_one(&mut random),
+                7 => {
+                    let mut model = base.clone();
+                    groups.iter().for_each(|group| apply(&mut model, group));
+                    read_over_a_draft(&running, &mut random, bench.blocks, &mut model).await;
+                }
                 3 => sleep(Nanos(random.random_range(0..20_000_000))).await,
                 4 => {
                     points_amid.push(begin_soon(&running, &mut random));

@@ -1,0 +1,105 @@
+//! Drafts: modifications that a program has not committed, laid over what it reads.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::group::Group;
+use crate::ids::{PointNumber, SpaceId};
+use crate::kind::{Kinds, Modification};
+use crate::state::queue::{decode, encode};
+
+/// Modifications that are not committed yet, sorted by key. [`Reader::over`](crate::Reader::over) reads what would be
+/// there with them; [`Draft::group`] is what to commit.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Of each key, its modifications in their order.
+    spaces: BTreeMap<SpaceId, BTreeMap<Box<[u8]>, Vec<u8>>>,
+}
+
+/// When something is read, and what is laid over it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) point: PointNumber,
+    pub(crate) draft: Option<&'a Draft>,
+}
+
+impl Draft {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Draft {
+        Draft::default()
+    }
+
+    /// Adds a modification; it comes after those before it.
+    pub fn modify(&mut self, space: SpaceId, modification: Modification<'_>) {
+        let of_space = self.spaces.entry(space).or_default();
+        let of_key = match of_space.get_mut(modification.key) {
+            Some(of_key) => of_key,
+            None => of_space.entry(modification.key.into()).or_default(),
+        };
+        // What it replaces is of no use.
+        if Kinds::replaces(modification.kind) {
+            of_key.clear();
+        }
+        encode(of_key, modification);
+    }
+
+    /// The group that commits it.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        let mut group = Group::new();
+        for (space, of_space) in &self.spaces {
+            for modification in of_space.values().flat_map(|of_key| decode(of_key)) {
+                group.modify(*space, modification);
+            }
+        }
+        group
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
+    /// Takes all out.
+    pub fn clear(&mut self) {
+        self.spaces.clear();
+    }
+
+    /// The modifications of one space alone.
+    pub(crate) fn of_space(&self, space: SpaceId) -> Draft {
+        let of_space = self.spaces.get(&space).cloned();
+        Draft { spaces: of_space.map(|of_space| (space, of_space)).into_iter().collect() }
+    }
+}
+
+impl<'a> Moment<'a> {
+    /// What is there now.
+    pub(crate) const NOW: Moment<'static> = Moment { point: PointNumber::NOW, draft: None };
+
+    /// The program's own modifications of a key.
+    pub(crate) fn own_of(
+        self,
+        space: SpaceId,
+        key: &[u8],
+    ) -> impl Iterator<Item = Modification<'a>> {
+        let of_key = self.draft.and_then(|draft| draft.spaces.get(&space)?.get(key));
+        of_key.into_iter().flat_map(|of_key| decode(of_key))
+    }
+
+    /// Those from a key on and before another, or to the last.
+    pub(crate) fn own_between(
+        self,
+        space: SpaceId,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> impl Iterator<Item = Modification<'a>> {
+        let of_space = self.draft.and_then(|draft| draft.spaces.get(&space));
+        // A range that ends before it begins would panic.
+        let of_space = of_space.filter(|_| to.is_none_or(|to| from < to));
+        let keys = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        let all = of_space.into_iter().flat_map(move |of_space| of_space.range::<[u8], _>(keys));
+        all.flat_map(|(_, of_key)| decode(of_key))
+    }
+}

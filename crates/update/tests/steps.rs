@@ -1,0 +1,109 @@
+//! Commits in steps beside commits that depend on what they find.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use moirai_devices::{FaultyDevice, Power};
+use moirai_runtime::{block_on_virtual, sleep, spawn};
+use moirai_storage::Device;
+use moirai_units::{BlockCount, ByteCount, Nanos};
+use moirai_update::{
+    Engine, Error, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
+};
+
+const SPACE: SpaceId = SpaceId(1);
+
+async fn opened() -> Arc<Engine> {
+    let power = Power::on();
+    let device = |name: &str, blocks| -> Arc<dyn Device> {
+        FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+    };
+    let (data, logs) = (device("data", 40_000), [device("log", 1000)]);
+    let format = Format { segment_bytes: Some(ByteCount(8 << 10)), ..Format::default() };
+    Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
+    let blocks = Arc::new(WholeBlocks);
+    let engine = Engine::open(data, &logs, Kinds::new(), blocks, Options::default()).await.unwrap();
+    engine.create_space(SPACE).await.unwrap();
+    Arc::new(engine)
+}
+
+fn put(key: u8, value: u8) -> Group {
+    let mut group = Group::new();
+    group.modify(SPACE, Modification { key: &[key], kind: PUT, bytes: &[value] });
+    group
+}
+
+async fn first_byte(engine: &Engine, key: u8) -> u8 {
+    engine.get(SPACE, &[key]).await.unwrap().unwrap().first().copied().unwrap()
+}
+
+#[test]
+fn groups_have_numbers_in_the_order_of_their_appends() {
+    block_on_virtual(1, async {
+        let engine = opened().await;
+        let (one, other) = (put(1, 1), put(1, 2));
+        let first = engine.reserve(one.log_bytes()).await.unwrap();
+        let second = engine.reserve(other.log_bytes()).await.unwrap();
+        // Appended the other way round, without waiting; commits go on meanwhile.
+        engine.commit(&put(2, 7)).await.unwrap();
+        let second = second.append(&other).unwrap();
+        let first = first.append(&one).unwrap();
+        assert!(first.number() > second.number());
+        first.acknowledged().await.unwrap();
+        assert_eq!((first_byte(&engine, 1).await, first_byte(&engine, 2).await), (1, 7));
+        second.acknowledged().await.unwrap();
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_its_room_given_back() {
+    block_on_virtual(1, async {
+        let engine = opened().await;
+        let group = put(1, 1);
+        let too_small = engine.reserve(group.log_bytes() - 1).await.unwrap().append(&group);
+        assert!(matches!(too_small, Err(Error::RoomTooSmall { .. })), "{too_small:?}");
+        let mut unknown = Group::new();
+        let space = SpaceId(9);
+        unknown.modify(space, Modification { key: &[1], kind: PUT, bytes: &[1] });
+        let refused = engine.reserve(unknown.log_bytes()).await.unwrap().append(&unknown);
+        assert!(matches!(refused, Err(Error::NoSpace { space: SpaceId(9) })), "{refused:?}");
+        assert!(matches!(engine.reserve(1 << 30).await, Err(Error::GroupTooLong { .. })));
+        // All of the log but for what sweeps need can be reserved, again and again.
+        let Err(Error::GroupTooLong { most, .. }) = engine.reserve(1 << 30).await else {
+            panic!("a log of a gibibyte");
+        };
+        for _ in 0..100 {
+            drop(engine.reserve(most.0 as usize).await.unwrap());
+        }
+        assert_eq!(first_byte(&engine, 1).await, 0);
+    });
+}
+
+#[test]
+fn who_decides_waits_for_room_that_is_reserved() {
+    block_on_virtual(1, async {
+        let engine = opened().await;
+        let reserved = engine.reserve(put(1, 1).log_bytes()).await.unwrap();
+        let deciding = Arc::clone(&engine);
+        let mut decided = spawn(async move {
+            let found = &mut 0;
+            let is_committed = deciding.commit_if(async || {
+                *found = first_byte(&deciding, 1).await;
+                Ok::<_, Error>(Some(put(1, *found + 1)))
+            });
+            assert!(is_committed.await.unwrap());
+            *found
+        });
+        sleep(Nanos(1_000_000_000)).await;
+        assert!((&mut decided).now_or_never().is_none());
+        // Others wait behind it, and not for it.
+        let mut behind = Box::pin(engine.reserve(10));
+        assert!((&mut behind).now_or_never().is_none());
+        reserved.append(&put(1, 5)).unwrap().acknowledged().await.unwrap();
+        assert_eq!(decided.await, 5);
+        drop(behind.await.unwrap());
+        assert_eq!(first_byte(&engine, 1).await, 6);
+    });
+}
