@@ -7,6 +7,7 @@
 mod colours;
 mod distributions;
 mod drive;
+mod extents;
 mod plot;
 mod scale;
 mod svg;
@@ -15,4 +16,5 @@ mod volume;
 
 pub use distributions::distributions;
 pub use drive::drive;
+pub use extents::{DrawnExtent, extents};
 pub use volume::{Content, Stripe, Unit, stripes_to_draw, volume};

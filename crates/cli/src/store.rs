@@ -1,5 +1,8 @@
-//! `moirai store`: reads everything in a store, and drops what is damaged for ever.
+//! `moirai store`: reads everything in a store, drops what is damaged for ever, and shows where everything lies.
 
+mod map;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -10,7 +13,7 @@ use moirai::update::{Kinds, Options};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{kv, print, progress, run};
+use crate::{kv, output, print, progress, run};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -22,6 +25,23 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
         /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show where a store of keys and values lies on its device
+    ///
+    /// Counts the extents of each tree, and how many boundaries of the device's ensembles they cross: on a disk, how many tracks
+    /// they reach beyond. Extents cross no more than their lengths need, unless the device is nearly full. Writes nothing
+    /// to the store.
+    Map {
+        #[command(flatten)]
+        place: Place,
+        /// Draw the first ensembles, as SVG
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        force: output::Force,
+        /// Print JSON: a row for each extent
         #[arg(long)]
         json: bool,
     },
@@ -60,7 +80,8 @@ pub(crate) struct Place {
 }
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
-    let (Command::Check { place, .. } | Command::Repair { place, .. }) = command;
+    let (Command::Check { place, .. } | Command::Map { place, .. } | Command::Repair { place, .. }) =
+        command;
     let mut uris = vec![place.store.clone()];
     uris.extend_from_slice(&place.log);
     run::in_time(moirai::are_simulated(&uris)?, carry_out(command))
@@ -71,6 +92,16 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Check { place, json } => {
             let options = Options { read_only: true, ..Options::default() };
             check(&open(place, options).await?, *json).await
+        }
+        Command::Map { place, out, force, json } => {
+            force.needs_output(out.is_some())?;
+            if let Some(out) = out {
+                let mut inputs = vec![place.store.as_str()];
+                inputs.extend(place.log.iter().map(String::as_str));
+                force.check(out, &inputs)?;
+            }
+            let options = Options { read_only: true, ..Options::default() };
+            map::map(&open(place, options).await?, *json, out.as_deref()).await
         }
         Command::Repair { place, drop, force_log_end, json } => {
             let options =

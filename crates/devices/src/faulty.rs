@@ -342,7 +342,7 @@ impl Device for FaultyDevice {
         device.check_lbn(lbn)?;
         let first = Lbn(lbn.0 / self.ensemble.0 * self.ensemble.0);
         let end = (first + self.ensemble).min(self.inquiry.all_blocks().end());
-        Ok(Ensemble { blocks: BlockRange::between(first, end), switch: BlockCount::ZERO })
+        Ok(Ensemble { blocks: BlockRange::between(first, end), switch: BlockCount(1) })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {

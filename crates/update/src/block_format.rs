@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use moirai_extents::Extents;
 use moirai_units::BlockCount;
 
-use crate::data::extents::Extents;
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
 use crate::long::made::Made;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
 use crate::data::checkpoint::{decode_state, encode_state};
-use crate::data::extents::Extents;
 use crate::data::layout::Layout;
 use crate::data::superblock::Superblock;
 use crate::ids::{PartitionId, Seq, SpaceId};
@@ -25,7 +25,7 @@ const LAYOUT: Layout = Layout {
 };
 
 fn extents() -> Arc<Extents> {
-    Extents::new(LAYOUT.data, LAYOUT.grain)
+    Extents::new(LAYOUT.data, LAYOUT.grain, Ensembles::none())
 }
 
 /// A superblock; the addresses that it gives do not overflow.

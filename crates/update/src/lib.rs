@@ -35,6 +35,7 @@ mod ingest;
 mod kind;
 mod log;
 mod long;
+mod map;
 mod open;
 mod options;
 mod read;
@@ -68,6 +69,7 @@ pub use log::segments::LogWriter;
 pub use long::read::{LongValues, ValueReader};
 pub use long::write::{LongValue, ValueWriter, WrittenValue};
 pub use long::{MERGED_BYTES_MAX, Stored, VALUE_BYTES_MAX};
+pub use map::{ExtentInUse, ExtentUse};
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use options::Canary;

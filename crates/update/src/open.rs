@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use moirai_extents::{Ensembles, Extents};
 use moirai_runtime::{check_timers, now, spawn};
 use moirai_storage::Device;
 use moirai_units::ByteCount;
@@ -12,7 +13,6 @@ use tokio::sync::Notify;
 use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
 use crate::data::checkpoint::read_checkpoint;
-use crate::data::extents::Extents;
 use crate::data::format::{disk_id, name_of};
 use crate::data::requests::Requests;
 use crate::data::superblock::{NAME_BYTES, Superblock};
@@ -88,11 +88,15 @@ impl Engine {
                 log.flush().await?;
             }
         }
-        let extents = Extents::new(layout.data, layout.grain);
+        let ensembles = Ensembles::of(Arc::clone(&data));
+        let extents = Extents::new(layout.data, layout.grain, ensembles);
         let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
         #[cfg(feature = "canary")]
         {
             state.canary = options.canary;
+            if options.canary == crate::Canary::ExtentTwice {
+                extents.give_twice(7);
+            }
         }
         state.hot_bytes = (options.memory.0 as usize / 16).clamp(4 << 10, HOT_BYTES_MAX);
         let replayed = replay(&*data, &disks, &superblock, &mut state, &kinds, &options).await?;

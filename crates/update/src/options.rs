@@ -78,6 +78,8 @@ pub enum Canary {
     VersionFreed,
     /// A read point sees the first group that came after it.
     LatePoint,
+    /// An extent is given to two owners.
+    ExtentTwice,
 }
 
 impl Default for Options {

@@ -6,6 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use moirai_extents::{Extent, Extents};
 use moirai_runtime::{BusyTime, now};
 use moirai_storage::Device;
 use moirai_units::{ByteCount, Instant, Nanos};
@@ -14,7 +15,6 @@ use tokio::sync::Notify;
 
 use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
-use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lru::LruCache;
+use moirai_extents::Extent;
 use parking_lot::Mutex;
 
-use crate::data::extents::Extent;
 use crate::state::queue::PIECE_BYTES;
 
 /// What keeping a block takes beside its pieces, and a piece beside its bytes, about.
@@ -114,14 +114,15 @@ mod tests {
     use moirai_units::{BlockCount, BlockRange, Lbn};
 
     use super::*;
-    use crate::data::extents::Extents;
+    use moirai_extents::{Ensembles, Extents};
 
     const BLOCK: usize = 2500;
 
     #[test]
     fn those_that_nobody_asked_for_longest_go_first() {
         let count = BlockCount(64);
-        let extents = Extents::new(BlockRange::new(Lbn(0), count), BlockCount(1));
+        let extents =
+            Extents::new(BlockRange::new(Lbn(0), count), BlockCount(1), Ensembles::none());
         let extent = extents.take(count, BlockCount::ZERO).unwrap();
         let cache = Cache::new();
         let room = 3 * bytes_of(BLOCK);

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use moirai_extents::{Extent, Extents};
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
-use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
 use crate::data::place::{Location, Place};
 use crate::data::superblock::{Checkpoint, Superblock};

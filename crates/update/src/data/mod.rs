@@ -2,7 +2,6 @@
 
 pub(crate) mod cache;
 pub(crate) mod checkpoint;
-pub(crate) mod extents;
 pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod place;

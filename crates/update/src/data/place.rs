@@ -10,10 +10,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, is_sum, put_number};
-use crate::data::extents::Extent;
 use crate::data::layout::{Layout, PARTITION_BLOCKS_MAX};
 use crate::state::block_table::BlockTable;
 
@@ -192,6 +192,11 @@ impl Place {
         let run = |(extent, count): &(Extent, u32)| Run { first: extent.first(), count: *count };
         let (runs, table) = (self.extents.iter().map(run).collect(), self.table.clone());
         Location { runs, table, has_long: self.has_long }
+    }
+
+    /// Its extents.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = &Extent> {
+        self.extents.iter().map(|(extent, _)| extent)
     }
 
     /// A number that no other place since the opening has, where there are blocks.

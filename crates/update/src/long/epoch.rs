@@ -12,9 +12,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use moirai_extents::Extent;
 use parking_lot::Mutex;
-
-use crate::data::extents::Extent;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -50,12 +49,13 @@ mod tests {
     use moirai_units::{BlockCount, BlockRange, Lbn};
 
     use super::*;
-    use crate::data::extents::Extents;
+    use moirai_extents::{Ensembles, Extents};
 
     #[test]
     fn blocks_are_free_once_the_last_older_reader_ends() {
         let count = BlockCount(4);
-        let extents = Extents::new(BlockRange::new(Lbn(0), count), BlockCount(1));
+        let extents =
+            Extents::new(BlockRange::new(Lbn(0), count), BlockCount(1), Ensembles::none());
         let take = || vec![extents.take(BlockCount(1), BlockCount::ZERO).unwrap()];
         let mut current = Arc::new(Epoch::default());
         let first = Arc::clone(&current);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use moirai_extents::{Extent, Extents};
 use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, ByteCount, Lbn};
 
-use crate::data::extents::{Extent, Extents};
 use crate::long::PART_BYTES;
 use crate::long::reference::{Part, Reference};
 

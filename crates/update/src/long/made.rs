@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use moirai_extents::{Extent, Extents};
 use moirai_units::{BlockCount, ByteCount};
 
-use crate::data::extents::{Extent, Extents};
 use crate::error::Result;
 use crate::long::MERGED_BYTES_MAX;
 use crate::long::layout::{LongLayout, Write};

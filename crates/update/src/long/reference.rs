@@ -1,9 +1,9 @@
 //! References to long values, and the index of a value's parts. See `docs/formats/update-data.md`.
 
+use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, put_number};
-use crate::data::extents::Extent;
 use crate::data::layout::Layout;
 use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
 

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use moirai_extents::{Extent, Extents};
 use moirai_runtime::spawn;
 use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 use parking_lot::Mutex;
 
 use crate::codec::Taker;
-use crate::data::extents::{Extent, Extents};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::PUT;

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
-use crate::data::extents::Extent;
 use crate::data::place::Place;
 use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::kind::Kinds;

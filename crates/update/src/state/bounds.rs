@@ -1,9 +1,9 @@
 //! Tests: changes among many partitions take few steps at once.
 
+use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::data::checkpoint::encode_state;
-use crate::data::extents::Extents;
 use crate::data::layout::Layout;
 use crate::data::place::Location;
 use crate::ids::{PUT, PartitionId, Seq, SpaceId};
@@ -33,7 +33,7 @@ fn state_of(partitions: u32, queued: u32) -> State {
         partition_blocks: 32,
         staging: BlockCount(512),
     };
-    let mut state = State::new(layout, Extents::new(layout.data, layout.grain));
+    let mut state = State::new(layout, Extents::new(layout.data, layout.grain, Ensembles::none()));
     state.spaces.entry(SPACE).or_default();
     for number in 0..partitions {
         let low: Box<[u8]> = if number == 0 { Box::default() } else { key(number, 0).into() };

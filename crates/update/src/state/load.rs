@@ -90,10 +90,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use moirai_extents::{Ensembles, Extents};
     use moirai_units::{BlockCount, BlockRange, Lbn};
 
     use super::*;
-    use crate::data::extents::Extents;
     use crate::data::layout::Layout;
     use crate::group::Group;
     use crate::ids::{PUT, SpaceId};
@@ -108,7 +108,7 @@ mod tests {
         let data = BlockRange::new(Lbn(16), BlockCount(64));
         let (one, staging) = (BlockCount(1), BlockCount(8));
         let layout = Layout { data, grain: one, block: one, partition_blocks: 4, staging };
-        let mut state = State::new(layout, Extents::new(data, one));
+        let mut state = State::new(layout, Extents::new(data, one, Ensembles::none()));
         state.spaces.insert(SpaceId(1), Default::default());
         state.add(A, Partition::new(SpaceId(1), Box::default(), Seq(0))).unwrap();
         let mut group = Group::new();

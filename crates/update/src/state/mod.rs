@@ -21,10 +21,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use moirai_extents::{Extent, Extents, tree_bytes};
 use moirai_units::Lbn;
 
 use crate::codec::prefix_of;
-use crate::data::extents::{Extent, Extents};
 use crate::data::layout::Layout;
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
@@ -129,11 +129,6 @@ pub(crate) struct Unapplied {
     pub(crate) spaces: BTreeMap<SpaceId, Seq>,
     /// Groups for which the log had no room; each comes before the logged group with its number.
     pub(crate) unlogged: VecDeque<(Seq, Vec<u8>)>,
-}
-
-/// Bytes of memory of a tree of the standard library: its nodes are half full at least.
-pub(crate) fn tree_bytes<T>(count: usize) -> usize {
-    2 * count * size_of::<T>()
 }
 
 impl State {

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use moirai_extents::Extent;
 use moirai_units::BlockCount;
 
-use crate::data::extents::Extent;
 use crate::data::place::Place;
 use crate::ids::{PointNumber, Seq, SpaceId};
 use crate::state::chunk::Chunk;

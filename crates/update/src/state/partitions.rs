@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use moirai_extents::tree_bytes;
+
 use crate::ids::PartitionId;
 use crate::state::partition::Partition;
-use crate::state::tree_bytes;
 
 /// Numbers of a chunk.
 const CHUNK: usize = 1 << 8;

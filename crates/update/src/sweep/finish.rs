@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use crate::data::extents::Extent;
+use moirai_extents::Extent;
+
 use crate::error::Result;
 use crate::ids::{PartitionId, Seq};
 use crate::shared::Shared;

@@ -29,7 +29,7 @@ const SMALL_SHARE: usize = 8;
 /// Small partitions whose neighbours are looked at in one go.
 const MERGES_TRIED: usize = 16;
 /// Partitions that are looked at in one go, while nobody else uses the state: about half a millisecond.
-pub(super) const LOOKED_AT: usize = 4096;
+pub(crate) const LOOKED_AT: usize = 4096;
 /// Partitions that are sorted by their keys in one go.
 const SORTED: usize = 512;
 

@@ -42,10 +42,10 @@ use std::sync::atomic::Ordering;
 
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
+use moirai_extents::Extent;
 use moirai_runtime::sleep;
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 
-use crate::data::extents::Extent;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::shared::Shared;
@@ -56,6 +56,7 @@ pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
 use crate::sweep::finish::{Carried, Finished};
 pub(crate) use crate::sweep::ingest::{IngestRequest, Ingests, Outcome as IngestOutcome};
+pub(crate) use crate::sweep::job::LOOKED_AT;
 use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::load::Replaced;

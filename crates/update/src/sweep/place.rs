@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange};
 
 use crate::block_format::Pieces;
-use crate::data::extents::Extent;
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
 use crate::kind::{Kinds, Modification};

@@ -223,7 +223,8 @@ fn what_is_ingested_after_an_unlogged_sweep_is_there() {
 /// The first of these tests notices each mistake.
 #[test]
 fn canaries_are_caught() {
-    for canary in [Canary::EarlyFrontier, Canary::VersionFreed, Canary::LatePoint] {
+    let all = [Canary::EarlyFrontier, Canary::VersionFreed, Canary::LatePoint, Canary::ExtentTwice];
+    for canary in all {
         let is_noticed =
             |seed| catch_unwind(|| block_on_virtual(seed, survive(canary, BLOCKS))).is_err();
         assert!((0..200).any(is_noticed), "{canary:?}");

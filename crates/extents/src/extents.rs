@@ -1,8 +1,4 @@
-//! Extents: the allocator of the data device.
-//!
-//! An extent is a run of device blocks of any length, in whole grains. Nothing is overwritten: a sweep writes a
-//! partition to another extent. An extent is free again when its last owner drops it, and then joins the free runs
-//! beside it.
+//! Free runs, and the extents that are taken from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,19 +6,29 @@ use std::sync::Arc;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::state::tree_bytes;
+use crate::ensembles::Ensembles;
+
+/// Bytes of memory of a tree of the standard library: its nodes are half full at least.
+#[must_use]
+pub fn tree_bytes<T>(count: usize) -> usize {
+    2 * count * size_of::<T>()
+}
 
 /// Free runs that an allocation looks at from where the last one ended; after these it takes the shortest run that is
 /// long enough.
 const RUNS_TRIED: usize = 32;
 
-/// The free runs of a data device.
+/// The free runs of a device.
 #[derive(Debug)]
-pub(crate) struct Extents {
+pub struct Extents {
     free: Mutex<Free>,
     /// All blocks for extents.
     all: BlockRange,
     grain: BlockCount,
+    ensembles: Ensembles,
+    /// A mistake that tests make to see that they notice it: of so many extents one is given although it is not free.
+    #[cfg(feature = "canary")]
+    twice: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -43,11 +49,11 @@ struct Free {
 
 /// An extent in use. Dropping it frees its blocks.
 #[derive(Debug)]
-pub(crate) struct Extent {
+pub struct Extent {
     /// Its blocks, in whole grains.
-    pub(crate) blocks: BlockRange,
+    pub blocks: BlockRange,
     /// A number that no other extent since the opening has.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Whether the device knows already that the blocks hold nothing.
     is_discarded: bool,
     /// Whether its blocks stay in use when it is dropped.
@@ -56,8 +62,9 @@ pub(crate) struct Extent {
 }
 
 impl Extents {
-    /// The blocks `all`, all of them free. Extents begin and end at multiples of `grain` blocks.
-    pub(crate) fn new(all: BlockRange, grain: BlockCount) -> Arc<Extents> {
+    /// The blocks `all`, all of them free. Extents begin and end at multiples of `grain` blocks, and keep to `ensembles`.
+    #[must_use]
+    pub fn new(all: BlockRange, grain: BlockCount, ensembles: Ensembles) -> Arc<Extents> {
         let grain = BlockCount(grain.0.max(1));
         let first = all.first.0.next_multiple_of(grain.0);
         let end = all.end().0 / grain.0 * grain.0;
@@ -65,21 +72,34 @@ impl Extents {
         if end > first {
             free.insert(first, end - first);
         }
-        Arc::new(Extents { free: Mutex::new(free), all, grain })
+        Arc::new(Extents {
+            free: Mutex::new(free),
+            all,
+            grain,
+            ensembles,
+            #[cfg(feature = "canary")]
+            twice: std::sync::atomic::AtomicU64::new(0),
+        })
+    }
+
+    /// The ensembles that extents keep to.
+    #[must_use]
+    pub fn ensembles(&self) -> &Ensembles {
+        &self.ensembles
     }
 
     /// Blocks for extents, free or in use.
-    pub(crate) fn capacity(&self) -> BlockCount {
+    pub fn capacity(&self) -> BlockCount {
         self.all.count
     }
 
     /// Free blocks.
-    pub(crate) fn free(&self) -> BlockCount {
+    pub fn free(&self) -> BlockCount {
         BlockCount(self.free.lock().blocks)
     }
 
     /// Bytes of memory that it takes to know what is free.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let free = self.free.lock();
         let entries = free.runs.len() + free.by_length.len() + free.discardable.len();
         tree_bytes::<(u64, u64)>(entries)
@@ -99,27 +119,48 @@ impl Extents {
 
     /// An extent of `count` blocks, rounded up to grains; `None` when no free run is so long, or fewer than `reserve`
     /// blocks would stay free.
-    pub(crate) fn take(
-        self: &Arc<Extents>,
-        count: BlockCount,
-        reserve: BlockCount,
-    ) -> Option<Extent> {
+    pub fn take(self: &Arc<Extents>, count: BlockCount, reserve: BlockCount) -> Option<Extent> {
         let (count, mut free) = self.with_room(count, reserve)?;
         let next = free.next;
         // On a device that is nearly full, long runs are kept for those who need them.
         let tried = if free.blocks < self.all.count.0 / 4 { 0 } else { RUNS_TRIED };
-        let ahead = free.runs.range(next..).take(tried).find(|(_, length)| **length >= count);
-        let first = match ahead {
-            Some((first, _)) => *first,
-            None => free.by_length.range((count, 0)..).next()?.1,
+        let fitting = |first: u64, length: u64| {
+            let at = self.ensembles.place(first, count, self.grain.0);
+            (at + count <= first + length).then_some(at)
         };
+        let long_enough = || free.by_length.range((count, 0)..);
+        let mut ahead = free.runs.range(next..).take(tried);
+        let first = ahead
+            .find_map(|(first, length)| fitting(*first, *length))
+            .or_else(|| {
+                long_enough().take(RUNS_TRIED).find_map(|(length, first)| fitting(*first, *length))
+            })
+            // The longest run, where it is shorter than two ensembles, may have no such place either.
+            .or_else(|| {
+                long_enough().next_back().and_then(|(length, first)| fitting(*first, *length))
+            })
+            .or_else(|| long_enough().next().map(|(_, first)| *first))?;
         free.next = first + count;
-        Some(self.remove(&mut free, first, count))
+        let extent = self.remove(&mut free, first, count);
+        #[cfg(feature = "canary")]
+        if let twice @ 1.. = self.twice.load(std::sync::atomic::Ordering::Relaxed)
+            && free.taken.is_multiple_of(twice)
+        {
+            drop(free);
+            return Some(extent.unowned());
+        }
+        Some(extent)
+    }
+
+    /// Gives one of so many extents to somebody else, too.
+    #[cfg(feature = "canary")]
+    pub fn give_twice(&self, of: u64) {
+        self.twice.store(of, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Up to `count` blocks, or else a multiple of `unit` blocks, as many as the longest free run has: for a device whose
     /// free blocks are scattered.
-    pub(crate) fn take_part(
+    pub fn take_part(
         self: &Arc<Extents>,
         count: BlockCount,
         unit: BlockCount,
@@ -141,27 +182,27 @@ impl Extents {
     /// Up to `count` blocks, rounded up to grains, near the end of the device: for a part of a long value. These keep apart from
     /// partitions, whose extents come and go. Fewer where no free run is so long; `None` when `count` blocks and `reserve`
     /// are more than there are.
-    pub(crate) fn take_high(
+    pub fn take_high(
         self: &Arc<Extents>,
         count: BlockCount,
         reserve: BlockCount,
     ) -> Option<Extent> {
         let (count, mut free) = self.with_room(count, reserve)?;
-        let last = free.runs.iter().rev().take(RUNS_TRIED).find(|(_, length)| **length >= count);
-        let found = match last {
-            Some((first, length)) => (*length, *first),
-            None => {
-                let shortest = free.by_length.range((count, 0)..).next();
-                *shortest.or(free.by_length.last())?
-            }
+        let placed = |first: u64, length: u64| {
+            self.ensembles.place_before(first, first + length, count, self.grain.0)
         };
-        let (length, first) = found;
+        let mut last = free.runs.iter().rev().take(RUNS_TRIED);
+        if let Some(first) = last.find_map(|(first, length)| placed(*first, *length)) {
+            return Some(self.remove(&mut free, first, count));
+        }
+        let shortest = free.by_length.range((count, 0)..).next();
+        let (length, first) = *shortest.or(free.by_length.last())?;
         let count = count.min(length);
         Some(self.remove(&mut free, first + length - count, count))
     }
 
     /// Blocks in use that have no extent, as one that can be dropped.
-    pub(crate) fn adopt(self: &Arc<Extents>, blocks: BlockRange) -> Extent {
+    pub fn adopt(self: &Arc<Extents>, blocks: BlockRange) -> Extent {
         let mut free = self.free.lock();
         free.taken += 1;
         let number = free.taken;
@@ -169,7 +210,7 @@ impl Extents {
     }
 
     /// The extent that begins at `first` and holds `count` blocks, when it is free: for recovery.
-    pub(crate) fn take_this(self: &Arc<Extents>, first: Lbn, count: BlockCount) -> Option<Extent> {
+    pub fn take_this(self: &Arc<Extents>, first: Lbn, count: BlockCount) -> Option<Extent> {
         let grain = self.grain.0;
         let count = count.0.checked_next_multiple_of(grain).filter(|count| *count > 0)?;
         let end = first.0.checked_add(count)?;
@@ -181,7 +222,7 @@ impl Extents {
 
     /// A freed run of `most` blocks at most that was not discarded yet, taken out of the free runs: discard its
     /// blocks, call [`Extent::discarded`], and drop it.
-    pub(crate) fn take_discardable(self: &Arc<Extents>, most: BlockCount) -> Option<Extent> {
+    pub fn take_discardable(self: &Arc<Extents>, most: BlockCount) -> Option<Extent> {
         let mut free = self.free.lock();
         loop {
             let (first, length) = free.discardable.pop_first()?;
@@ -205,12 +246,12 @@ impl Extents {
     }
 
     /// Whether there may be something to discard.
-    pub(crate) fn has_discardable(&self) -> bool {
+    pub fn has_discardable(&self) -> bool {
         !self.free.lock().discardable.is_empty()
     }
 
     /// Takes all free blocks for discardable: after an opening nobody knows which of them were written.
-    pub(crate) fn discard_all(&self) {
+    pub fn discard_all(&self) {
         let mut free = self.free.lock();
         free.discardable = free.runs.clone();
     }
@@ -279,30 +320,31 @@ impl Free {
 
 impl Extent {
     /// Its first block.
-    pub(crate) fn first(&self) -> Lbn {
+    pub fn first(&self) -> Lbn {
         self.blocks.first
     }
 
     /// Whether it is one of these.
-    pub(crate) fn is_of(&self, all: &Arc<Extents>) -> bool {
+    pub fn is_of(&self, all: &Arc<Extents>) -> bool {
         Arc::ptr_eq(&self.all, all)
     }
 
     /// Leaves its blocks in use; see [`Extents::adopt`].
-    pub(crate) fn leave(mut self) -> BlockRange {
+    pub fn leave(mut self) -> BlockRange {
         self.is_left = true;
         self.blocks
     }
 
     /// The same blocks, which it does not free when it is dropped.
     #[cfg(feature = "canary")]
-    pub(crate) fn unowned(&self) -> Extent {
+    #[must_use]
+    pub fn unowned(&self) -> Extent {
         let Extent { blocks, number, is_discarded, .. } = *self;
         Extent { blocks, number, is_discarded, is_left: true, all: Arc::clone(&self.all) }
     }
 
     /// The device knows that the blocks hold nothing.
-    pub(crate) fn discarded(&mut self) {
+    pub fn discarded(&mut self) {
         self.is_discarded = true;
     }
 }
@@ -323,10 +365,62 @@ impl Drop for Extent {
 
 #[cfg(test)]
 mod tests {
+    use moirai_devices::Access;
+    use rand::Rng;
+
     use super::*;
 
+    /// Extents are taken and freed at random: no two overlap, and next to none crosses a boundary that it need not.
+    #[test]
+    fn extents_keep_to_ensembles_and_apart() {
+        for (seed, grain) in [(1, 1), (2, 8), (3, 1), (4, 8)] {
+            moirai_runtime::block_on_virtual(seed, async {
+                let uri = "sim:quantum-atlas-10k?data=none".parse().unwrap();
+                let device = moirai_devices::open(uri, Access::Write).unwrap();
+                let mut random = moirai_runtime::random("extents");
+                let all = BlockRange::new(Lbn(24), BlockCount(100_000));
+                let ensembles = Ensembles::of(device);
+                let extents = Extents::new(all, BlockCount(grain), ensembles.clone());
+                let mut held: Vec<Extent> = Vec::new();
+                let (mut taken, mut needless) = (0, 0);
+                for _ in 0..20_000 {
+                    let is_full = extents.free().0 < all.count.0 / 2;
+                    if !held.is_empty() && (is_full || random.random_bool(0.4)) {
+                        held.swap_remove(random.random_range(0..held.len()));
+                        continue;
+                    }
+                    let count = BlockCount(random.random_range(1..1200));
+                    let extent = match random.random_bool(0.2) {
+                        true => extents.take_high(count, BlockCount::ZERO),
+                        false => extents.take(count, BlockCount::ZERO),
+                    };
+                    let Some(extent) = extent else { continue };
+                    let blocks = extent.blocks;
+                    assert!(blocks.first >= all.first && blocks.end() <= all.end());
+                    assert!(blocks.first.0.is_multiple_of(grain));
+                    taken += 1;
+                    needless += u32::from(
+                        ensembles.crossed(blocks)
+                            > ensembles.needed(blocks.first, blocks.count, BlockCount(grain)),
+                    );
+                    held.push(extent);
+                }
+                held.sort_by_key(|one| one.blocks.first);
+                assert!(held.windows(2).all(|pair| pair[0].blocks.end() <= pair[1].blocks.first));
+                let used: u64 = held.iter().map(|one| one.blocks.count.0).sum();
+                assert!(used + extents.free().0 <= all.count.0);
+                // It looks at some of the runs alone, and the device is half full for most of the time.
+                assert!(
+                    needless * 50 <= taken,
+                    "{needless} of {taken} cross one more than they need"
+                );
+            });
+        }
+    }
+
     fn extents(blocks: u64, grain: u64) -> Arc<Extents> {
-        Extents::new(BlockRange::new(Lbn(16), BlockCount(blocks)), BlockCount(grain))
+        let all = BlockRange::new(Lbn(16), BlockCount(blocks));
+        Extents::new(all, BlockCount(grain), Ensembles::none())
     }
 
     #[test]

@@ -1,0 +1,14 @@
+//! The allocator of a device: runs of blocks of any length, which keep to the device's ensembles.
+//!
+//! An [`Extent`] is a run of blocks in use, in whole grains. Dropped, it is free, and joins the free runs beside it. The
+//! allocator is in memory alone: who owns an extent writes down where it is, and takes it again with [`Extents::take_this`]
+//! after an opening.
+//!
+//! Crossing the boundary of an ensemble costs a disk the time of a head switch or more (thesis 6.3.3: H). So an extent
+//! crosses as few boundaries as its length needs ([`Ensembles`]), unless no free run allows it.
+
+mod ensembles;
+mod extents;
+
+pub use ensembles::Ensembles;
+pub use extents::{Extent, Extents, tree_bytes};

@@ -1,0 +1,92 @@
+//! Maps: where everything lies on the data device.
+
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange};
+
+use crate::engine::Engine;
+use crate::ids::{PartitionId, SpaceId};
+use crate::shared::Shared;
+use crate::sweep::LOOKED_AT;
+
+/// What an extent is in use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExtentUse {
+    /// Blocks of a space.
+    Blocks(SpaceId),
+    /// Modifications that are staged for blocks of a space.
+    Staged(SpaceId),
+    /// Long values, of any space.
+    LongValues,
+    /// The last checkpoint.
+    Checkpoint,
+}
+
+/// An extent in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentInUse {
+    /// What for.
+    pub used_for: ExtentUse,
+    /// Where it is.
+    pub blocks: BlockRange,
+    /// How many boundaries of the device's ensembles it crosses, where that costs something.
+    pub crossed: u64,
+    /// How many of these as many blocks cross at least.
+    pub needed: u64,
+}
+
+impl Engine {
+    /// The extents that are in use on the data device, by their first blocks. Those that readers of read points need alone are
+    /// left out, and what sweeps move meanwhile may come twice or not at all.
+    pub async fn map(&self) -> Vec<ExtentInUse> {
+        let shared = &self.shared;
+        let mut all = Vec::new();
+        let mut slot = 0;
+        // Some at a time: others use the state, too.
+        while shared.map_some(&mut slot, &mut all) {}
+        let long: Vec<BlockRange> = shared.state().long.iter().collect();
+        all.extend(long.into_iter().map(|blocks| shared.in_use(ExtentUse::LongValues, blocks)));
+        let (_, checkpoint) = &*shared.superblock.lock().await;
+        let checkpoint = checkpoint.iter().map(|one| one.blocks);
+        all.extend(checkpoint.map(|blocks| shared.in_use(ExtentUse::Checkpoint, blocks)));
+        all.sort_by_key(|one| one.blocks.first);
+        all
+    }
+
+    /// The data device.
+    #[must_use]
+    pub fn data_device(&self) -> &dyn Device {
+        &*self.shared.data
+    }
+}
+
+impl Shared {
+    /// The extents of some partitions from `slot` on; tells whether there are more.
+    fn map_some(&self, slot: &mut u32, all: &mut Vec<ExtentInUse>) -> bool {
+        let mut found = Vec::new();
+        let has_more = {
+            let state = self.state();
+            let end = slot.saturating_add(LOOKED_AT as u32).min(state.partitions.slots());
+            for one in (*slot..end).filter_map(|id| state.partition(PartitionId(id))) {
+                let blocks = one.place.extents().map(|extent| extent.blocks);
+                found.extend(blocks.map(|blocks| (ExtentUse::Blocks(one.space), blocks)));
+                let staged = one.staged.iter().map(|chunk| chunk.extent.blocks);
+                found.extend(staged.map(|blocks| (ExtentUse::Staged(one.space), blocks)));
+            }
+            *slot = end;
+            end < state.partitions.slots()
+        };
+        all.extend(found.into_iter().map(|(used_for, blocks)| self.in_use(used_for, blocks)));
+        has_more
+    }
+
+    fn in_use(&self, used_for: ExtentUse, blocks: BlockRange) -> ExtentInUse {
+        let ensembles = self.extents.ensembles();
+        let BlockRange { first, count } = blocks;
+        let crossed = ensembles.crossed(blocks);
+        let needed = match crossed {
+            0 => BlockCount::ZERO.0,
+            _ => ensembles.needed(first, count, self.layout.grain).min(crossed),
+        };
+        ExtentInUse { used_for, blocks, crossed, needed }
+    }
+}
