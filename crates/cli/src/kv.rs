@@ -391,16 +391,26 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
         }
         Command::Merge { key, number } => {
             let (name, key, tree) = (key, text.read(key)?, tree().await?);
-            if let Some(value) = store.get(&tree, &key).await?
-                && !AddDecimal::is_number(&value)
+            let value = store.get(&tree, &key).await?;
+            if let Some(value) = &value
+                && !AddDecimal::is_number(value)
             {
                 return Err(Failure::Failed(format!(
                     "the value of `{}` is not an integer: `{}`",
                     name.display(),
-                    String::from_utf8_lossy(&text.written(&value))
+                    String::from_utf8_lossy(&text.written(value))
                 )));
             }
-            Ok(store.merge(&tree, ADD, &key, number.to_string().as_bytes()).await?)
+            let number = number.to_string().into_bytes();
+            if let Some(value) = &value
+                && !AddDecimal::has_sum(value, &number)
+            {
+                return Err(Failure::Failed(format!(
+                    "the sum of `{}` has more than 128 bits: put a smaller number there",
+                    name.display()
+                )));
+            }
+            Ok(store.merge(&tree, ADD, &key, &number).await?)
         }
         Command::Delete { key: Some(key), .. } => {
             Ok(store.delete(&tree().await?, &text.read(key)?).await?)

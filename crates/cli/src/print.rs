@@ -38,7 +38,7 @@ pub(crate) fn table(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<()
 }
 
 /// Text of so many columns does not wrap.
-const SHORT_COLUMNS: usize = 12;
+const SHORT_COLUMNS: usize = 18;
 
 /// A table of at most `width` columns, if any: long cells of text wrap, numbers do not.
 pub(crate) fn table_within(

@@ -1,15 +1,15 @@
-//! Ctrl-C (SIGINT), for programs that end a piece of work in good order.
+//! Ctrl-C (SIGINT) and requests to end (SIGTERM), for programs that end a piece of work in good order.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
-/// Interrupts by the user. While one exists Ctrl-C no longer ends the process; a second Ctrl-C, before the first was
-/// [taken](Interrupts::take), does.
+/// Interrupts by the user, or by who supervises the process. While one exists Ctrl-C no longer ends the process, nor does
+/// SIGTERM; a second one, before the first was [taken](Interrupts::take), does.
 #[derive(Debug)]
 pub struct Interrupts {
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ impl Interrupts {
     /// When the operating system refuses a handler or a thread.
     pub fn listen() -> io::Result<Interrupts> {
         let shared = Arc::new(Shared::default());
-        let mut signals = Signals::new([SIGINT])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();
         let told = Arc::clone(&shared);
         std::thread::Builder::new().name("interrupts".to_owned()).spawn(move || {

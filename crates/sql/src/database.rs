@@ -16,6 +16,7 @@ use moirai_runtime::{Task, is_virtual, spawn};
 use moirai_store::Store;
 
 use crate::Result;
+use crate::overflow::OverflowIsAnError;
 use crate::table::StoreTable;
 use crate::yielding::YieldingJoins;
 
@@ -32,6 +33,7 @@ fn context() -> SessionContext {
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
+        .with_analyzer_rule(Arc::new(OverflowIsAnError))
         .with_physical_optimizer_rule(Arc::new(YieldingJoins))
         .build();
     SessionContext::new_with_state(state)

@@ -53,6 +53,16 @@ impl Error {
     }
 }
 
+/// Parts of DataFusion's messages, and what to do.
+const HINTS: [(&str, &str); 6] = [
+    ("DDL not supported", "statements only read: `moirai table` loads and drops tables"),
+    ("DML not supported", "statements only read: `moirai table` loads and drops tables"),
+    ("Ambiguous reference", "name the table, too, as in `t.column`"),
+    ("not found", "names are in lower case unless they are in double quotes, as in \"People\""),
+    ("Can't cast value", "it is too large for an integer: cast an operand to decimal(38, 0)"),
+    ("out of range", "it is too large for an integer: cast an operand to decimal(38, 0)"),
+];
+
 /// The message without DataFusion's request to report a bug, when the cause is a store's error, and without the
 /// names of the catalog and the schema that all tables are in.
 fn message_of(error: &DataFusionError) -> String {
@@ -67,12 +77,9 @@ fn message_of(error: &DataFusionError) -> String {
             if let Some((_, functions)) = text.split_once("No function matches") {
                 return format!("no function matches{functions}");
             }
-            match ["DDL not supported", "DML not supported"].iter().any(|part| text.contains(part))
-            {
-                true => {
-                    format!("{text} (statements only read: `moirai table` loads and drops tables)")
-                }
-                false => text,
+            match HINTS.iter().find(|(part, _)| text.contains(part)) {
+                Some((_, hint)) => format!("{text} ({hint})"),
+                None => text,
             }
         }
     }

@@ -8,6 +8,7 @@ mod database;
 mod error;
 mod import;
 mod output;
+mod overflow;
 mod prune;
 mod scan_exec;
 mod script;

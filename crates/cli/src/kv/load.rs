@@ -230,6 +230,7 @@ pub(super) async fn batch(
 ) -> Result<(), Failure> {
     let mut loading = Loading::start(store, input, "changes")?;
     let mut trees: Vec<Tree> = Vec::new();
+    let mut has_merges = false;
     let mut line = Vec::new();
     while loading.next_line(&mut line)? {
         let parsed =
@@ -247,11 +248,21 @@ pub(super) async fn batch(
         match change {
             Change::Put => loading.batch.put(&tree, &key, &operand),
             Change::Delete => loading.batch.delete(&tree, &key),
-            Change::Merge => loading.batch.merge(&tree, ADD, &key, &operand),
+            Change::Merge => {
+                has_merges = true;
+                loading.batch.merge(&tree, ADD, &key, &operand);
+            }
         }
         loading.commit_group().await?;
     }
-    loading.finish().await
+    loading.finish().await?;
+    if has_merges {
+        print::note(
+            "merges are applied later: one that meets a value that is not an integer changes nothing, and \
+             `moirai kv stats` counts it",
+        );
+    }
+    Ok(())
 }
 
 /// What a line of a batch changes: the tree where lines name one, the key, and what comes after it.
