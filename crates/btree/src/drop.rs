@@ -143,9 +143,19 @@ impl Nameless {
         self.0.clear();
     }
 
+    /// A space of them.
+    pub(crate) fn pop(&mut self) -> Option<SpaceId> {
+        self.0.pop()
+    }
+
+    /// Takes one back that got no name.
+    pub(crate) fn give_back(&mut self, space: SpaceId) {
+        self.0.push(space);
+    }
+
     /// A space for a tree called `name`, if there is one, and what gives it the name.
     pub(crate) fn take(&mut self, name: &str) -> Option<(SpaceId, Group)> {
-        let space = self.0.pop()?;
+        let space = self.pop()?;
         let mut group = Group::new();
         group.modify(CATALOG, put(name.as_bytes(), &space.0.to_le_bytes()));
         group.modify(CATALOG, delete(&key_of_nameless(space)));

@@ -97,6 +97,7 @@
 mod atomic;
 mod batch;
 mod check;
+mod copy;
 mod count;
 mod draft;
 mod drop;
@@ -117,6 +118,7 @@ mod value;
 pub use atomic::CurrentValue;
 pub use batch::Batch;
 pub use check::{Damage, DamagedKeys, Dropped};
+pub use copy::Copied;
 pub use count::Estimate;
 pub use draft::Draft;
 pub use error::{Error, Result};

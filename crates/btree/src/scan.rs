@@ -11,7 +11,7 @@ use crate::leaf::Leaf;
 use crate::range::KeyRange;
 use crate::reader::Reader;
 use crate::store::Tree;
-use crate::{Error, Result};
+use crate::{Error, Result, ValueReader};
 
 /// A key and its value.
 pub type Record = (Vec<u8>, Vec<u8>);
@@ -78,6 +78,12 @@ pub struct Scan<'a> {
 /// How many leaves are read at once: at most, and when they are read ahead.
 const LEAVES_MAX: usize = 64;
 const LEAVES_AHEAD_MIN: usize = 16;
+
+/// The value of a record that was passed.
+pub(crate) enum Passed<'a> {
+    Short(&'a [u8]),
+    Long(ValueReader),
+}
 
 /// The records of some leaves that are in the range.
 #[derive(Debug, Default)]
@@ -181,6 +187,21 @@ impl<'a> Scan<'a> {
         let index = self.pass(self.direction).await?;
         let record = index.and_then(|index| self.leaves.record(index));
         Ok(record.map(|(key, value)| (key, value.length())))
+    }
+
+    /// As [`Scan::next`], with a reader in the place of a long value.
+    pub(crate) async fn next_passed(&mut self) -> Result<Option<(&[u8], Passed<'_>)>> {
+        let Some(index) = self.pass(self.direction).await? else { return Ok(None) };
+        let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
+        let (key, value) = self.leaves.record(index).ok_or_else(damaged)?;
+        let passed = match value {
+            Stored::Short(value) => Passed::Short(value),
+            Stored::Long(reference) => {
+                let values = self.leaves.long.as_ref().ok_or_else(damaged)?;
+                Passed::Long(self.reader.engine.long_value(values, reference).await?)
+            }
+        };
+        Ok(Some((key, passed)))
     }
 
     /// Passes the record before, against the scan's direction, and returns its key and value; `None` at the end where the

@@ -152,16 +152,27 @@ impl Store {
                 space
             }
             None => {
-                // A number that was given and not used is passed over.
-                let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
-                let space = SpaceId(last + 1);
-                self.engine.create_space(space).await?;
+                let space = self.new_space().await?;
                 let entry = space.0.to_le_bytes();
                 self.engine.modify(CATALOG, put(name.as_bytes(), &entry)).await?;
                 space
             }
         };
         Ok(self.tree_in(space, name))
+    }
+
+    /// A space that no tree had; the caller holds [`Store::making`]. A number that was given and not used is passed over.
+    pub(crate) async fn new_space(&self) -> Result<SpaceId> {
+        let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
+        let space = SpaceId(last + 1);
+        self.engine.create_space(space).await?;
+        Ok(space)
+    }
+
+    /// Bytes of a leaf.
+    #[must_use]
+    pub fn leaf_bytes(&self) -> ByteCount {
+        self.engine.block_bytes()
     }
 
     /// The tree called `name`, when there is one.

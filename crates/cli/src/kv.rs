@@ -121,6 +121,15 @@ enum Command {
         /// Name of the tree
         name: String,
     },
+    /// Copy a tree to a new one
+    ///
+    /// The copy is there whole, or not at all.
+    Copy {
+        /// Name of the tree
+        from: String,
+        /// Name of the copy
+        to: String,
+    },
     /// Rename a tree
     Rename {
         /// Name of the tree
@@ -227,8 +236,13 @@ impl Range {
 impl Command {
     /// Whether the command creates a store that does not exist.
     fn creates(&self) -> bool {
-        let changes =
-            matches!(self, Command::Delete { .. } | Command::Drop { .. } | Command::Rename { .. });
+        let changes = matches!(
+            self,
+            Command::Delete { .. }
+                | Command::Drop { .. }
+                | Command::Rename { .. }
+                | Command::Copy { .. }
+        );
         !self.only_reads() && !changes
     }
 
@@ -255,10 +269,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "name a key, or a range with --from, --to or --prefix; `drop` deletes a whole tree";
         return Err(Failure::Usage(problem.into()));
     }
-    let is_of_one = matches!(arguments.command, Command::Drop { .. } | Command::Rename { .. });
+    let is_of_one = matches!(
+        arguments.command,
+        Command::Copy { .. } | Command::Drop { .. } | Command::Rename { .. }
+    );
     if is_of_one && arguments.tree.is_some() {
         let problem =
-            "`drop` and `rename` take the name of the tree as an argument: leave --tree out";
+            "`copy`, `drop` and `rename` take names of trees as arguments: leave --tree out";
         return Err(Failure::Usage(problem.into()));
     }
     let mut uris = vec![arguments.store().to_owned()];
@@ -422,6 +439,11 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
             true => Ok(()),
             false => Err(no_tree(store, name).await?),
         },
+        Command::Copy { from, to } => {
+            find(store, from).await?;
+            let records = store.copy_tree(from, to).await?;
+            print::line(format!("{} copied", print::counted(records, "record")))
+        }
         Command::Rename { name, to } => {
             find(store, name).await?;
             Ok(store.rename_tree(name, to).await?)

@@ -115,3 +115,9 @@ pub(crate) fn notes(notes: &[String]) {
 pub(crate) fn error_line(text: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
+
+/// A count and what is counted, like `1 record` and `2,000 records`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", moirai::units::grouped(count))
+}

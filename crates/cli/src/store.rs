@@ -1,5 +1,6 @@
 //! `moirai store`: reads everything in a store, drops what is damaged for ever, and shows where everything lies.
 
+mod backup;
 mod map;
 
 use std::path::PathBuf;
@@ -27,6 +28,31 @@ pub(crate) enum Command {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Copy a store of keys and values to a new one on another device
+    ///
+    /// The copy is a store like any other: `kv`, `store check` and `store restore` take it. It has all trees as they are now. A
+    /// program that has the store open makes backups while it is in use: see `ReadPoint::copy_to` of the library.
+    Backup {
+        #[command(flatten)]
+        place: Place,
+        /// Device or file for the copy, as URI; a file gets a size that fits unless it has one
+        #[arg(long, value_name = "URI")]
+        to: String,
+        #[command(flatten)]
+        target: backup::Target,
+    },
+    /// Make a store of keys and values of a backup
+    ///
+    /// The devices must be blank. This is `backup` the other way round: the store has the trees of the backup.
+    Restore {
+        #[command(flatten)]
+        place: Place,
+        /// Device or file of the backup, as URI
+        #[arg(long, value_name = "URI")]
+        from: String,
+        #[command(flatten)]
+        target: backup::Target,
     },
     /// Show where a store of keys and values lies on its device
     ///
@@ -80,10 +106,17 @@ pub(crate) struct Place {
 }
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
-    let (Command::Check { place, .. } | Command::Map { place, .. } | Command::Repair { place, .. }) =
-        command;
+    let (place, other) = match command {
+        Command::Check { place, .. }
+        | Command::Map { place, .. }
+        | Command::Repair { place, .. } => (place, None),
+        Command::Backup { place, to: other, .. } | Command::Restore { place, from: other, .. } => {
+            (place, Some(other.clone()))
+        }
+    };
     let mut uris = vec![place.store.clone()];
     uris.extend_from_slice(&place.log);
+    uris.extend(other);
     run::in_time(moirai::are_simulated(&uris)?, carry_out(command))
 }
 
@@ -92,6 +125,16 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Check { place, json } => {
             let options = Options { read_only: true, ..Options::default() };
             check(&open(place, options).await?, *json).await
+        }
+        Command::Backup { place, to, target } => {
+            let options = Options { read_only: true, ..Options::default() };
+            let to = Place { store: to.clone(), log: Vec::new(), memory: place.memory };
+            backup::copy(&open(place, options).await?, &to, target).await
+        }
+        Command::Restore { place, from, target } => {
+            let options = Options { read_only: true, ..Options::default() };
+            let from = Place { store: from.clone(), log: Vec::new(), memory: place.memory };
+            backup::copy(&open(&from, options).await?, place, target).await
         }
         Command::Map { place, out, force, json } => {
             force.needs_output(out.is_some())?;

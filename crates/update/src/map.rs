@@ -1,7 +1,7 @@
 //! Maps: where everything lies on the data device.
 
 use moirai_storage::Device;
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SpaceId};
@@ -50,6 +50,12 @@ impl Engine {
         all.extend(checkpoint.map(|blocks| shared.in_use(ExtentUse::Checkpoint, blocks)));
         all.sort_by_key(|one| one.blocks.first);
         all
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> ByteCount {
+        self.shared.layout.block.bytes()
     }
 
     /// The data device.

@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod copies;
 mod drops;
 mod ingest;
 mod long;

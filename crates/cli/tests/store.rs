@@ -1,4 +1,4 @@
-//! Where a store lies on its device, as `moirai store map` shows it.
+//! `moirai store`: where a store lies on its device, and its backups.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -63,4 +63,43 @@ fn no_extent_crosses_a_boundary_that_it_need_not() {
         let (status, _, error) = run(folder, &[&again[..], &[out]].concat());
         assert!(status == Some(2) && error.contains(why), "{error}");
     }
+}
+
+#[test]
+fn a_backup_has_all_trees_and_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_records(&folder.join("records.txt"));
+    std::fs::write(folder.join("blob"), vec![7; 3_000_000]).unwrap();
+    succeed(
+        folder,
+        &["kv", "--store", "file:a.kv?size=128MiB", "--leaf", "4KiB", "load", "records.txt"],
+    );
+    let kv = |arguments: &[&str]| {
+        succeed(folder, &[&["kv", "--store", "file:a.kv"][..], arguments].concat())
+    };
+    kv(&["put", "blob", "--file", "blob"]);
+    kv(&["--tree", "other", "put", "key", "value"]);
+    assert_eq!(kv(&["copy", "default", "copy"]), "20,001 records copied\n");
+    assert_eq!(kv(&["count", "--tree", "copy"]).trim(), "20001");
+    let (status, _, error) =
+        run(folder, &["kv", "--store", "file:a.kv", "copy", "default", "copy"]);
+    assert!(status == Some(1) && error.contains("there is a tree `copy` already"), "{error}");
+
+    let backup = ["store", "backup", "--store", "file:a.kv", "--to", "file:b.kv"];
+    let printed = succeed(folder, &backup);
+    assert!(printed.starts_with("3 trees, 40,003 records, "), "{printed}");
+    let (status, _, error) = run(folder, &backup);
+    assert!(status == Some(1) && error.contains("holds a key-value store"), "{error}");
+    let restore =
+        ["store", "restore", "--store", "file:c.kv?size=128MiB", "--from", "file:b.kv", "--json"];
+    let summary: serde_json::Value = serde_json::from_str(&succeed(folder, &restore)).unwrap();
+    assert_eq!((&summary["trees"], &summary["records"]), (&3.into(), &40_003.into()));
+    let dump = |store| succeed(folder, &["kv", "--store", store, "dump"]);
+    assert!(dump("file:c.kv") == dump("file:a.kv"));
+    // What does not exist is not made.
+    let missing = ["store", "backup", "--store", "file:none.kv", "--to", "file:d.kv"];
+    let (status, _, error) = run(folder, &missing);
+    assert!(status == Some(1) && error.contains("there is no file"), "{error}");
+    assert!(!folder.join("none.kv").exists() && !folder.join("d.kv").exists());
 }

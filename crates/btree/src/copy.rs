@@ -1,0 +1,145 @@
+//! Copies of trees: within a store, and of all trees of a read point to another store.
+
+use moirai_update::{DELETE, Durability, Group, Modification, SpaceId};
+
+use crate::drop::{key_of_nameless, put};
+use crate::range::KeyRange;
+use crate::reader::Reader;
+use crate::scan::{Direction, Passed};
+use crate::store::{CATALOG, Store, Tree};
+use crate::{Error, ReadPoint, Result};
+
+/// Bytes of a long value that are read and written at once.
+const PART_BYTES: u64 = 1 << 20;
+/// Records after which progress is told.
+const TOLD_RECORDS: u64 = 10_000;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Trees.
+    pub trees: u64,
+    /// Records of all of them.
+    pub records: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Copies the tree `from`, as it is now, to a new tree `to`; gives the number of its records. Updates go on meanwhile. The
+    /// copy is there whole once this returns, and nothing of it before, or after a crash or an error.
+    ///
+    /// # Errors
+    /// [`Error::NoTree`], [`Error::TreeExists`], [`Error::Name`]; errors as of [`Reader`] and [`Store::ingest`], and
+    /// [`PointTooOld`](moirai_update::Error::PointTooOld) where updates needed the space that the read point kept.
+    pub async fn copy_tree(&self, from: &str, to: &str) -> Result<u64> {
+        Tree::check_name(to)?;
+        let point = self.read_point().await;
+        let source = point.reader().known_tree(from).await?;
+        let space = {
+            let mut making = self.making.lock().await;
+            self.check_new(to).await?;
+            self.nameless_space(&mut making).await?
+        };
+        let copy = self.tree_in(space, to);
+        let mut copied = Copied::default();
+        let done = async {
+            copy_records(point.reader(), &source, (self, &copy), &mut copied, &mut |_| {}).await?;
+            let _alone = self.making.lock().await;
+            // Another tree may have got the name meanwhile.
+            self.check_new(to).await?;
+            let mut group = Group::new();
+            group.modify(CATALOG, put(to.as_bytes(), &space.0.to_le_bytes()));
+            let nameless = key_of_nameless(space);
+            group.modify(CATALOG, Modification { key: &nameless, kind: DELETE, bytes: &[] });
+            Ok(self.engine.commit_with(&group, Durability::Flushed).await?)
+        };
+        let done: Result<()> = done.await;
+        if done.is_err() {
+            // What fails here is done when the store is opened again.
+            if self.engine.clear(space, &[], None).await.is_ok() {
+                self.making.lock().await.give_back(space);
+            }
+        }
+        done.map(|()| copied.records)
+    }
+
+    async fn check_new(&self, name: &str) -> Result<()> {
+        match self.find_tree(name).await? {
+            Some(_) => Err(Error::TreeExists { tree: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// An empty space without a name, of which the catalog knows: after a crash it is cleared.
+    async fn nameless_space(&self, making: &mut crate::drop::Nameless) -> Result<SpaceId> {
+        if let Some(space) = making.pop() {
+            return Ok(space);
+        }
+        let space = self.new_space().await?;
+        let mut group = Group::new();
+        group.modify(CATALOG, put(&key_of_nameless(space), &[]));
+        self.engine.commit_with(&group, Durability::Flushed).await?;
+        Ok(space)
+    }
+}
+
+impl ReadPoint<'_> {
+    /// Copies all trees to another store, where those of the same names must not exist. `progress` is told now and then how
+    /// much is copied. The other store is closed, or its [`Store::checkpoint`] taken, by the caller: a copy that failed may
+    /// leave some trees there.
+    ///
+    /// # Errors
+    /// [`Error::TreeExists`]; errors as of [`Reader`], and of [`Store::ingest`] into `to`.
+    pub async fn copy_to(&self, to: &Store, mut progress: impl FnMut(&Copied)) -> Result<Copied> {
+        let mut copied = Copied::default();
+        let reader = self.reader();
+        for name in reader.trees().await? {
+            let source = reader.known_tree(&name).await?;
+            to.check_new(&name).await?;
+            let copy = to.tree(&name).await?;
+            copy_records(reader, &source, (to, &copy), &mut copied, &mut progress).await?;
+            copied.trees += 1;
+            progress(&copied);
+        }
+        Ok(copied)
+    }
+}
+
+/// Copies the records of a tree, in the order of their keys.
+async fn copy_records(
+    reader: Reader<'_>,
+    source: &Tree,
+    (to, tree): (&Store, &Tree),
+    copied: &mut Copied,
+    progress: &mut impl FnMut(&Copied),
+) -> Result<()> {
+    let mut scan = reader.scan(source, KeyRange::all(), Direction::Forward);
+    let mut ingest = to.ingest_into(tree)?;
+    loop {
+        let (key, value_bytes) = match scan.next_passed().await? {
+            None => break,
+            Some((key, Passed::Short(value))) => {
+                ingest.push(key, value).await?;
+                (key, value.len() as u64)
+            }
+            Some((key, Passed::Long(value))) => {
+                let length = value.length().0;
+                let mut writer = to.write_value(tree, key)?;
+                for first in (0..length).step_by(PART_BYTES as usize) {
+                    let part = value.read(first..(first + PART_BYTES).min(length)).await?;
+                    writer.write(&part).await?;
+                }
+                writer.put().await?;
+                (key, length)
+            }
+        };
+        copied.records += 1;
+        copied.bytes += key.len() as u64 + value_bytes;
+        if copied.records.is_multiple_of(TOLD_RECORDS) {
+            progress(copied);
+        }
+    }
+    ingest.finish().await?;
+    Ok(())
+}

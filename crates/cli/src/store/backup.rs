@@ -1,0 +1,109 @@
+//! `moirai store backup` and `moirai store restore`: all trees of a store, copied to a new store on another device.
+
+use std::sync::Arc;
+
+use moirai::btree::{AddDecimal, Copied, Store};
+use moirai::storage::DeviceUri;
+use moirai::units::ByteCount;
+use moirai::update::{Kinds, LogWriter, Options};
+use moirai::{NewFiles, NewTrees, TreesPlace};
+use serde::Serialize;
+
+use super::Place;
+use crate::failure::Failure;
+use crate::{kv, print, progress};
+
+/// A new file has room for so many times what its source has in use, and for this; what is not used takes no space.
+const ROOM: u64 = 2;
+const ROOM_MORE: ByteCount = ByteCount(64 << 20);
+
+/// Where copies go.
+#[derive(clap::Args)]
+pub(crate) struct Target {
+    /// Create the store on a device that holds something else, which is lost
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    trees: u64,
+    records: u64,
+    bytes: u64,
+}
+
+/// Copies all trees of `source` to a new store at `to`.
+pub(super) async fn copy(source: &Store, to: &Place, target: &Target) -> Result<(), Failure> {
+    let files = NewFiles::new();
+    let done = copy_to(source, to, target, &files).await;
+    if done.is_err() {
+        files.remove();
+    }
+    let Copied { trees, records, bytes } = done?;
+    match target.json {
+        true => print::json(&Summary { trees, records, bytes }),
+        false => {
+            let trees = print::counted(trees, "tree");
+            print::line(format!(
+                "{trees}, {}, {}",
+                print::counted(records, "record"),
+                ByteCount(bytes)
+            ))
+        }
+    }
+}
+
+async fn copy_to(
+    source: &Store,
+    to: &Place,
+    target: &Target,
+    files: &NewFiles,
+) -> Result<Copied, Failure> {
+    let mut kinds = Kinds::new();
+    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
+    let uri = with_size(source, &to.store)?;
+    let place = TreesPlace { data: &uri, logs: &to.log };
+    let new = NewTrees {
+        leaf: source.leaf_bytes(),
+        log: None,
+        writer: LogWriter::Append,
+        files,
+        overwrite: target.force,
+    };
+    let options = Options { memory: to.memory, ..Options::default() };
+    let created = moirai::create_trees(place, new, kinds, options).await?;
+    if !created.is_new {
+        return Err(Failure::Failed(format!(
+            "{} holds a key-value store: name a blank device, or drop the file first",
+            to.store
+        )));
+    }
+    for (device, occupant) in &created.overwritten {
+        print::note_of_loss(device, occupant);
+    }
+    let bar = progress::clock("copying");
+    let point = source.read_point().await;
+    let told = |copied: &Copied| bar.set_message(format!("copying: {} records", copied.records));
+    let copied = point.copy_to(&created.store, told).await;
+    bar.finish_and_clear();
+    let copied = copied?;
+    created.store.close().await?;
+    Ok(copied)
+}
+
+/// The URI of a file that does not exist yet, with a size that the copy fits in.
+fn with_size(source: &Store, to: &str) -> Result<String, Failure> {
+    let uri: DeviceUri = to.parse()?;
+    let is_new = uri.paths().first().is_some_and(|path| !path.exists());
+    if !to.starts_with("file:") || !is_new || to.contains("size=") {
+        return Ok(to.to_owned());
+    }
+    let figures = source.figures();
+    let used = figures.data_bytes.saturating_sub(figures.data_free_bytes);
+    let mib = (ROOM * used + ROOM_MORE.0).div_ceil(1 << 20);
+    let separator = if to.contains('?') { '&' } else { '?' };
+    Ok(format!("{to}{separator}size={mib}MiB"))
+}
