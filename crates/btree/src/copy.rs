@@ -32,6 +32,9 @@ impl Store {
     /// # Errors
     /// [`Error::NoTree`], [`Error::TreeExists`], [`Error::Name`]; errors as of [`Reader`] and [`Store::ingest`], and
     /// [`PointTooOld`](moirai_update::Error::PointTooOld) where updates needed the space that the read point kept.
+    ///
+    /// # Cancel safety
+    /// There is no copy, but what was copied takes space until the store is opened again.
     pub async fn copy_tree(&self, from: &str, to: &str) -> Result<u64> {
         Tree::check_name(to)?;
         let point = self.read_point().await;

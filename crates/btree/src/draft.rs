@@ -10,7 +10,7 @@ use crate::store::Tree;
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     pub(crate) changes: moirai_update::Draft,
-    trees: Vec<Tree>,
+    pub(crate) trees: Vec<Tree>,
 }
 
 impl Draft {

@@ -96,6 +96,7 @@
 
 mod atomic;
 mod batch;
+mod bulk;
 mod check;
 mod copy;
 mod count;
@@ -117,6 +118,7 @@ mod value;
 
 pub use atomic::CurrentValue;
 pub use batch::Batch;
+pub use bulk::Bulk;
 pub use check::{Damage, DamagedKeys, Dropped};
 pub use copy::Copied;
 pub use count::Estimate;

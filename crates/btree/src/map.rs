@@ -20,8 +20,8 @@ pub struct Mapped {
     pub blocks: BlockRange,
     /// How many boundaries of the device's ensembles it crosses, where that costs something.
     pub crossed: u64,
-    /// How many of these as many blocks cross at least.
-    pub needed: u64,
+    /// How many of these it would better not cross: it would begin with the next ensemble if there were room.
+    pub avoidable: u64,
 }
 
 impl Store {
@@ -39,7 +39,13 @@ impl Store {
                 ExtentUse::LongValues => ("long values", None),
                 ExtentUse::Checkpoint => ("checkpoint", None),
             };
-            Mapped { what, tree, blocks: one.blocks, crossed: one.crossed, needed: one.needed }
+            Mapped {
+                what,
+                tree,
+                blocks: one.blocks,
+                crossed: one.crossed,
+                avoidable: one.avoidable,
+            }
         });
         Ok(all.collect())
     }

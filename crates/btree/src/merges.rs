@@ -24,7 +24,8 @@ impl Kind for AddU64 {
 }
 
 /// Adds: value and operand are decimal numbers as text, like `-12`; no value is zero. A value that is not a number
-/// stays as it is, and so does one whose sum has more than 128 bits.
+/// stays as it is. Sums of more than 128 bits wrap around: whether a sum is one depends on what is added first, and that is
+/// up to sweeps. See [`AddDecimal::has_sum`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddDecimal;
 
@@ -43,7 +44,7 @@ impl AddDecimal {
         parsed(value).is_some()
     }
 
-    /// Whether the sum of two numbers is one, too.
+    /// Whether the sum of two numbers has 128 bits at most: a program that reads before it merges asks.
     #[must_use]
     pub fn has_sum(value: &[u8], operand: &[u8]) -> bool {
         decimal(value).checked_add(decimal(operand)).is_some()
@@ -51,18 +52,17 @@ impl AddDecimal {
 }
 
 impl Kind for AddDecimal {
-    fn fits(&self, value: &Value, modification: &[u8]) -> bool {
-        let fits = |value| AddDecimal::is_number(value) && AddDecimal::has_sum(value, modification);
-        value.get().is_none_or(fits)
+    fn fits(&self, value: &Value, _: &[u8]) -> bool {
+        value.get().is_none_or(AddDecimal::is_number)
     }
 
     fn apply(&self, value: &mut Value, modification: &[u8]) {
-        let sum = decimal(value.get().unwrap_or_default()).saturating_add(decimal(modification));
+        let sum = decimal(value.get().unwrap_or_default()).wrapping_add(decimal(modification));
         value.set(Some(sum.to_string().as_bytes()));
     }
 
     fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
-        let Some(sum) = decimal(older).checked_add(decimal(newer)) else { return false };
+        let sum = decimal(older).wrapping_add(decimal(newer));
         both.extend_from_slice(sum.to_string().as_bytes());
         true
     }

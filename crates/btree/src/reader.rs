@@ -48,10 +48,10 @@ impl Question for IsThere {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what would be there with the changes of `draft`.
-    #[must_use]
-    pub fn over(self, draft: &'a Draft) -> Reader<'a> {
-        Reader { engine: self.engine.over(&draft.changes), ..self }
+    /// Reads what would be there with the changes of `draft`. [`Error::OtherStore`], [`Error::Dropped`].
+    pub fn over(self, draft: &'a Draft) -> Result<Reader<'a>> {
+        draft.trees.iter().try_for_each(|tree| self.space_of(tree).map(drop))?;
+        Ok(Reader { engine: self.engine.over(&draft.changes), ..self })
     }
 
     /// Where the engine keeps a tree.

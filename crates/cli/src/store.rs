@@ -57,8 +57,8 @@ pub(crate) enum Command {
     /// Show where a store of keys and values lies on its device
     ///
     /// Counts the extents of each tree, and how many boundaries of the device's ensembles they cross: on a disk, how many tracks
-    /// they reach beyond. Extents cross no more than their lengths need, unless the device is nearly full. Writes nothing
-    /// to the store.
+    /// they reach beyond. An extent begins with the next track where that costs less than crossing its boundary. Those that
+    /// found no room there are avoidable: the device is nearly full. Writes nothing to the store.
     Map {
         #[command(flatten)]
         place: Place,

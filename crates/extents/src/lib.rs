@@ -4,8 +4,8 @@
 //! allocator is in memory alone: who owns an extent writes down where it is, and takes it again with [`Extents::take_this`]
 //! after an opening.
 //!
-//! Crossing the boundary of an ensemble costs a disk the time of a head switch or more (thesis 6.3.3: H). So an extent
-//! crosses as few boundaries as its length needs ([`Ensembles`]), unless no free run allows it.
+//! Crossing the boundary of an ensemble costs a disk the time of a head switch or more. An extent begins with the next ensemble
+//! where that costs less ([`Ensembles`]), unless no free run allows it.
 
 mod ensembles;
 mod extents;

@@ -59,8 +59,14 @@ const HINTS: [(&str, &str); 6] = [
     ("DML not supported", "statements only read: `moirai table` loads and drops tables"),
     ("Ambiguous reference", "name the table, too, as in `t.column`"),
     ("not found", "names are in lower case unless they are in double quotes, as in \"People\""),
-    ("Can't cast value", "it is too large for an integer: cast an operand to decimal(38, 0)"),
-    ("out of range", "it is too large for an integer: cast an operand to decimal(38, 0)"),
+    (
+        "Can't cast value",
+        "it is too large for its type: cast an operand to a wider one, like decimal(38, 0)",
+    ),
+    (
+        "out of range",
+        "it is too large for its type: cast an operand to a wider one, like decimal(38, 0)",
+    ),
 ];
 
 /// The message without DataFusion's request to report a bug, when the cause is a store's error, and without the

@@ -1,8 +1,9 @@
 //! Integers that overflow are errors.
 //!
-//! DataFusion's arithmetic on integers, and its `sum`, wrap around. An answer that is wrong without a word is of no use, so
-//! this rule has them computed in a wider type and cast back, which fails where the result does not fit: 64-bit integers as
-//! decimals of 38 digits, shorter ones as 64-bit integers. The types of answers stay as they were.
+//! DataFusion's `+`, `-`, `*` and `sum` of integers wrap around. An answer that is wrong without a word is of no use, so this
+//! rule has them computed in a wider type and cast back, which fails where the result does not fit: 64-bit integers and
+//! unsigned ones of 32 bits as decimals of 38 digits, shorter ones as 64-bit integers. The types of answers stay as they were.
+//! Where nothing needs the narrow type, as in a comparison, the wide result is right and there is no error.
 
 use std::sync::Arc;
 
@@ -43,9 +44,9 @@ impl AnalyzerRule for OverflowIsAnError {
 /// A type that holds whatever two integers of type `of` make.
 fn wider(of: &DataType) -> Option<DataType> {
     match of {
-        DataType::Int64 | DataType::UInt64 => Some(DataType::Decimal128(20, 0)),
+        DataType::Int64 | DataType::UInt64 | DataType::UInt32 => Some(DataType::Decimal128(20, 0)),
         DataType::Int8 | DataType::Int16 | DataType::Int32 => Some(DataType::Int64),
-        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => Some(DataType::Int64),
+        DataType::UInt8 | DataType::UInt16 => Some(DataType::Int64),
         _ => None,
     }
 }
@@ -69,6 +70,16 @@ fn check_arithmetic(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::Negative(of) = &expr {
+        let of_type = of.get_type(schema)?;
+        return Ok(match wider(&of_type) {
+            Some(wide) => {
+                let negative = Expr::Negative(Box::new(cast((**of).clone(), wide)));
+                Transformed::yes(cast(negative, of_type))
+            }
+            None => Transformed::no(expr),
+        });
+    }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
         return Ok(Transformed::no(expr));
     };
@@ -111,8 +122,10 @@ fn with_wide_sums(exprs: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>
                     wide(&mut params.args)?;
                 }
                 Expr::WindowFunction(window) => {
+                    // A sum of distinct values over a moving window is there for 64-bit integers alone.
                     if let WindowFunctionDefinition::AggregateUDF(func) = &window.fun
                         && func.name() == "sum"
+                        && !window.params.distinct
                     {
                         wide(&mut window.params.args)?;
                     }

@@ -5,19 +5,26 @@
 use std::sync::Arc;
 
 use moirai_runtime::block_on_virtual;
-use moirai_sql::arrow::array::{Array, Int32Array, Int64Array, RecordBatch};
+use moirai_sql::arrow::array::{Array, Int32Array, Int64Array, RecordBatch, UInt32Array};
 use moirai_sql::arrow::datatypes::{DataType, Field, Schema};
 use moirai_sql::arrow::util::display::array_value_to_string;
 use moirai_sql::{Database, memory_database};
 
 fn database() -> Database {
-    let fields =
-        vec![Field::new("big", DataType::Int64, true), Field::new("small", DataType::Int32, true)];
+    let fields = vec![
+        Field::new("big", DataType::Int64, true),
+        Field::new("small", DataType::Int32, true),
+        Field::new("whole", DataType::UInt32, true),
+    ];
     let schema = Arc::new(Schema::new(fields));
     let big: Vec<i64> = (0..5000).map(|number| (1 << 53) + number).collect();
     let small: Vec<i32> = (0..5000).map(|number| i32::MAX - number).collect();
-    let columns: Vec<Arc<dyn Array>> =
-        vec![Arc::new(Int64Array::from(big)), Arc::new(Int32Array::from(small))];
+    let whole: Vec<u32> = (0..5000).map(|number| u32::MAX - number).collect();
+    let columns: Vec<Arc<dyn Array>> = vec![
+        Arc::new(Int64Array::from(big)),
+        Arc::new(Int32Array::from(small)),
+        Arc::new(UInt32Array::from(whole)),
+    ];
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
     memory_database([("t".to_owned(), schema, vec![batch])]).unwrap()
 }
@@ -56,6 +63,14 @@ fn what_fits_is_as_it_was() {
             ),
             // A comparison needs no cast back, and so it is right.
             ("select count(*) from t where big * big > 0", "5000", DataType::Int64),
+            ("select count(*) from t where whole * whole > 0", "5000", DataType::Int64),
+            ("select -small from t order by 1", "-2147483647", DataType::Int32),
+            (
+                "select sum(distinct small) over (order by big rows between 1 preceding and current row) as s \
+                 from t order by s limit 1",
+                "2147483647",
+                DataType::Int64,
+            ),
             ("select small - 1 from t order by 1 desc", "2147483646", DataType::Int64),
             (
                 "select sum(case when big > 0 then 1 else 0 end) from t group by small % 1",
@@ -87,6 +102,8 @@ fn what_does_not_fit_is_an_error() {
             "select sum(big) over () as s from t",
             "select big * big from t",
             "select small + small from t",
+            "select whole * whole from t",
+            "select -(big * 0 - 9223372036854775807 - 1) from t",
             "select big from t order by big * big",
         ] {
             match first(statement).await {

@@ -101,9 +101,10 @@ impl Engine {
         &self,
         decide: impl AsyncFnOnce() -> std::result::Result<Option<Group>, E>,
     ) -> std::result::Result<bool, E> {
+        // First: who holds room may need to take in something before.
+        let _deciding = self.shared.decide().await?;
         let _alone = self.shared.ingesting.lock().await;
         let turn = self.shared.turn.lock().await;
-        self.shared.none_reserved().await?;
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
         if !group.is_empty() {

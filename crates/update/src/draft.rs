@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::group::Group;
-use crate::ids::{PointNumber, SpaceId};
+use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PointNumber, SpaceId};
 use crate::kind::{Kinds, Modification};
 use crate::state::queue::{decode, encode};
 
@@ -14,6 +14,8 @@ use crate::state::queue::{decode, encode};
 pub struct Draft {
     /// Of each key, its modifications in their order.
     spaces: BTreeMap<SpaceId, BTreeMap<Box<[u8]>, Vec<u8>>>,
+    /// One of a kind that no program has: reads know nothing of it, and committing it is refused.
+    reserved: Option<(SpaceId, KindNumber)>,
 }
 
 /// When something is read, and what is laid over it.
@@ -37,6 +39,11 @@ impl Draft {
             Some(of_key) => of_key,
             None => of_space.entry(modification.key.into()).or_default(),
         };
+        let kind = modification.kind;
+        if !matches!(kind, PUT | DELETE) && kind < KINDS_OF_PROGRAMS {
+            self.reserved = Some((space, kind));
+            return;
+        }
         // What it replaces is of no use.
         if Kinds::replaces(modification.kind) {
             of_key.clear();
@@ -53,24 +60,28 @@ impl Draft {
                 group.modify(*space, modification);
             }
         }
+        if let Some((space, kind)) = self.reserved {
+            group.modify(space, Modification { key: &[], kind, bytes: &[] });
+        }
         group
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spaces.is_empty()
+        self.spaces.is_empty() && self.reserved.is_none()
     }
 
     /// Takes all out.
     pub fn clear(&mut self) {
-        self.spaces.clear();
+        *self = Draft::default();
     }
 
     /// The modifications of one space alone.
     pub(crate) fn of_space(&self, space: SpaceId) -> Draft {
         let of_space = self.spaces.get(&space).cloned();
-        Draft { spaces: of_space.map(|of_space| (space, of_space)).into_iter().collect() }
+        let spaces = of_space.map(|of_space| (space, of_space)).into_iter().collect();
+        Draft { spaces, reserved: None }
     }
 }
 

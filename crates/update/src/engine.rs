@@ -148,7 +148,8 @@ impl Engine {
     }
 
     /// Takes a checkpoint and ends the engine. No request is in flight on the devices then, except reads of [`Views`](crate::Views) and
-    /// [`ValueReader`](crate::ValueReader)s that are not dropped yet, and the devices can be opened again. After an error the engine has ended as
+    /// [`ValueReader`](crate::ValueReader)s that are not dropped yet, and the devices can be opened again once these are, and
+    /// [`ReadPoint`](crate::ReadPoint)s and [`Reserved`](crate::Reserved) room. After an error the engine has ended as
     /// in a crash.
     pub async fn close(mut self) -> Result<()> {
         if self.tasks.is_none() {
@@ -169,7 +170,9 @@ impl Engine {
             // It holds the devices.
             writer.stop().await;
         }
-        self.shared.check_running()
+        let done = self.shared.check_running();
+        self.shared.end();
+        done
     }
 
     /// What it did.
@@ -226,6 +229,7 @@ impl Drop for Engine {
             writer.abort();
             sweeper.abort();
         }
+        self.shared.end();
     }
 }
 

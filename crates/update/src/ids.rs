@@ -15,6 +15,8 @@ pub(crate) struct PointNumber(pub(crate) u64);
 impl PointNumber {
     /// After all read points: what is read now.
     pub(crate) const NOW: PointNumber = PointNumber(u64::MAX);
+    /// After all read points that there may be: no read point sees what came then.
+    pub(crate) const AFTER_ALL: PointNumber = PointNumber(u64::MAX - 1);
 }
 
 /// The number of a partition.

@@ -9,7 +9,7 @@
 //! staged on the device, so one rewrite applies several memoryfuls. And nothing is overwritten, so a torn write harms
 //! nothing.
 //!
-//! - `engine`: the door. `ingest`: sorted records past log and queues. `reader`, with `read`, `read_many`, `view` and `sample`:
+//! - `engine`: the door. `commit`, `steps`: groups. `bulk`: groups longer than log and memory. `ingest`: sorted records past log and queues. `reader`, with `read`, `read_many`, `view` and `sample`:
 //!   reads. `read_point`: the state at one moment. `shared`: what the door, the log's writer and the sweeper share.
 //! - `state`: spaces, partitions and queues in memory, and the log entries that change them.
 //! - `log`: frames, segments, the writer and recovery.
@@ -18,6 +18,7 @@
 //! - `sweep`: which partitions leave memory, and how.
 
 mod block_format;
+mod bulk;
 mod check;
 mod codec;
 mod commit;
@@ -54,6 +55,7 @@ mod sweep;
 mod view;
 
 pub use block_format::{BlockFormat, KeyedReference, NotOfFormat, Pieces, WholeBlocks};
+pub use bulk::Bulk;
 pub use check::{Damage, DamagedKeys};
 pub use data::format::{Format, Lengths};
 pub use draft::Draft;

@@ -1,7 +1,7 @@
 //! Maps: where everything lies on the data device.
 
 use moirai_storage::Device;
-use moirai_units::{BlockCount, BlockRange, ByteCount};
+use moirai_units::{BlockRange, ByteCount};
 
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SpaceId};
@@ -30,8 +30,8 @@ pub struct ExtentInUse {
     pub blocks: BlockRange,
     /// How many boundaries of the device's ensembles it crosses, where that costs something.
     pub crossed: u64,
-    /// How many of these as many blocks cross at least.
-    pub needed: u64,
+    /// How many of these it would better not cross: it would begin with the next ensemble if there were room.
+    pub avoidable: u64,
 }
 
 impl Engine {
@@ -87,12 +87,8 @@ impl Shared {
 
     fn in_use(&self, used_for: ExtentUse, blocks: BlockRange) -> ExtentInUse {
         let ensembles = self.extents.ensembles();
-        let BlockRange { first, count } = blocks;
         let crossed = ensembles.crossed(blocks);
-        let needed = match crossed {
-            0 => BlockCount::ZERO.0,
-            _ => ensembles.needed(first, count, self.layout.grain).min(crossed),
-        };
-        ExtentInUse { used_for, blocks, crossed, needed }
+        let avoidable = ensembles.avoidable(blocks, self.layout.grain);
+        ExtentInUse { used_for, blocks, crossed, avoidable }
     }
 }

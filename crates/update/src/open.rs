@@ -26,7 +26,7 @@ use crate::log::segments::{LogDisk, Ring, Segments};
 use crate::log::{Log, Opened};
 use crate::options::Options;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
-use crate::sweep::{Clears, Ingests, Working};
+use crate::sweep::{Bulks, Clears, Ingests, Working};
 
 /// The least memory for pending modifications.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
@@ -146,7 +146,10 @@ impl Engine {
             requests: Requests::default(),
             clears: Clears::default(),
             clearing: Arc::default(),
+            deciding: AtomicUsize::new(0),
+            ending: AtomicUsize::new(0),
             ingests: Ingests::default(),
+            bulks: Bulks::default(),
             ingesting: Arc::default(),
             closing: AtomicBool::new(false),
             long_writes: Arc::default(),

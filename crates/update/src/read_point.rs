@@ -1,12 +1,15 @@
 //! Read points: the state of an engine at one moment, to be read for as long as somebody likes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::draft::Moment;
 use crate::engine::Engine;
 use crate::ids::PointNumber;
+use crate::long::epoch::Epoch;
 use crate::reader::Reader;
 use crate::shared::Shared;
+use crate::state::points::{Ended, Points};
 
 /// The state of an engine at one moment: all groups that readers saw then, over all spaces, and nothing that came later.
 ///
@@ -15,7 +18,7 @@ use crate::shared::Shared;
 /// quarter of the memory, the oldest read point ends, and reading it fails with
 /// [`Error::PointTooOld`](crate::Error::PointTooOld).
 ///
-/// It ends when it is dropped, and with the engine.
+/// It ends when it is dropped, and when the engine is closed or dropped. Until it is dropped it holds the devices.
 pub struct ReadPoint {
     shared: Arc<Shared>,
     number: PointNumber,
@@ -65,22 +68,39 @@ impl std::fmt::Debug for ReadPoint {
 }
 
 impl Shared {
-    /// Ends a read point; sweeps may go on with the space that it gives back.
+    /// Ends a read point; sweeps, and who waits for space, may go on with what it gives back.
     pub(crate) fn end_point(&self, number: PointNumber) {
-        let ended = self.state().points.end(number);
-        if ended.is_some() {
-            drop(ended);
+        if self.end_points(|points, _| points.end(number)) {
             self.sweep_wake.notify_one();
         }
     }
 
-    /// Ends the oldest read point, when that may give something back: who modifies comes first. Tells whether there was one.
+    /// Ends the oldest read point, when they keep something: who modifies comes first. Tells whether there was one.
     pub(crate) fn end_oldest_point(&self) -> bool {
+        self.end_points(|points, epoch| {
+            points.oldest_of_use(epoch).and_then(|oldest| points.end(oldest))
+        })
+    }
+
+    /// Ends all read points.
+    pub(crate) fn end_all_points(&self) {
+        while self.end_points(|points, _| points.oldest().and_then(|oldest| points.end(oldest))) {}
+    }
+
+    fn end_points(&self, end: impl FnOnce(&mut Points, &Arc<Epoch>) -> Option<Ended>) -> bool {
         let ended = {
             let state = &mut *self.state();
-            let oldest = state.points.oldest_of_use(&state.epoch);
-            oldest.and_then(|oldest| state.points.end(oldest))
+            let ended = end(&mut state.points, &state.epoch);
+            self.ending.fetch_add(usize::from(ended.is_some()), Ordering::Relaxed);
+            ended
         };
-        ended.is_some()
+        let has_ended = ended.is_some();
+        if has_ended {
+            // Outside of the lock: there may be much of it.
+            drop(ended);
+            self.ending.fetch_sub(1, Ordering::Relaxed);
+            self.room.notify_waiters();
+        }
+        has_ended
     }
 }

@@ -30,7 +30,7 @@ use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
-use crate::sweep::{Clears, Ingests, Working};
+use crate::sweep::{Bulks, Clears, Ingests, Working};
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);
@@ -56,10 +56,15 @@ pub(crate) struct Shared {
     pub(crate) requests: Requests,
     pub(crate) clears: Clears,
     pub(crate) ingests: Ingests,
+    pub(crate) bulks: Bulks,
     /// Held by the batch that is ingested, and by who reads a value to modify it: see `Engine::commit_if`.
     pub(crate) ingesting: Arc<tokio::sync::Mutex<()>>,
     /// Held by who clears a range, to its end.
     pub(crate) clearing: Arc<tokio::sync::Mutex<()>>,
+    /// How many decide what to commit: see `Engine::commit_if`.
+    pub(crate) deciding: AtomicUsize,
+    /// How many read points are ending: what they kept is free in a moment.
+    pub(crate) ending: AtomicUsize,
     pub(crate) closing: AtomicBool,
     /// Held by writes of long values that are in flight, which end before the engine is closed.
     pub(crate) long_writes: Arc<tokio::sync::RwLock<()>>,
@@ -268,9 +273,16 @@ impl Shared {
                 && state.applied < visible
                 && let Some(group) = groups.get(state.applied)
             {
+                let elsewhere = state.entries_of(group);
+                let entries = elsewhere
+                    .as_ref()
+                    .map_or(Ok(group), |found| found.as_deref().ok_or(Misfit::NotOfLog))?;
                 is_done = state.steps < end
-                    && state.apply_some(state.applied, group, &self.kinds, end)?;
+                    && state.apply_some(state.applied, entries, &self.kinds, end)?;
                 if is_done {
+                    if elsewhere.is_some() {
+                        state.forget_elsewhere(group);
+                    }
                     state.unapplied.bytes -= group_memory_bytes(group);
                     is_done = self.apply_unlogged(state, end)?;
                 }
@@ -423,6 +435,14 @@ impl Shared {
         self.log.fail(&why);
         self.clears.forget();
         self.ingests.forget();
+        self.bulks.forget();
+        self.room.notify_waiters();
+    }
+
+    /// The engine is closed or dropped: read points end, and nobody waits for what is not written.
+    pub(crate) fn end(&self) {
+        self.end_all_points();
+        self.log.fail(&Arc::from("it is closed"));
         self.room.notify_waiters();
     }
 

@@ -88,8 +88,14 @@ impl Shared {
     /// keeps anything.
     pub(crate) fn is_full(&self, state: &State) -> bool {
         let is_applied = state.waiting_bytes() == 0 && !self.is_sweeping.load(Ordering::Relaxed);
-        let has_old = state.points.oldest_of_use(&state.epoch).is_some();
-        self.is_stuck.load(Ordering::Relaxed) || (is_applied && !has_old)
+        let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+        (is_stuck || is_applied) && !self.do_points_keep(state)
+    }
+
+    /// Whether read points keep something, or something that one kept is about to be free.
+    pub(crate) fn do_points_keep(&self, state: &State) -> bool {
+        let is_ending = self.ending.load(Ordering::Relaxed) > 0;
+        is_ending || state.points.oldest_of_use(&state.epoch).is_some()
     }
 
     /// Whether sweeps have found no space for the group that waits.
@@ -147,10 +153,12 @@ impl Shared {
         Ok(true)
     }
 
-    /// Ends the oldest read points where what they keep takes too much memory, or the space that is wanted.
-    pub(crate) fn shorten_history(&self, is_space_wanted: bool) {
-        if is_space_wanted {
-            self.end_oldest_point();
+    /// Ends the oldest read points where what they keep takes too much memory; and where more than so many free blocks are
+    /// wanted, until there are.
+    pub(crate) fn shorten_history(&self, wanted_beyond: Option<BlockCount>) {
+        if let Some(free) = wanted_beyond {
+            // Several may share what they keep.
+            while self.extents.free() <= free && self.end_oldest_point() {}
         }
         let most = self.memory_bytes / VERSIONS_SHARE;
         while self.state().points.memory_bytes() > most && self.end_oldest_point() {}

@@ -1,6 +1,7 @@
 //! Commits in steps: reserve room, append the group, and wait until it is acknowledged.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use moirai_units::ByteCount;
 
@@ -37,26 +38,41 @@ impl Engine {
     }
 
     /// Reserves room for a group of up to `bytes` ([`Group::log_bytes`]); waits for it in turn with commits. Groups of others
-    /// are taken in meanwhile, as far as the rest of the log has room for them, but [`Engine::commit_if`] waits until the room is used or given back: who holds some must not
-    /// wait for one.
+    /// are taken in meanwhile, as far as the rest of the log has room for them.
+    ///
+    /// [`Engine::commit_if`] waits until no room is reserved, and no more is reserved until it has decided. So who holds room
+    /// must not wait for a `commit_if`, nor reserve more before that room is used.
     ///
     /// # Errors
     /// [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`], [`Error::Stopped`].
     pub async fn reserve(&self, bytes: usize) -> Result<Reserved> {
         let shared = &self.shared;
         shared.check_log(bytes)?;
-        let turn = shared.turn.lock().await;
         let room = Room { log_bytes: bytes, added_bytes: bytes, is_reserved: true };
-        let reserved = shared
-            .with_room(room, |state| {
+        loop {
+            shared.check_open()?;
+            let decided = shared.room.notified();
+            if shared.deciding.load(Ordering::Acquire) > 0 {
+                decided.await;
+                continue;
+            }
+            let turn = shared.turn.lock().await;
+            let reserved = shared.with_room(room, |state| {
+                // One that decides came meanwhile: it waits until none is reserved.
+                if shared.deciding.load(Ordering::Acquire) > 0 {
+                    return Ok(None);
+                }
                 state.reserved += 1;
                 state.reserved_bytes += bytes;
                 shared.log.hold(bytes);
-                Ok(Reserved { shared: Arc::clone(shared), bytes })
-            })
-            .await;
-        drop(turn);
-        reserved
+                Ok(Some(Reserved { shared: Arc::clone(shared), bytes }))
+            });
+            let reserved = reserved.await?;
+            drop(turn);
+            if let Some(reserved) = reserved {
+                return Ok(reserved);
+            }
+        }
     }
 }
 
@@ -73,7 +89,7 @@ impl Reserved {
             return Err(Error::TooLong { what: "value that is not prepared", have, most });
         }
         shared.check(group)?;
-        shared.check_running()?;
+        shared.check_open()?;
         let entries = group.entries();
         if entries.len() > self.bytes {
             let (have, most) = (ByteCount(entries.len() as u64), ByteCount(self.bytes as u64));
@@ -114,17 +130,29 @@ impl Appended {
     }
 }
 
+/// Somebody decides what to commit: no room is reserved until it is dropped.
+pub(crate) struct Deciding<'a>(&'a Shared);
+
 impl Shared {
-    /// Returns once no room is reserved. Who holds [`Shared::turn`] waits until none is again.
-    pub(crate) async fn none_reserved(&self) -> Result<()> {
+    /// Returns once no room is reserved, and none is until what it gives is dropped.
+    pub(crate) async fn decide(&self) -> Result<Deciding<'_>> {
+        self.deciding.fetch_add(1, Ordering::AcqRel);
+        let deciding = Deciding(self);
         loop {
             let given_back = self.room.notified();
             self.check_running()?;
             if self.state_to_append().reserved == 0 {
-                return Ok(());
+                return Ok(deciding);
             }
             given_back.await;
         }
+    }
+}
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.0.deciding.fetch_sub(1, Ordering::AcqRel);
+        self.0.room.notify_waiters();
     }
 }
 

@@ -107,3 +107,50 @@ fn who_decides_waits_for_room_that_is_reserved() {
         assert_eq!(first_byte(&engine, 1).await, 6);
     });
 }
+
+/// Who holds room may still write long values and commit.
+#[test]
+fn who_holds_room_goes_on_while_somebody_wants_to_decide() {
+    block_on_virtual(1, async {
+        let engine = opened().await;
+        let reserved = engine.reserve(put(1, 1).log_bytes()).await.unwrap();
+        let deciding = Arc::clone(&engine);
+        let mut decided = spawn(async move {
+            deciding.commit_if(async || Ok::<_, Error>(Some(put(3, 3)))).await.unwrap()
+        });
+        sleep(Nanos(1_000_000)).await;
+        engine.commit(&put(2, 2)).await.unwrap();
+        drop(engine.read_point().await);
+        let prepared = engine.prepare(&put(1, 1)).await.unwrap();
+        assert!((&mut decided).now_or_never().is_none());
+        reserved.append(&prepared).unwrap().acknowledged().await.unwrap();
+        assert!(decided.await);
+        // Room is for others again.
+        drop(engine.reserve(10).await.unwrap());
+    });
+}
+
+#[test]
+fn a_closed_engine_takes_nothing_in_and_nobody_waits_for_it() {
+    block_on_virtual(1, async {
+        let engine = opened().await;
+        engine.commit(&put(1, 1)).await.unwrap();
+        let early = engine.reserve(100).await.unwrap();
+        let late = engine.reserve(100).await.unwrap();
+        let point = engine.read_point().await;
+        let appended = early.append(&put(1, 2)).unwrap();
+        Arc::into_inner(engine).unwrap().close().await.unwrap();
+        // It was taken in before the engine closed.
+        appended.acknowledged().await.unwrap();
+        assert!(matches!(late.append(&put(1, 3)), Err(Error::Stopped { .. })));
+        assert!(!point.is_live());
+        let read = point.reader().get(SPACE, &[1]).await;
+        assert!(matches!(read, Err(Error::PointTooOld { .. })), "{read:?}");
+
+        let engine = opened().await;
+        let reserved = engine.reserve(100).await.unwrap();
+        let appended = reserved.append(&put(1, 2)).unwrap();
+        drop(engine);
+        assert!(matches!(appended.acknowledged().await, Err(Error::Stopped { .. })));
+    });
+}

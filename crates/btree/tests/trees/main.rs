@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod bulk;
 mod copies;
 mod drops;
 mod ingest;

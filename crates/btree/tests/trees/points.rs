@@ -105,14 +105,14 @@ async fn run() {
             5 if !model.is_empty() => {
                 let mut expected = model.clone();
                 let draft = any_draft(store.now(), &mut random, &mut expected).await.unwrap();
-                compare(store.now().over(&draft), &expected, &mut random).await.unwrap();
+                compare(store.now().over(&draft).unwrap(), &expected, &mut random).await.unwrap();
                 if let Some((point, before)) = held.first() {
                     // The trees may be others by now.
                     let mut expected = before.clone();
                     let draft = any_draft(point.reader(), &mut random, &mut expected).await;
                     let looked = async {
                         let draft = draft?;
-                        compare(point.reader().over(&draft), &expected, &mut random).await
+                        compare(point.reader().over(&draft)?, &expected, &mut random).await
                     };
                     looked
                         .await
@@ -206,6 +206,26 @@ fn a_full_device_ends_the_oldest_read_point() {
         assert!(points[..too_old].iter().all(|(point, _)| !point.is_live()));
         assert_eq!(store.figures().read_points, 10 - too_old as u64);
         drop(points);
+        store.close().await.unwrap();
+    });
+}
+
+/// Several that share what they keep: all of them end before a commit is refused.
+#[test]
+fn read_points_that_share_versions_end_before_a_commit_is_refused() {
+    block_on_virtual(1, async {
+        let mut random = random("shared");
+        let mut bench = Bench::with_blocks(&mut random, 16, 15_000).await;
+        bench.options = Options { memory: ByteCount::mib(2), ..Options::default() };
+        let store = bench.open().await.unwrap();
+        overwrite(&store, 0).await;
+        store.checkpoint().await.unwrap();
+        let points = [store.read_point().await, store.read_point().await, store.read_point().await];
+        for round in 1..6 {
+            overwrite(&store, round).await;
+            store.checkpoint().await.unwrap();
+        }
+        assert!(points.iter().all(|point| !point.is_live()));
         store.close().await.unwrap();
     });
 }

@@ -23,7 +23,7 @@ struct Sum {
     extents: u64,
     blocks: u64,
     crossed: u64,
-    needed: u64,
+    avoidable: u64,
 }
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct Row<'a> {
     first: u64,
     blocks: u64,
     boundaries_crossed: u64,
-    boundaries_needed: u64,
+    boundaries_avoidable: u64,
 }
 
 impl Row<'_> {
@@ -44,7 +44,7 @@ impl Row<'_> {
             first: one.blocks.first.0,
             blocks: one.blocks.count.0,
             boundaries_crossed: one.crossed,
-            boundaries_needed: one.needed,
+            boundaries_avoidable: one.avoidable,
         }
     }
 }
@@ -64,13 +64,13 @@ pub(super) async fn map(store: &Store, json: bool, out: Option<&Path>) -> Result
         sum.extents += 1;
         sum.blocks += one.blocks.count.0;
         sum.crossed += one.crossed;
-        sum.needed += one.needed;
+        sum.avoidable += one.avoidable;
     }
     let rows = sums.iter().map(|((what, tree), sum)| {
         let bytes = BlockCount(sum.blocks).bytes();
         let mut row = vec![(*what).to_owned(), (*tree).to_owned(), sum.extents.to_string()];
         row.push(format!("{:.1}", bytes.0 as f64 / f64::from(1 << 20)));
-        row.extend([sum.crossed.to_string(), (sum.crossed - sum.needed).to_string()]);
+        row.extend([sum.crossed.to_string(), sum.avoidable.to_string()]);
         row
     });
     let columns = [
@@ -79,7 +79,7 @@ pub(super) async fn map(store: &Store, json: bool, out: Option<&Path>) -> Result
         ("extents", true),
         ("MiB", true),
         ("boundaries crossed", true),
-        ("more than needed", true),
+        ("avoidable", true),
     ];
     print::table(&columns, rows.collect())?;
     match out {

@@ -73,6 +73,8 @@ impl Shared {
         let blocks: BlockCount = extents.iter().map(|extent| extent.blocks.count).sum();
         self.checkpoint_blocks.store(blocks.0, Ordering::Relaxed);
         *held = (superblock, extents);
+        // The log does not refer to these any more: the checkpoint has what they say.
+        let _needless = std::mem::take(&mut self.state().elsewhere_extents);
         self.state().is_ahead = false;
         self.log.free_before(start);
         self.room.notify_waiters();

@@ -16,6 +16,7 @@ use crate::log::segments::{LogDisk, LogWriter, Start};
 use crate::log::walk::Walk;
 use crate::log::writer::Position;
 use crate::options::Options;
+use crate::state::entry::Elsewhere;
 use crate::state::{Misfit, State};
 
 /// How far the log went.
@@ -225,6 +226,14 @@ pub(crate) async fn replay(
     let mut is_outline = false;
     while walk.step().await? {
         while let Some((seq, group)) = walk.next_group() {
+            let elsewhere = Elsewhere::of(group).filter(|_| seq >= known);
+            let entries = match &elsewhere {
+                Some(elsewhere) => Some(read_elsewhere(data, state, elsewhere).await?),
+                None => None,
+            };
+            // Of one that the checkpoint has nothing is left to do.
+            let is_done = seq < known && Elsewhere::of(group).is_some();
+            let group = if is_done { &[][..] } else { entries.as_deref().unwrap_or(group) };
             let applied = state.apply(seq, group, kinds, known);
             applied.map_err(|misfit| walk.not_applied(misfit))?;
             // Nobody reads yet, and the next group may have these blocks.
@@ -278,6 +287,30 @@ pub(crate) async fn replay(
     let placings = readers.0.into_iter().map(placing).collect();
     let at = Position { placings, number, checksum };
     Ok(Replayed { used, at, opening, bytes_read, is_forced, is_outline })
+}
+
+/// Reads entries that a group refers to. Their blocks are in use until the next checkpoint.
+async fn read_elsewhere(
+    data: &dyn Device,
+    state: &mut State,
+    elsewhere: &Elsewhere,
+) -> Result<Vec<u8>> {
+    let Elsewhere { runs, bytes, checksum } = elsewhere;
+    let damaged = || {
+        let blocks = runs.first().copied().unwrap_or(NO_BLOCKS);
+        Error::damaged(data, "the entries of a bulk group", blocks)
+    };
+    let mut entries = Vec::new();
+    for run in runs {
+        let extent = state.extents.take_this(run.first, run.count).ok_or_else(damaged)?;
+        state.elsewhere_extents.push(extent);
+        entries.extend_from_slice(&data.read(*run).await?);
+    }
+    entries.truncate(*bytes as usize);
+    match entries.len() as u64 == *bytes && crc32c::crc32c(&entries) == *checksum {
+        true => Ok(entries),
+        false => Err(damaged()),
+    }
 }
 
 /// Whether a disk says whose log it is, and no other's; it does not when that is damaged.

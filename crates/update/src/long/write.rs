@@ -229,8 +229,8 @@ impl Shared {
         Ok(extent)
     }
 
-    /// Whether long values may be written: an engine that is closed has no blocks.
-    fn check_open(&self) -> Result<()> {
+    /// Whether it takes modifications, and is not closed: a closed engine has no blocks.
+    pub(crate) fn check_open(&self) -> Result<()> {
         self.check_running()?;
         match self.is_closing() {
             true => Err(self.stopped_by("it is closed")),
@@ -240,7 +240,7 @@ impl Shared {
 
     /// An extent for a part of a long value, or for some of it where the free blocks are scattered. Has sweeps make space
     /// where there is none, as for a group that waits.
-    async fn take_for_long(&self, count: BlockCount, turn: Turn) -> Result<Extent> {
+    pub(crate) async fn take_for_long(&self, count: BlockCount, turn: Turn) -> Result<Extent> {
         self.check_open()?;
         if let Some(extent) = self.space_for_long(count) {
             return Ok(extent);

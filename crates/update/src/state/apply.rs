@@ -15,7 +15,7 @@ use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
 use crate::state::directory::Directory;
-use crate::state::entry::{Entry, Placed};
+use crate::state::entry::{Elsewhere, Entry, Placed};
 use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged};
 use crate::state::queue::{Piece, Queue};
@@ -82,7 +82,7 @@ impl State {
                     if self.phase == Phase::Outline {
                         continue;
                     }
-                    let after = self.points.newest();
+                    let after = self.points.newest_live();
                     #[cfg(feature = "canary")]
                     let after = match self.canary {
                         Canary::LatePoint => self.points.newest_but_for(seq),
@@ -101,6 +101,19 @@ impl State {
         self.part_applied = 0;
         self.applied = self.applied.max(Seq(seq.0 + 1));
         Ok(true)
+    }
+
+    /// The entries of a group that lie elsewhere: `None` where they are in the group, and `None` inside where they are not at
+    /// hand.
+    pub(crate) fn entries_of(&self, group: &[u8]) -> Option<Option<Arc<[u8]>>> {
+        let first = Elsewhere::of(group)?.runs.first()?.first;
+        Some(self.elsewhere.get(&first).cloned())
+    }
+
+    /// They are applied.
+    pub(crate) fn forget_elsewhere(&mut self, group: &[u8]) {
+        let first = Elsewhere::of(group).and_then(|elsewhere| Some(elsewhere.runs.first()?.first));
+        first.and_then(|first| self.elsewhere.remove(&first));
     }
 
     /// Passes over all groups before `next`: one of them cannot be applied.
@@ -147,7 +160,7 @@ impl State {
         }
         let active = std::mem::take(&mut partition.active);
         self.hot.remove(&id);
-        let newest = self.points.newest();
+        let newest = self.points.newest_live();
         let partition = self.partition_mut(id)?;
         let (since, points) = (partition.since, newest);
         let mut sealed = Sealed { queue: Arc::new(active), at: seq, since, points };
@@ -204,7 +217,8 @@ impl State {
 
     fn change(&mut self, entry: Entry<'_>) -> Option<()> {
         match entry {
-            Entry::Modify { .. } | Entry::Seal { .. } => None,
+            // What an entry refers to is applied in its place.
+            Entry::Modify { .. } | Entry::Seal { .. } | Entry::Elsewhere(_) => None,
             Entry::CreateSpace { space, partition } => {
                 if self.spaces.contains_key(&space) || space.0 == 0 {
                     return None;

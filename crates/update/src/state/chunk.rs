@@ -102,7 +102,12 @@ impl Chunk {
                 begin = before as u32;
                 parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
             }
-            left.add_put(left_out(&of_key).iter().copied());
+            let is_mark = |one: &Modification<'_>| one.kind == AFTER_POINT;
+            let has_marks = of_key.iter().any(is_mark);
+            // In a history nothing is left out: a read point may need it.
+            if !has_marks {
+                left.add_put(left_out(&of_key).iter().copied());
+            }
             let mut put = |modification: Modification<'_>| {
                 let before = bytes.len();
                 encode(&mut bytes, modification);
@@ -115,8 +120,7 @@ impl Chunk {
                 }
             };
             // In a history, what came before a read point and after it is told apart, and each point is told once.
-            let is_mark = |one: &Modification<'_>| one.kind == AFTER_POINT;
-            if of_key.iter().any(is_mark) {
+            if has_marks {
                 let mut told = None;
                 of_key.retain(|one| !is_mark(one) || told.replace(one.bytes) != Some(one.bytes));
             }

@@ -21,7 +21,8 @@ pub(crate) const PLACED: u8 = 4;
 pub(crate) const REFUSED: u8 = 5;
 pub(crate) const LONG: u8 = 6;
 pub(crate) const FREED: u8 = 7;
-/// What these two have in the place of a partition.
+pub(crate) const ELSEWHERE: u8 = 8;
+/// What these three have in the place of a partition.
 const NO_PARTITION: PartitionId = PartitionId(0);
 
 #[derive(Debug)]
@@ -43,6 +44,26 @@ pub(crate) enum Entry<'a> {
     Long { runs: Vec<BlockRange> },
     /// Nothing refers to the long values in these blocks any more.
     Freed { runs: Vec<BlockRange> },
+    /// All entries of the group lie in these blocks of the data device. The group has no other entry.
+    Elsewhere(Elsewhere),
+}
+
+/// Where the entries of a group lie that the log refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    pub(crate) runs: Vec<BlockRange>,
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
+impl Elsewhere {
+    /// What a group refers to, if it does.
+    pub(crate) fn of(group: &[u8]) -> Option<Elsewhere> {
+        match is_own(group).then(|| Entry::take(&mut Taker(group)))?? {
+            Entry::Elsewhere(elsewhere) => Some(elsewhere),
+            _ => None,
+        }
+    }
 }
 
 /// One of the partitions that others have become.
@@ -93,6 +114,12 @@ impl Entry<'_> {
                 own(out, FREED, NO_PARTITION);
                 encode_runs(out, runs.iter().copied());
             }
+            Entry::Elsewhere(Elsewhere { runs, bytes, checksum }) => {
+                own(out, ELSEWHERE, NO_PARTITION);
+                encode_runs(out, runs.iter().copied());
+                put_number(out, *bytes);
+                put_number(out, u64::from(*checksum));
+            }
             Entry::Placed { from, into } => {
                 own(out, PLACED, from.first().copied().unwrap_or(PartitionId(0)));
                 put_number(out, from.len().saturating_sub(1) as u64);
@@ -130,6 +157,11 @@ impl Entry<'_> {
             REFUSED => Entry::Refused { partition, count: taker.number()? },
             LONG => Entry::Long { runs: take_runs(taker)? },
             FREED => Entry::Freed { runs: take_runs(taker)? },
+            ELSEWHERE => Entry::Elsewhere(Elsewhere {
+                runs: take_runs(taker)?,
+                bytes: taker.number()?,
+                checksum: taker.number32()?,
+            }),
             PLACED => {
                 let mut from = vec![partition];
                 for _ in 0..taker.number()? {

@@ -82,7 +82,7 @@ pub(crate) struct State {
     pub(crate) directory_bytes: usize,
     /// Modifications that did not fit the value that they were applied to, since the engine was formatted.
     pub(crate) refused: u64,
-    extents: Arc<Extents>,
+    pub(crate) extents: Arc<Extents>,
     layout: Layout,
     /// Whether it has what neither the log nor a checkpoint says yet.
     pub(crate) is_ahead: bool,
@@ -111,6 +111,10 @@ pub(crate) struct State {
     pub(crate) left: Vec<Extent>,
     /// What readers hold while they may read long values.
     pub(crate) epoch: Arc<Epoch>,
+    /// Entries of groups that the log refers to, by their first blocks, until they are applied.
+    pub(crate) elsewhere: BTreeMap<Lbn, Arc<[u8]>>,
+    /// And the extents that they lie in, until a checkpoint makes them needless.
+    pub(crate) elsewhere_extents: Vec<Extent>,
     /// How many groups have room reserved, and for how many bytes.
     pub(crate) reserved: usize,
     pub(crate) reserved_bytes: usize,
@@ -167,6 +171,8 @@ impl State {
             long: Runs::default(),
             left: Vec::new(),
             epoch: Arc::default(),
+            elsewhere: BTreeMap::new(),
+            elsewhere_extents: Vec::new(),
             reserved: 0,
             reserved_bytes: 0,
             points: Points::default(),

@@ -29,7 +29,7 @@ pub(crate) struct Sealed {
     pub(crate) at: Seq,
     /// The oldest group that has something in the queue.
     pub(crate) since: Seq,
-    /// The newest read point when it was sealed.
+    /// The newest read point that had not ended when it was sealed.
     pub(crate) points: PointNumber,
 }
 

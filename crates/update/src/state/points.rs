@@ -11,8 +11,8 @@
 //!                                  swept                swept
 //! ```
 //!
-//! Each piece of a queue says which read point was the newest when its modifications came (`Piece::after`), and a seal, which
-//! was the newest then (`Sealed::points`). A partition is what a read point sees once no sweep has changed it since, which
+//! Each piece of a queue says which read point was the newest that had not ended when its modifications came (`Piece::after`),
+//! and a seal, which was that then (`Sealed::points`). A partition is what a read point sees once no sweep has changed it since, which
 //! `Partition::covered` tells. Else there is a version. Versions are in memory alone: read points end with the process, and
 //! their extents are free after the next opening.
 
@@ -155,9 +155,10 @@ impl Versions {
 }
 
 impl Points {
-    /// The newest read point.
-    pub(crate) fn newest(&self) -> PointNumber {
-        self.newest
+    /// The newest read point that has not ended; before all where there is none. What comes now is for later ones. Those that
+    /// ended do not count: a piece of a queue for each would cost memory for nothing.
+    pub(crate) fn newest_live(&self) -> PointNumber {
+        self.live.last_key_value().map_or(PointNumber::default(), |(newest, _)| *newest)
     }
 
     /// How many have not ended.
@@ -190,11 +191,16 @@ impl Points {
     #[cfg(feature = "canary")]
     pub(crate) fn newest_but_for(&mut self, seq: Seq) -> PointNumber {
         let is_first = *self.first_after.get_or_insert(seq) == seq;
-        PointNumber(self.newest.0.saturating_sub(u64::from(is_first)))
+        PointNumber(self.newest_live().0.saturating_sub(u64::from(is_first)))
     }
 
-    /// The oldest read point, when ending it gives something back: a version, or blocks of long values that were left in another
-    /// epoch than the current one.
+    /// The oldest read point.
+    pub(crate) fn oldest(&self) -> Option<PointNumber> {
+        self.live.first_key_value().map(|(oldest, _)| *oldest)
+    }
+
+    /// The oldest read point, when read points keep something: versions, which several may share, or blocks of long values that
+    /// were left in another epoch than the current one.
     pub(crate) fn oldest_of_use(&self, current: &Arc<Epoch>) -> Option<PointNumber> {
         let (oldest, epoch) = self.live.first_key_value()?;
         (!self.versions.is_empty() || !Arc::ptr_eq(epoch, current)).then_some(*oldest)

@@ -33,12 +33,12 @@ pub(crate) struct Piece {
     bytes: Vec<u8>,
     /// Of their keys.
     filter: [u8; PIECE_BYTES / 32],
-    /// The newest read point when they came.
+    /// The newest read point that had not ended when they came.
     after: PointNumber,
 }
 
 impl Piece {
-    /// The newest read point when its modifications came.
+    /// The newest read point that had not ended when its modifications came.
     pub(crate) fn after(&self) -> PointNumber {
         self.after
     }
@@ -118,6 +118,20 @@ impl Queue {
             }
         }
         copy
+    }
+
+    /// The modifications of keys from `low` on, and before `high` or to the last.
+    pub(crate) fn within(&self, low: &[u8], high: Option<&[u8]>) -> Queue {
+        let mut some = Queue::default();
+        for piece in &self.pieces {
+            for (modification, encoded) in piece.iter_encoded() {
+                let key = modification.key;
+                if key >= low && high.is_none_or(|high| key < high) {
+                    some.push(key, encoded, piece.after);
+                }
+            }
+        }
+        some
     }
 
     /// What came before the last of the read points `live`, for their readers: before modifications that came after one of

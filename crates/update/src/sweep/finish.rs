@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Appends the entries that tell of a job; gives the job, unless it is to be done again.
-    fn encode_done(
+    pub(super) fn encode_done(
         &self,
         state: &mut State,
         mut job: Job,

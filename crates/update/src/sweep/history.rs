@@ -48,8 +48,8 @@ impl Shared {
         let state = self.state();
         let bytes = |one: &Member| match state.points.between(one.covered, one.sealed.points)[..] {
             [] => 0,
-            // The modifications with their marks, where they lie in their order, and their chunk twice.
-            _ => 4 * one.sealed.queue.bytes(),
+            // The modifications with their marks, which may be as long; where they lie in their order; and their chunk twice.
+            _ => 9 * one.sealed.queue.bytes(),
         };
         job.members.iter().map(bytes).max().unwrap_or_default()
     }

@@ -204,6 +204,16 @@ impl Sweeper<'_> {
 
     /// Leaves out the records of jobs after one that failed, which are done again without them.
     pub(super) fn ingest_in_order(&mut self, done: &mut Vec<(Job, Done)>) {
+        let postponed = done.iter().position(|(job, done)| {
+            job.ingest.is_some() && matches!(done, Done::Postponed | Done::Staged(..))
+        });
+        if let Some(index) = postponed
+            && self.shared.end_oldest_point()
+        {
+            // There may be space now, for it and those after it.
+            let again = done.split_off(index).into_iter().map(|(job, _)| job);
+            again.rev().for_each(|job| self.waiting.push_front(job));
+        }
         let mut failed_at = None;
         for (index, (job, done)) in done.iter_mut().enumerate() {
             let Some(part) = &mut job.ingest else { continue };

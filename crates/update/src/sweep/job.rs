@@ -127,7 +127,7 @@ impl Choice {
 }
 
 impl Member {
-    fn of(id: PartitionId, partition: &Partition) -> Option<Member> {
+    pub(super) fn of(id: PartitionId, partition: &Partition) -> Option<Member> {
         Some(Member {
             id,
             low: partition.low.clone(),
@@ -160,6 +160,18 @@ impl Job {
     pub(super) fn blocks(&self) -> u64 {
         let blocks = |one: &Member| one.place.device_blocks() + staged_blocks(&one.staged);
         self.members.iter().map(|one| blocks(one).0).sum()
+    }
+
+    /// A sweep of a partition that is sealed, as the log says.
+    pub(super) fn of_sealed(member: Member) -> Job {
+        Job {
+            members: vec![member],
+            is_to_place: false,
+            is_to_clear: false,
+            ingest: None,
+            is_optional: false,
+            is_logged: true,
+        }
     }
 
     /// A job for each of its partitions.

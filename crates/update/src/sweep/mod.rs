@@ -24,6 +24,7 @@
 //! No failure of one partition stops the others: one whose blocks cannot be read is set aside, and more is staged for it;
 //! one that finds no space waits, sealed, until some is free.
 
+mod absorb;
 mod clear;
 mod finish;
 mod history;
@@ -52,6 +53,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::state::chunk::Chunk;
 use crate::state::entry::Entry;
+pub(crate) use crate::sweep::absorb::{BulkRequest, Bulks};
 pub use crate::sweep::clear::Cleared;
 pub(crate) use crate::sweep::clear::Clears;
 use crate::sweep::finish::{Carried, Finished};
@@ -99,6 +101,22 @@ enum Done {
     Postponed,
     /// Blocks or chunks could not be read.
     SetAside(Error),
+}
+
+impl Done {
+    /// Bytes of the entries that tell of it, at most.
+    fn entry_bytes_max(&self) -> usize {
+        let freed = |runs: &[BlockRange]| 32 * (runs.len() + 1);
+        match self {
+            Done::Staged(chunk, _, runs) => {
+                let mut encoded = Vec::new();
+                chunk.encode(&mut encoded);
+                encoded.len() + 32 + freed(runs)
+            }
+            Done::Placed(rewritten) => rewritten.entry_bytes_max(),
+            Done::Postponed | Done::SetAside(_) => 0,
+        }
+    }
 }
 
 impl Shared {
@@ -266,7 +284,7 @@ impl<'a> Sweeper<'a> {
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;
         shared.note_directory();
-        shared.shorten_history(!self.postponed.is_empty() && shared.extents.free() <= self.free);
+        shared.shorten_history((!self.postponed.is_empty()).then_some(self.free));
         if self.waiting.is_empty()
             && let Some(jobs) = shared.seal_to_clear(&mut self.postponed).await?
         {
@@ -276,13 +294,17 @@ impl<'a> Sweeper<'a> {
             shared.set_stuck(false);
             self.waiting.extend(self.postponed.drain(..));
         }
+        if self.waiting.is_empty() && !shared.state().is_loading() && self.absorb().await? {
+            return Ok(true);
+        }
         let wanted = shared.wanted_space();
         self.seal_to_ingest().await?;
         if self.waiting.is_empty() && !self.seal_next().await? {
             if self.seal_again().await? {
                 return Ok(true);
             }
-            shared.set_stuck(!self.postponed.is_empty());
+            let is_stuck = !self.postponed.is_empty() && !shared.do_points_keep(&shared.state());
+            shared.set_stuck(is_stuck);
             if shared.state().is_loading() {
                 return Ok(false);
             }

@@ -21,6 +21,7 @@ use crate::sweep::job::{Job, Member};
 use crate::sweep::writes::Writes;
 
 /// The new blocks of a partition, or of neighbours that were merged.
+#[derive(Default)]
 pub(super) struct Rewritten {
     pub(super) written: Vec<Written>,
     /// Modifications that did not fit their values.
@@ -31,6 +32,27 @@ pub(super) struct Rewritten {
     pub(super) freed: Vec<BlockRange>,
     /// Records from this key on were left for the next batch; see `ingest`.
     pub(super) rest: Option<Box<[u8]>>,
+}
+
+impl Rewritten {
+    /// Puts the blocks of the keys that follow behind.
+    pub(super) fn append(&mut self, mut next: Rewritten) {
+        self.written.append(&mut next.written);
+        self.refused += next.refused;
+        self.made.append(&mut next.made);
+        self.freed.append(&mut next.freed);
+    }
+
+    /// Bytes of the entries that tell of it, at most.
+    pub(super) fn entry_bytes_max(&self) -> usize {
+        let mut encoded = Vec::new();
+        for one in &self.written {
+            encoded.extend_from_slice(&one.low);
+            encoded.extend_from_slice(&[0; 32]);
+            one.location.encode(&mut encoded);
+        }
+        encoded.len() + 32 * (self.made.len() + self.freed.len() + 4)
+    }
 }
 
 /// Blocks that were written: a partition to be.

@@ -33,7 +33,7 @@ use crate::model::{
     group_of, groups_in, groups_shown, ingest_some, kinds, number, read_some, without_zeros,
 };
 use crate::points::{Points, begin_soon};
-use crate::steps::{read_over_a_draft, reserve_some};
+use crate::steps::{bulk_some, read_over_a_draft, reserve_some};
 
 /// Random work; gives how often a read point that was held was looked at, and how many ended early.
 async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
@@ -110,7 +110,7 @@ async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
             if bench.options.durability == Durability::Flushed {
                 durable = groups.len();
             }
-            match random.random_range(0..15) {
+            match random.random_range(0..17) {
                 0 if running.checkpoint().await.is_ok() => {
                     durable = groups.len();
                     let figures = running.figures();
@@ -137,6 +137,18 @@ async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
                     let mut model = base.clone();
                     groups.iter().for_each(|group| apply(&mut model, group));
                     points.hold(&mut random, running.read_point().await, &model);
+                }
+                8 | 9 => {
+                    points_amid.push(begin_soon(&running, &mut random));
+                    if let Some((changes, done)) =
+                        bulk_some(&running, &mut random, bench.blocks).await
+                    {
+                        groups.push(changes);
+                        match done {
+                            Ok(()) => durable = groups.len(),
+                            Err(_) => break,
+                        }
+                    }
                 }
                 6 => points.drop_one(&mut random),
                 7 => {

@@ -1,4 +1,4 @@
-//! Commits in steps, and reads over what is not committed.
+//! Commits in steps, bulk groups, and reads over what is not committed.
 
 use moirai_runtime::Random;
 use moirai_update::{Draft, Engine, Error, Modification, Reserved};
@@ -49,5 +49,33 @@ pub(crate) async fn read_over_a_draft(
             }
             Err(error) => assert!(matches!(error, Error::Device(_)), "{error}"),
         }
+    }
+}
+
+/// Commits a group through runs on the device, or drops it; gives its changes when it may be there, and whether it is.
+pub(crate) async fn bulk_some(
+    engine: &Engine,
+    random: &mut Random,
+    blocks: u64,
+) -> Option<(Vec<Change>, moirai_update::Result<()>)> {
+    let mut bulk = engine.bulk();
+    let mut taken = Vec::new();
+    for _ in 0..random.random_range(1..20) {
+        for change in any_group(random, blocks, 2000) {
+            let Change { block, kind, bytes } = &change;
+            let modification = Modification { key: &block.to_be_bytes(), kind: *kind, bytes };
+            if bulk.modify(SPACE, modification).await.is_err() {
+                return None;
+            }
+            taken.push(change);
+        }
+    }
+    if random.random_bool(0.2) {
+        return None;
+    }
+    match bulk.commit().await {
+        // Nothing of it was taken in.
+        Err(Error::Full { .. } | Error::GroupTooLong { .. }) => None,
+        done => Some((taken, done)),
     }
 }

@@ -1,0 +1,187 @@
+//! Bulk groups: groups that may be longer than the log and than memory.
+//!
+//! What comes is sorted and written to the device in *runs*, of which nobody knows but the writer: dropped, or after a crash,
+//! their blocks are free. To commit, the sweeper seals all partitions that the group touches, at once; merges the runs; and
+//! sweeps each partition with the modifications for it after all that was sealed (`sweep::absorb`). What that wrote
+//! counts with one entry of the log, `Elsewhere`, which refers to the entries of all these sweeps on the device.
+//!
+//! ```text
+//!  memory      buffer --sort--> run 1, run 2, run 3          commit:   seal A B C ...      Elsewhere
+//!  device                       | | |   | | |   | | |  --merge--> chunk A, blocks B, chunk C ...
+//! ```
+
+pub(crate) mod run;
+
+use std::sync::Arc;
+
+use moirai_units::ByteCount;
+use tokio::sync::oneshot;
+
+use crate::bulk::run::{Buffer, Run};
+use crate::codec::Taker;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::ids::{PUT, PUT_LONG, SpaceId};
+use crate::kind::Modification;
+use crate::long::write::{LongValue, Turn};
+use crate::options::Durability;
+use crate::shared::Shared;
+use crate::state::entry::Entry;
+use crate::sweep::BulkRequest;
+
+/// The part of the memory that a buffer takes, and the parts that a block of a run takes and the blocks of all runs.
+const BUFFER_SHARE: usize = 8;
+const BLOCK_SHARE: usize = 1024;
+const RUNS_SHARE: usize = 4;
+/// Bytes of a block of a run.
+const BLOCK_BYTES_MIN: usize = 512;
+const BLOCK_BYTES_MAX: usize = 256 << 10;
+
+/// A group that may be longer than the log and than memory: see [`Engine::bulk`].
+///
+/// Dropped before [`Bulk::commit`], it leaves nothing, as after a crash.
+#[must_use = "a bulk group counts once it is committed"]
+pub struct Bulk<'a> {
+    engine: &'a Engine,
+    buffer: Buffer,
+    runs: Vec<Arc<Run>>,
+    long: Vec<Arc<LongValue>>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Engine {
+    /// A group that may be longer than the log and than memory. What it is given goes to the device in sorted runs of an eighth
+    /// of the memory; it may be as long as 256 of these.
+    pub fn bulk(&self) -> Bulk<'_> {
+        let (buffer, runs, long) = (Buffer::default(), Vec::new(), Vec::new());
+        Bulk { engine: self, buffer, runs, long, count: 0, bytes: 0 }
+    }
+}
+
+impl Bulk<'_> {
+    /// Adds a modification; it comes after those before it. Waits for space on the device now and then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`],
+    /// [`Error::Stopped`], [`Error::Device`].
+    ///
+    /// # Cancel safety
+    /// None: drop the group, too.
+    pub async fn modify(&mut self, space: SpaceId, modification: Modification<'_>) -> Result<()> {
+        let shared = &self.engine.shared;
+        let mut group = Group::new();
+        if modification.kind == PUT && modification.bytes.len() > shared.longest.1 {
+            shared.check_value_length(modification.bytes.len() as u64)?;
+            group.modify(space, modification);
+            let written = shared.ready(&group, Turn::Free).await?.into_owned();
+            self.long.extend(written.long);
+            let mut taker = Taker(&written.bytes);
+            while let Some(Entry::Modify { space, modification, .. }) = Entry::take(&mut taker) {
+                self.buffer.push(space, modification);
+            }
+        } else {
+            shared.check_one(modification)?;
+            self.buffer.push(space, modification);
+        }
+        self.count += 1;
+        if self.buffer.memory_bytes() > shared.memory_bytes / BUFFER_SHARE {
+            self.spill().await?;
+        }
+        Ok(())
+    }
+
+    /// How many modifications it has.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    async fn spill(&mut self) -> Result<()> {
+        let shared = &self.engine.shared;
+        shared.check_running()?;
+        let block_bytes =
+            (shared.memory_bytes / BLOCK_SHARE).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let most = (shared.memory_bytes / RUNS_SHARE / block_bytes).max(2);
+        if self.runs.len() == most {
+            let have = ByteCount(self.bytes + self.buffer.memory_bytes() as u64);
+            return Err(Error::GroupTooLong { have, most: ByteCount(self.bytes) });
+        }
+        self.bytes += self.buffer.memory_bytes() as u64;
+        self.runs.push(Arc::new(shared.write_run(&mut self.buffer, block_bytes).await?));
+        Ok(())
+    }
+
+    /// Commits the group: all of it or nothing. Durable when this returns, and readers see it then. It comes after all that was
+    /// committed before, and before most of what is committed meanwhile. [`Engine::commit_if`], [`Engine::ingest`] and new
+    /// read points wait for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Full`], [`Error::Unreadable`], [`Error::ReadOnly`], and nothing was taken in;
+    /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
+    pub async fn commit(mut self) -> Result<()> {
+        let shared = Arc::clone(&self.engine.shared);
+        shared.check_running()?;
+        if self.runs.is_empty() && self.long.is_empty() {
+            let mut group = Group::new();
+            self.buffer.iter().for_each(|(space, one)| group.modify(space, one));
+            if group.log_bytes() <= shared.log.group_bytes_max() {
+                return self.engine.commit_with(&group, Durability::Flushed).await;
+            }
+        }
+        if !self.buffer.is_empty() {
+            self.spill().await?;
+        }
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let alone = Arc::clone(&shared.ingesting).lock_owned().await;
+        let clearing = Arc::clone(&shared.clearing).lock_owned().await;
+        let (reply, committed) = oneshot::channel();
+        let (runs, long) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.long));
+        let request = BulkRequest::new(runs, long, self.count, reply, (alone, clearing));
+        shared.bulks.begin(request);
+        if let Err(error) = shared.check_running() {
+            shared.bulks.forget();
+            return Err(error);
+        }
+        shared.sweep_wake.notify_one();
+        match committed.await {
+            Ok(done) => done,
+            Err(_) => {
+                shared.check_running()?;
+                Err(shared.stopped_by("it is closed"))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Bulk<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bulk").field("len", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Whether a modification may be taken in, but for its space; a value that is put is short.
+    fn check_one(&self, one: Modification<'_>) -> Result<()> {
+        if one.kind == PUT_LONG || !self.kinds.knows(one.kind) {
+            return Err(Error::UnknownKind { number: one.kind });
+        }
+        let lengths = [
+            ("key", one.key.len(), self.longest.0),
+            ("modification", one.bytes.len(), self.longest.1),
+        ];
+        match lengths.into_iter().find(|(_, have, most)| have > most) {
+            Some((what, have, most)) => Err(Error::TooLong { what, have, most }),
+            None => Ok(()),
+        }
+    }
+}

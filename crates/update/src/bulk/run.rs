@@ -1,0 +1,272 @@
+//! Sorted runs on the device: what a bulk group has that does not fit in memory, and how runs are merged again.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use moirai_extents::Extent;
+use moirai_storage::IoBuf;
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
+
+use crate::codec::{Taker, prefix_of};
+use crate::error::{Error, Result};
+use crate::ids::{PointNumber, SpaceId};
+use crate::kind::Modification;
+use crate::long::write::Turn;
+use crate::shared::Shared;
+use crate::state::entry::{Entry, put_modification};
+use crate::state::queue::Queue;
+
+/// A block of a run: modifications of one space.
+#[derive(Debug)]
+pub(crate) struct RunBlock {
+    pub(crate) space: SpaceId,
+    /// The keys of the first and the last of them.
+    pub(crate) first: Box<[u8]>,
+    pub(crate) last: Box<[u8]>,
+    /// Where they lie: in more than one extent where the free blocks are scattered. Free once nobody needs the run.
+    extents: Vec<Extent>,
+    bytes: usize,
+    checksum: u32,
+}
+
+/// Modifications in the order of spaces and keys; those of one key in the order in which they came.
+pub(crate) type Run = Vec<RunBlock>;
+
+/// Modifications in memory, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    /// Of each, its space, what its key begins with, and where it is.
+    places: Vec<(SpaceId, u64, u32)>,
+}
+
+impl Buffer {
+    pub(crate) fn push(&mut self, space: SpaceId, modification: Modification<'_>) {
+        let at = self.bytes.len() as u32;
+        put_modification(&mut self.bytes, space, modification);
+        self.places.push((space, prefix_of(modification.key), at));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<(SpaceId, u64, u32)>()
+    }
+
+    /// Its modifications, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, Modification<'_>)> {
+        let mut taker = Taker(&self.bytes);
+        std::iter::from_fn(move || take(&mut taker).map(|(space, one, _)| (space, one)))
+    }
+
+    fn at(&self, place: u32) -> Option<(SpaceId, Modification<'_>, &[u8])> {
+        take(&mut Taker(self.bytes.get(place as usize..)?))
+    }
+
+    /// Sorts the modifications and hands them out, with the bytes of each.
+    fn for_each_sorted(&mut self, mut each: impl FnMut(SpaceId, &[u8], &[u8])) {
+        let mut places = std::mem::take(&mut self.places);
+        let key = |place: u32| self.at(place).map(|(_, one, _)| one.key);
+        places.sort_unstable_by(|one, other| {
+            let order = (one.0, one.1).cmp(&(other.0, other.1));
+            order.then_with(|| key(one.2).cmp(&key(other.2))).then(one.2.cmp(&other.2))
+        });
+        for (_, _, place) in places {
+            if let Some((space, one, encoded)) = self.at(place) {
+                each(space, one.key, encoded);
+            }
+        }
+        self.bytes.clear();
+    }
+}
+
+/// The modification at the front, with its bytes.
+fn take<'a>(taker: &mut Taker<'a>) -> Option<(SpaceId, Modification<'a>, &'a [u8])> {
+    let before = taker.0;
+    match Entry::take(taker)? {
+        Entry::Modify { space, modification, .. } => {
+            Some((space, modification, before.get(..before.len() - taker.0.len())?))
+        }
+        _ => None,
+    }
+}
+
+impl Shared {
+    /// Writes what a buffer has as a run of blocks of about `block_bytes`, and empties it.
+    pub(crate) async fn write_run(&self, buffer: &mut Buffer, block_bytes: usize) -> Result<Run> {
+        struct Filled {
+            space: SpaceId,
+            first: Box<[u8]>,
+            last: Vec<u8>,
+            bytes: Vec<u8>,
+        }
+        let mut filled: Vec<Filled> = Vec::new();
+        buffer.for_each_sorted(|space, key, encoded| {
+            let is_of_last = |last: &Filled| {
+                last.space == space && last.bytes.len() + encoded.len() <= block_bytes
+            };
+            if !filled.last().is_some_and(is_of_last) {
+                let (first, bytes) = (key.into(), Vec::with_capacity(block_bytes));
+                filled.push(Filled { space, first, last: Vec::new(), bytes });
+            }
+            if let Some(block) = filled.last_mut() {
+                block.bytes.extend_from_slice(encoded);
+                block.last.clear();
+                block.last.extend_from_slice(key);
+            }
+        });
+        let mut run = Run::with_capacity(filled.len());
+        for Filled { space, first, last, bytes } in filled {
+            let mut extents = Vec::new();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let count = BlockCount::holding(ByteCount(rest.len() as u64));
+                let extent = self.take_for_long(count, Turn::Free).await?;
+                let room = (extent.blocks.count.bytes().0 as usize).min(rest.len());
+                let (now, later) = rest.split_at_checked(room).unwrap_or((rest, &[]));
+                self.data.write(extent.first(), IoBuf::holding(now)).await?;
+                extents.push(extent);
+                rest = later;
+            }
+            let checksum = crc32c::crc32c(&bytes);
+            let last = last.into();
+            run.push(RunBlock { space, first, last, extents, bytes: bytes.len(), checksum });
+        }
+        Ok(run)
+    }
+
+    async fn read_run_block(&self, block: &RunBlock) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(block.bytes);
+        for extent in &block.extents {
+            let left = ByteCount((block.bytes - bytes.len()) as u64);
+            let count = BlockCount::holding(left).min(extent.blocks.count);
+            let read = self.data.read(BlockRange::new(extent.first(), count)).await?;
+            bytes.extend_from_slice(&read);
+            bytes.truncate(block.bytes);
+        }
+        match crc32c::crc32c(&bytes) == block.checksum && bytes.len() == block.bytes {
+            true => Ok(bytes),
+            false => {
+                let first = block.extents.first().map_or(Lbn(0), Extent::first);
+                let blocks =
+                    BlockRange::new(first, BlockCount::holding(ByteCount(block.bytes as u64)));
+                Err(Error::damaged(&*self.data, "a part of a bulk group", blocks))
+            }
+        }
+    }
+}
+
+/// Runs as one.
+pub(crate) struct Merge<'a> {
+    shared: &'a Shared,
+    runs: Vec<Cursor>,
+    /// The next modification of each run.
+    heads: BinaryHeap<Head>,
+}
+
+struct Cursor {
+    run: Arc<Run>,
+    /// The block after the current one.
+    next: usize,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+#[derive(PartialEq, Eq)]
+struct Head {
+    space: SpaceId,
+    key: Vec<u8>,
+    run: usize,
+}
+
+impl Ord for Head {
+    /// The first one is the greatest.
+    fn cmp(&self, other: &Head) -> Ordering {
+        let one = (self.space, &self.key, self.run);
+        one.cmp(&(other.space, &other.key, other.run)).reverse()
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<'a> Merge<'a> {
+    /// Merges runs; those of one key come in the order of the runs.
+    pub(crate) async fn of(shared: &'a Shared, runs: &[Arc<Run>]) -> Result<Merge<'a>> {
+        let cursor =
+            |run: &Arc<Run>| Cursor { run: Arc::clone(run), next: 0, bytes: Vec::new(), at: 0 };
+        let mut merge =
+            Merge { shared, runs: runs.iter().map(cursor).collect(), heads: BinaryHeap::new() };
+        for run in 0..merge.runs.len() {
+            merge.advance(run, Vec::new()).await?;
+        }
+        Ok(merge)
+    }
+
+    /// Puts the next modification of a run among the heads; `key` is memory for its key.
+    async fn advance(&mut self, run: usize, mut key: Vec<u8>) -> Result<()> {
+        let Some(cursor) = self.runs.get_mut(run) else { return Ok(()) };
+        while cursor.at == cursor.bytes.len() {
+            let Some(block) = cursor.run.get(cursor.next) else { return Ok(()) };
+            cursor.bytes = self.shared.read_run_block(block).await?;
+            (cursor.next, cursor.at) = (cursor.next + 1, 0);
+        }
+        let rest = cursor.bytes.get(cursor.at..).unwrap_or_default();
+        if let Some((space, one, _)) = take(&mut Taker(rest)) {
+            key.clear();
+            key.extend_from_slice(one.key);
+            self.heads.push(Head { space, key, run });
+        }
+        Ok(())
+    }
+
+    /// Takes all modifications of `space` before the key `high`, or to its last.
+    pub(crate) async fn take_rest(
+        &mut self,
+        space: SpaceId,
+        high: Option<&[u8]>,
+        into: &mut Queue,
+    ) -> Result<()> {
+        self.take_some(space, high, usize::MAX, into).await.map(drop)
+    }
+
+    /// Takes the modifications of `space` before the key `high`, or to its last, that come next, with all of the last key's:
+    /// about `bytes_max`. Tells whether more are left.
+    pub(crate) async fn take_some(
+        &mut self,
+        space: SpaceId,
+        high: Option<&[u8]>,
+        bytes_max: usize,
+        into: &mut Queue,
+    ) -> Result<bool> {
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(head) = self.heads.peek() {
+            if head.space != space || high.is_some_and(|high| *head.key >= *high) {
+                return Ok(false);
+            }
+            if into.bytes() >= bytes_max && last.as_ref().is_some_and(|last| *last != head.key) {
+                return Ok(true);
+            }
+            let Some(Head { key, run, .. }) = self.heads.pop() else { break };
+            if let Some(cursor) = self.runs.get_mut(run) {
+                let rest = cursor.bytes.get(cursor.at..).unwrap_or_default();
+                let mut taker = Taker(rest);
+                if let Some(Entry::Modify { modification, encoded, .. }) = Entry::take(&mut taker) {
+                    // No read point sees them among what was sealed.
+                    into.push(modification.key, encoded, PointNumber::AFTER_ALL);
+                }
+                cursor.at = cursor.bytes.len() - taker.0.len();
+            }
+            last.get_or_insert_default().clone_from(&key);
+            self.advance(run, key).await?;
+        }
+        Ok(false)
+    }
+}
