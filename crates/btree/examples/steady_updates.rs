@@ -18,18 +18,10 @@ use moirai_units::ByteCount;
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
+use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key, resident_mib};
 
 const VALUE_BYTES: usize = 16;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
-
-/// MiB that the process has resident.
-fn resident_mib() -> Outcome<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: u64 = line.ok_or("no VmRSS")?.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(kib >> 10)
-}
 
 /// The value below which `share` in a thousand lie.
 fn per_mille(sorted: &[u64], share: usize) -> u64 {
@@ -87,7 +79,7 @@ async fn update(store: &Store, tree: &Tree, records: u64, seconds: u64) -> Outco
             steadiness.seconds.push(count);
             // Seconds without any.
             steadiness.seconds.extend((second + 1..now).map(|_| 0));
-            steadiness.resident_mib = steadiness.resident_mib.max(resident_mib()?);
+            steadiness.resident_mib = steadiness.resident_mib.max(resident_mib("VmRSS:")?);
             (second, count) = (now, 0);
         }
         count += BATCH as u64;

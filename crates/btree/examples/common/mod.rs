@@ -1,4 +1,6 @@
-//! What the examples share: their devices and their keys.
+//! What the examples share: their devices and keys, and how much memory they take.
+
+#![allow(dead_code, reason = "each example uses some of it")]
 
 use std::error::Error;
 use std::path::Path;
@@ -31,4 +33,12 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
         *to = from;
     }
     key
+}
+
+/// MiB that the process has resident, now (`VmRSS:`) or at most (`VmHWM:`).
+pub(crate) fn resident_mib(what: &str) -> Outcome<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let kib: u64 = line.ok_or("no such line")?.trim().trim_end_matches(" kB").trim().parse()?;
+    Ok(kib >> 10)
 }
