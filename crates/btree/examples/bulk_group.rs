@@ -11,6 +11,7 @@
 #![expect(clippy::print_stdout, reason = "what it measures is what it is for")]
 
 mod common;
+mod resident;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +24,8 @@ use moirai_storage::Device;
 use moirai_units::ByteCount;
 use moirai_update::{Kinds, Options};
 
-use crate::common::{LEAF, Outcome, device, key, resident_mib};
+use crate::common::{LEAF, Outcome, device, key};
+use crate::resident::resident_mib;
 
 /// Odd, so that its multiples come to each number once, in an order that looks random.
 const STEP: u64 = 0x9e37_79b9;

@@ -18,8 +18,10 @@ use moirai_units::{ByteCount, Nanos};
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
+use crate::common::{KEY_BYTES, LEAF, Outcome, device, key};
 
+/// Updates of a commit.
+const BATCH: usize = 1000;
 const VALUE_BYTES: usize = 16;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 const ROUNDS: usize = 3;

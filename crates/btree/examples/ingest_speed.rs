@@ -16,8 +16,10 @@ use moirai_storage::IoBuf;
 use moirai_units::{ByteCount, Lbn};
 use moirai_update::{Kinds, Options};
 
-use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
+use crate::common::{KEY_BYTES, LEAF, Outcome, device, key};
 
+/// Updates of a commit.
+const BATCH: usize = 1000;
 const VALUE_BYTES: usize = 72;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 /// Records of a commit.

@@ -21,8 +21,10 @@ use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key};
+use crate::common::{KEY_BYTES, LEAF, Outcome, device, key};
 
+/// Updates of a commit.
+const BATCH: usize = 1000;
 const VALUE_BYTES: usize = 72;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 const MEMORY: ByteCount = ByteCount(256 << 20);

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "what it measures is what it is for")]
 
 mod common;
+mod resident;
 
 use std::path::Path;
 
@@ -18,8 +19,11 @@ use moirai_units::ByteCount;
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-use crate::common::{BATCH, KEY_BYTES, LEAF, Outcome, device, key, resident_mib};
+use crate::common::{KEY_BYTES, LEAF, Outcome, device, key};
+use crate::resident::resident_mib;
 
+/// Updates of a commit.
+const BATCH: usize = 1000;
 const VALUE_BYTES: usize = 16;
 const RECORD_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 

@@ -27,7 +27,7 @@ pub struct Copied {
 
 impl Store {
     /// Copies the tree `from`, as it is now, to a new tree `to`; gives the number of its records. Updates go on meanwhile. The
-    /// copy is there whole once this returns, and nothing of it before, or after a crash or an error.
+    /// copy is there whole once this returns, and nothing of it before. After a crash or an error it is whole or absent.
     ///
     /// # Errors
     /// [`Error::NoTree`], [`Error::TreeExists`], [`Error::Name`]; errors as of [`Reader`] and [`Store::ingest`], and

@@ -15,6 +15,7 @@ use crate::options::Durability;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::Entry;
+use crate::steps::Deciding;
 
 /// The part of the memory that one partition's queue may take: to write it as a chunk takes as much again, and to sort it
 /// eight bytes for each modification. Groups wait then, whatever they modify, since they are taken in in their order.
@@ -80,7 +81,7 @@ impl Engine {
         }
         let group = self.shared.ready(group, Turn::Free).await?;
         let turn = self.shared.turn.lock().await;
-        self.commit_in(turn, &group, durability).await
+        self.commit_in((turn, None), &group, durability).await
     }
 
     /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
@@ -102,14 +103,14 @@ impl Engine {
         decide: impl AsyncFnOnce() -> std::result::Result<Option<Group>, E>,
     ) -> std::result::Result<bool, E> {
         // First: who holds room may need to take in something before.
-        let _deciding = self.shared.decide().await?;
+        let deciding = self.shared.decide().await?;
         let _alone = self.shared.ingesting.lock().await;
         let turn = self.shared.turn.lock().await;
         self.shared.all_visible().await?;
         let Some(group) = decide().await? else { return Ok(false) };
         if !group.is_empty() {
             let group = self.shared.ready(&group, Turn::Held).await?;
-            self.commit_in(turn, &group, self.shared.log.durability).await?;
+            self.commit_in((turn, Some(deciding)), &group, self.shared.log.durability).await?;
         }
         Ok(true)
     }
@@ -117,7 +118,7 @@ impl Engine {
     /// Takes a checked group in, whose turn it is.
     async fn commit_in(
         &self,
-        turn: MutexGuard<'_, ()>,
+        turn: (MutexGuard<'_, ()>, Option<Deciding<'_>>),
         group: &Group,
         durability: Durability,
     ) -> Result<()> {

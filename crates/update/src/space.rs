@@ -143,8 +143,7 @@ impl Shared {
             self.all_visible().await?;
             return Ok(true);
         }
-        if self.end_oldest_point() {
-            self.room.notify_waiters();
+        if self.end_oldest_point() || self.ending.load(Ordering::Relaxed) > 0 {
             return Ok(true);
         }
         self.space_wanted_bytes.store(0, Ordering::Relaxed);

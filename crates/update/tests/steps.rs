@@ -16,12 +16,21 @@ use moirai_update::{
 const SPACE: SpaceId = SpaceId(1);
 
 async fn opened() -> Arc<Engine> {
+    opened_on(40_000).await
+}
+
+/// With so many blocks for data.
+async fn opened_on(blocks: u64) -> Arc<Engine> {
     let power = Power::on();
     let device = |name: &str, blocks| -> Arc<dyn Device> {
         FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
     };
-    let (data, logs) = (device("data", 40_000), [device("log", 1000)]);
-    let format = Format { segment_bytes: Some(ByteCount(8 << 10)), ..Format::default() };
+    let (data, logs) = (device("data", blocks), [device("log", 1000)]);
+    let format = Format {
+        block_bytes: ByteCount(512),
+        segment_bytes: Some(ByteCount(8 << 10)),
+        ..Format::default()
+    };
     Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
     let blocks = Arc::new(WholeBlocks);
     let engine = Engine::open(data, &logs, Kinds::new(), blocks, Options::default()).await.unwrap();
@@ -152,5 +161,43 @@ fn a_closed_engine_takes_nothing_in_and_nobody_waits_for_it() {
         let appended = reserved.append(&put(1, 2)).unwrap();
         drop(engine);
         assert!(matches!(appended.acknowledged().await, Err(Error::Stopped { .. })));
+    });
+}
+
+/// One whose part was lost is never committed without it.
+#[test]
+fn a_bulk_group_that_lost_a_part_takes_nothing_more() {
+    block_on_virtual(1, async {
+        let engine = opened_on(6000).await;
+        let mut bulk = engine.bulk();
+        let one = |key: &'static [u8]| Modification { key, kind: PUT, bytes: &[1] };
+        let refused = bulk.modify(SpaceId(0), one(&[1])).await;
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+        // An eighth of the memory, 8 MiB, goes to the device, which has 3 MB.
+        let mut refused = Ok(());
+        for _ in 0..400_000 {
+            refused = bulk.modify(SPACE, one(b"a key")).await;
+            if refused.is_err() {
+                break;
+            }
+        }
+        assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+        let refused = bulk.modify(SPACE, one(&[2])).await;
+        assert!(matches!(refused, Err(Error::BulkBroken)), "{refused:?}");
+        let refused = bulk.commit().await;
+        assert!(matches!(refused, Err(Error::BulkBroken)), "{refused:?}");
+        assert_eq!(first_byte(&engine, 1).await, 0);
+        // A space that there is not.
+        let engine = opened().await;
+        let mut bulk = engine.bulk();
+        for number in 0..300_000_u32 {
+            let key = number.to_be_bytes();
+            bulk.modify(SpaceId(9), Modification { key: &key, kind: PUT, bytes: &[1; 8] })
+                .await
+                .unwrap();
+        }
+        let refused = bulk.commit().await;
+        assert!(matches!(refused, Err(Error::NoSpace { space: SpaceId(9) })), "{refused:?}");
+        engine.commit(&put(1, 1)).await.unwrap();
     });
 }

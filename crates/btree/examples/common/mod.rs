@@ -1,6 +1,4 @@
-//! What the examples share: their devices and keys, and how much memory they take.
-
-#![allow(dead_code, reason = "each example uses some of it")]
+//! What the examples share: their devices and their keys.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,8 +12,6 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 pub(crate) const KEY_BYTES: usize = 16;
 pub(crate) const LEAF: ByteCount = ByteCount(8 << 10);
-/// Modifications of a commit.
-pub(crate) const BATCH: usize = 1000;
 
 /// A new file of so many bytes in `folder`.
 pub(crate) fn device(folder: &Path, name: &str, size: ByteCount) -> Outcome<Arc<dyn Device>> {
@@ -33,12 +29,4 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
         *to = from;
     }
     key
-}
-
-/// MiB that the process has resident, now (`VmRSS:`) or at most (`VmHWM:`).
-pub(crate) fn resident_mib(what: &str) -> Outcome<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(what));
-    let kib: u64 = line.ok_or("no such line")?.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(kib >> 10)
 }

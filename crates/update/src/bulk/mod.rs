@@ -34,6 +34,8 @@ use crate::sweep::BulkRequest;
 const BUFFER_SHARE: usize = 8;
 const BLOCK_SHARE: usize = 1024;
 const RUNS_SHARE: usize = 4;
+/// Places in a buffer have 32 bits.
+const BUFFER_BYTES_MAX: usize = 1 << 30;
 /// Bytes of a block of a run.
 const BLOCK_BYTES_MIN: usize = 512;
 const BLOCK_BYTES_MAX: usize = 256 << 10;
@@ -49,6 +51,8 @@ pub struct Bulk<'a> {
     long: Vec<Arc<LongValue>>,
     count: u64,
     bytes: u64,
+    /// Whether a part of it was lost, since writing it failed.
+    is_broken: bool,
 }
 
 impl Engine {
@@ -56,7 +60,7 @@ impl Engine {
     /// of the memory; it may be as long as 256 of these.
     pub fn bulk(&self) -> Bulk<'_> {
         let (buffer, runs, long) = (Buffer::default(), Vec::new(), Vec::new());
-        Bulk { engine: self, buffer, runs, long, count: 0, bytes: 0 }
+        Bulk { engine: self, buffer, runs, long, count: 0, bytes: 0, is_broken: false }
     }
 }
 
@@ -64,18 +68,27 @@ impl Bulk<'_> {
     /// Adds a modification; it comes after those before it. Waits for space on the device now and then.
     ///
     /// # Errors
-    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`],
-    /// [`Error::Stopped`], [`Error::Device`].
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::NoSpace`] for number 0, and the modification is left out.
+    /// [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`], [`Error::Stopped`], [`Error::Device`]: begin another group,
+    /// since this one takes nothing more ([`Error::BulkBroken`]).
     ///
     /// # Cancel safety
-    /// None: drop the group, too.
+    /// The group takes nothing more.
     pub async fn modify(&mut self, space: SpaceId, modification: Modification<'_>) -> Result<()> {
         let shared = &self.engine.shared;
+        if space.0 == 0 {
+            return Err(Error::NoSpace { space });
+        }
+        if self.is_broken {
+            return Err(Error::BulkBroken);
+        }
         let mut group = Group::new();
         if modification.kind == PUT && modification.bytes.len() > shared.longest.1 {
             shared.check_value_length(modification.bytes.len() as u64)?;
             group.modify(space, modification);
+            self.is_broken = true;
             let written = shared.ready(&group, Turn::Free).await?.into_owned();
+            self.is_broken = false;
             self.long.extend(written.long);
             let mut taker = Taker(&written.bytes);
             while let Some(Entry::Modify { space, modification, .. }) = Entry::take(&mut taker) {
@@ -86,7 +99,7 @@ impl Bulk<'_> {
             self.buffer.push(space, modification);
         }
         self.count += 1;
-        if self.buffer.memory_bytes() > shared.memory_bytes / BUFFER_SHARE {
+        if self.buffer.memory_bytes() > (shared.memory_bytes / BUFFER_SHARE).min(BUFFER_BYTES_MAX) {
             self.spill().await?;
         }
         Ok(())
@@ -106,6 +119,7 @@ impl Bulk<'_> {
 
     async fn spill(&mut self) -> Result<()> {
         let shared = &self.engine.shared;
+        self.is_broken = true;
         shared.check_running()?;
         let block_bytes =
             (shared.memory_bytes / BLOCK_SHARE).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
@@ -115,20 +129,32 @@ impl Bulk<'_> {
             return Err(Error::GroupTooLong { have, most: ByteCount(self.bytes) });
         }
         self.bytes += self.buffer.memory_bytes() as u64;
-        self.runs.push(Arc::new(shared.write_run(&mut self.buffer, block_bytes).await?));
+        // Until it is written: who drops this meanwhile, or fails, loses what the buffer had.
+        self.is_broken = true;
+        let buffer = std::mem::take(&mut self.buffer);
+        self.runs.push(Arc::new(shared.write_run(buffer, block_bytes).await?));
+        self.is_broken = false;
         Ok(())
     }
 
     /// Commits the group: all of it or nothing. Durable when this returns, and readers see it then. It comes after all that was
-    /// committed before, and before most of what is committed meanwhile. [`Engine::commit_if`], [`Engine::ingest`] and new
-    /// read points wait for it.
+    /// committed before, and before most of what is committed meanwhile. [`Engine::commit_if`], [`Engine::ingest`],
+    /// [`Engine::clear`] and new read points wait for it. So do commits once the log or memory is full: the sweeper does nothing
+    /// else.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Full`], [`Error::Unreadable`], [`Error::ReadOnly`], and nothing was taken in;
+    /// [`Error::BulkBroken`], [`Error::BulkTooDense`], [`Error::GroupTooLong`], [`Error::NoSpace`], [`Error::Full`],
+    /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;
     /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
+    ///
+    /// # Cancel safety
+    /// The group may be committed all the same.
     pub async fn commit(mut self) -> Result<()> {
         let shared = Arc::clone(&self.engine.shared);
         shared.check_running()?;
+        if self.is_broken {
+            return Err(Error::BulkBroken);
+        }
         if self.runs.is_empty() && self.long.is_empty() {
             let mut group = Group::new();
             self.buffer.iter().for_each(|(space, one)| group.modify(space, one));

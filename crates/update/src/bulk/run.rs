@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use moirai_extents::Extent;
-use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, prefix_of};
@@ -67,20 +66,15 @@ impl Buffer {
         take(&mut Taker(self.bytes.get(place as usize..)?))
     }
 
-    /// Sorts the modifications and hands them out, with the bytes of each.
-    fn for_each_sorted(&mut self, mut each: impl FnMut(SpaceId, &[u8], &[u8])) {
+    /// Sorts the modifications by space and key; gives where they are.
+    fn sort(&mut self) -> Vec<u32> {
         let mut places = std::mem::take(&mut self.places);
         let key = |place: u32| self.at(place).map(|(_, one, _)| one.key);
         places.sort_unstable_by(|one, other| {
             let order = (one.0, one.1).cmp(&(other.0, other.1));
             order.then_with(|| key(one.2).cmp(&key(other.2))).then(one.2.cmp(&other.2))
         });
-        for (_, _, place) in places {
-            if let Some((space, one, encoded)) = self.at(place) {
-                each(space, one.key, encoded);
-            }
-        }
-        self.bytes.clear();
+        places.into_iter().map(|(_, _, place)| place).collect()
     }
 }
 
@@ -97,46 +91,45 @@ fn take<'a>(taker: &mut Taker<'a>) -> Option<(SpaceId, Modification<'a>, &'a [u8
 
 impl Shared {
     /// Writes what a buffer has as a run of blocks of about `block_bytes`, and empties it.
-    pub(crate) async fn write_run(&self, buffer: &mut Buffer, block_bytes: usize) -> Result<Run> {
-        struct Filled {
-            space: SpaceId,
-            first: Box<[u8]>,
-            last: Vec<u8>,
-            bytes: Vec<u8>,
-        }
-        let mut filled: Vec<Filled> = Vec::new();
-        buffer.for_each_sorted(|space, key, encoded| {
-            let is_of_last = |last: &Filled| {
-                last.space == space && last.bytes.len() + encoded.len() <= block_bytes
+    pub(crate) async fn write_run(&self, mut buffer: Buffer, block_bytes: usize) -> Result<Run> {
+        let places = buffer.sort();
+        let mut all = places.iter().filter_map(|place| buffer.at(*place)).peekable();
+        let mut run = Run::new();
+        let mut bytes = Vec::with_capacity(block_bytes);
+        while let Some((space, first, _)) = all.peek() {
+            let (space, first) = (*space, Box::from(first.key));
+            let mut last: &[u8] = &[];
+            bytes.clear();
+            let mut fits = |one: &(SpaceId, Modification<'_>, &[u8])| {
+                let is_first = bytes.is_empty();
+                let fits = is_first || bytes.len() + one.2.len() <= block_bytes;
+                if one.0 == space && fits {
+                    bytes.extend_from_slice(one.2);
+                }
+                one.0 == space && fits
             };
-            if !filled.last().is_some_and(is_of_last) {
-                let (first, bytes) = (key.into(), Vec::with_capacity(block_bytes));
-                filled.push(Filled { space, first, last: Vec::new(), bytes });
+            while let Some((_, one, _)) = all.next_if(&mut fits) {
+                last = one.key;
             }
-            if let Some(block) = filled.last_mut() {
-                block.bytes.extend_from_slice(encoded);
-                block.last.clear();
-                block.last.extend_from_slice(key);
-            }
-        });
-        let mut run = Run::with_capacity(filled.len());
-        for Filled { space, first, last, bytes } in filled {
-            let mut extents = Vec::new();
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let count = BlockCount::holding(ByteCount(rest.len() as u64));
-                let extent = self.take_for_long(count, Turn::Free).await?;
-                let room = (extent.blocks.count.bytes().0 as usize).min(rest.len());
-                let (now, later) = rest.split_at_checked(room).unwrap_or((rest, &[]));
-                self.data.write(extent.first(), IoBuf::holding(now)).await?;
-                extents.push(extent);
-                rest = later;
-            }
-            let checksum = crc32c::crc32c(&bytes);
-            let last = last.into();
+            let extents = self.write_run_block(&bytes).await?;
+            let (last, checksum) = (last.into(), crc32c::crc32c(&bytes));
             run.push(RunBlock { space, first, last, extents, bytes: bytes.len(), checksum });
         }
         Ok(run)
+    }
+
+    async fn write_run_block(&self, mut bytes: &[u8]) -> Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        while !bytes.is_empty() {
+            let count = BlockCount::holding(ByteCount(bytes.len() as u64));
+            let extent = self.take_for_long(count, Turn::Free).await?;
+            let room = (extent.blocks.count.bytes().0 as usize).min(bytes.len());
+            let (now, later) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            // The write may outlive a future that is dropped.
+            extents.push(self.write_extent(extent, now).await?);
+            bytes = later;
+        }
+        Ok(extents)
     }
 
     async fn read_run_block(&self, block: &RunBlock) -> Result<Vec<u8>> {
@@ -219,22 +212,14 @@ impl<'a> Merge<'a> {
             (cursor.next, cursor.at) = (cursor.next + 1, 0);
         }
         let rest = cursor.bytes.get(cursor.at..).unwrap_or_default();
-        if let Some((space, one, _)) = take(&mut Taker(rest)) {
-            key.clear();
-            key.extend_from_slice(one.key);
-            self.heads.push(Head { space, key, run });
-        }
+        let Some((space, one, _)) = take(&mut Taker(rest)) else {
+            let blocks = BlockRange::new(Lbn(0), BlockCount::ZERO);
+            return Err(Error::damaged(&*self.shared.data, "a part of a bulk group", blocks));
+        };
+        key.clear();
+        key.extend_from_slice(one.key);
+        self.heads.push(Head { space, key, run });
         Ok(())
-    }
-
-    /// Takes all modifications of `space` before the key `high`, or to its last.
-    pub(crate) async fn take_rest(
-        &mut self,
-        space: SpaceId,
-        high: Option<&[u8]>,
-        into: &mut Queue,
-    ) -> Result<()> {
-        self.take_some(space, high, usize::MAX, into).await.map(drop)
     }
 
     /// Takes the modifications of `space` before the key `high`, or to its last, that come next, with all of the last key's:

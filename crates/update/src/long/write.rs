@@ -189,6 +189,7 @@ impl Shared {
         while !bytes.is_empty() {
             let extent = self.take_for_long(holding(bytes.len()), turn).await?;
             let (part, rest) = first_of(bytes, &extent);
+            self.counts.long_written_bytes.add(part.len() as u64);
             layout.push(part, self.write_extent(extent, part).await?);
             bytes = rest;
         }
@@ -204,6 +205,7 @@ impl Shared {
                     // An index lies in one run, and no free run is so long.
                     return Err(Error::full(&*self.data));
                 }
+                self.counts.long_written_bytes.add(index.len() as u64);
                 let extent = self.write_extent(extent, &index).await?;
                 layout.finish_index(&index, extent)
             }
@@ -214,11 +216,10 @@ impl Shared {
 
     /// Writes bytes to an extent, in a task that has it until the write has ended: who asked may be cancelled, and a free
     /// extent has no write in flight.
-    async fn write_extent(&self, extent: Extent, bytes: &[u8]) -> Result<Extent> {
+    pub(crate) async fn write_extent(&self, extent: Extent, bytes: &[u8]) -> Result<Extent> {
         let in_flight = Arc::clone(&self.long_writes).read_owned().await;
         self.check_open()?;
         let (data, first, buffer) = (Arc::clone(&self.data), extent.first(), IoBuf::holding(bytes));
-        self.counts.long_written_bytes.add(buffer.len() as u64);
         let write = spawn(async move {
             let done = data.write(first, buffer).await;
             drop(in_flight);

@@ -34,6 +34,8 @@ use crate::sweep::{Done, Sweeper};
 const BATCH_SHARE: usize = 16;
 /// What the log takes to refer to the entries, at most: they lie in a few extents, or in as many as there is no space for.
 const ELSEWHERE_BYTES: usize = 4 << 10;
+/// And those for one partition that has blocks, at most.
+const DENSE_SHARE: usize = 2;
 /// A group is refused when its partitions could not be sealed so often.
 const STALLS_MAX: u32 = 16;
 
@@ -97,8 +99,9 @@ impl Sweeper<'_> {
     pub(super) async fn absorb(&mut self) -> Result<bool> {
         let shared = self.shared;
         let Some(mut request) = shared.bulks.0.lock().take() else { return Ok(false) };
+        shared.is_sweeping.store(true, Ordering::Relaxed);
         let absorbed = match shared.touched(&request.runs) {
-            Ok(touched) => self.absorb_group(&request, touched).await?,
+            Ok(touched) => self.absorb_group(&mut request, touched).await?,
             Err(error) => Absorbed::Refused(error),
         };
         let done = match absorbed {
@@ -121,10 +124,15 @@ impl Sweeper<'_> {
 
     async fn absorb_group(
         &mut self,
-        request: &BulkRequest,
+        request: &mut BulkRequest,
         touched: Vec<Touched>,
     ) -> Result<Absorbed> {
         let shared = self.shared;
+        // First: where a run cannot be read nothing has changed.
+        let mut merge = match Merge::of(shared, &request.runs).await {
+            Ok(merge) => merge,
+            Err(error) => return Ok(Absorbed::Refused(error)),
+        };
         let ids: Vec<PartitionId> = touched.iter().map(|one| one.id).collect();
         // What waits for space is sealed again, with what has come since.
         self.postponed.retain(|job| !job.members.iter().any(|one| ids.contains(&one.id)));
@@ -136,7 +144,6 @@ impl Sweeper<'_> {
             self.waiting.extend(jobs);
             return Ok(Absorbed::Later);
         }
-        let mut merge = Merge::of(shared, &request.runs).await?;
         let mut done = Vec::with_capacity(jobs.len());
         let mut batch = Vec::new();
         let mut bytes = 0;
@@ -171,10 +178,20 @@ impl Sweeper<'_> {
                 }
                 continue;
             }
-            if has_more && let Err(error) = merge.take_rest(one.space, high, &mut slice).await {
-                failed = Some(error);
-                self.waiting.push_back(job);
-                break;
+            if has_more {
+                let most = shared.memory_bytes / DENSE_SHARE;
+                failed = match merge.take_some(one.space, high, most, &mut slice).await {
+                    Ok(false) => None,
+                    Ok(true) => {
+                        let (have, most) = (slice.bytes() as u64, most as u64);
+                        Some(Error::BulkTooDense { have: ByteCount(have), most: ByteCount(most) })
+                    }
+                    Err(error) => Some(error),
+                };
+                if failed.is_some() {
+                    self.waiting.push_back(job);
+                    break;
+                }
             }
             bytes += slice.bytes();
             batch.push((job, slice));
@@ -189,6 +206,8 @@ impl Sweeper<'_> {
         if failed.is_none() {
             failed = self.absorb_batch(&mut batch, &mut done).await?;
         }
+        // It holds the runs, too.
+        drop(merge);
         let refused = match failed {
             Some(error) => Some(error),
             None => shared.finish_absorbed(request, &mut done).await?,
@@ -221,16 +240,17 @@ impl Sweeper<'_> {
         }
         while !jobs.is_empty() {
             let mut again = Vec::new();
-            for (job, outcome) in self.carry_out_batch(jobs).await?.done {
+            for (mut job, outcome) in self.carry_out_batch(jobs).await?.done {
                 match outcome {
                     // Its pieces come to more than it may stage.
                     Done::Postponed if shared.end_oldest_point() => again.push(job),
                     Done::Postponed => return Ok(Some(Error::full(&*shared.data))),
-                    Done::SetAside(error) => {
-                        let (device, why) = (shared.data.inquiry().name.clone(), error.to_string());
-                        return Ok(Some(Error::Unreadable { device, why }));
+                    Done::SetAside(error) => return Ok(Some(unreadable(shared, &error))),
+                    outcome => {
+                        // Memory need not hold the group.
+                        job.members.iter_mut().for_each(|one| one.sealed.queue = Arc::default());
+                        done.push((job, outcome));
                     }
-                    outcome => done.push((job, outcome)),
                 }
             }
             jobs = again;
@@ -275,14 +295,22 @@ impl Sweeper<'_> {
                 covered: member.covered,
                 history: None,
             });
-            match shared.place(&piece).await? {
-                Done::Placed(placed) => whole.append(placed),
-                _ => return Ok(Err(Error::full(&*shared.data))),
+            loop {
+                match shared.place(&piece).await? {
+                    Done::Placed(placed) => break whole.append(placed),
+                    Done::SetAside(error) => return Ok(Err(unreadable(shared, &error))),
+                    _ if shared.end_oldest_point() => {}
+                    _ => return Ok(Err(Error::full(&*shared.data))),
+                }
             }
             let Some(end) = end else { return Ok(Ok(whole)) };
             (low, slice) = (end, next);
         }
     }
+}
+
+fn unreadable(shared: &Shared, error: &Error) -> Error {
+    Error::Unreadable { device: shared.data.inquiry().name.clone(), why: error.to_string() }
 }
 
 /// What was sealed, of a range of keys or all of it, and a slice of a group after it.
@@ -329,7 +357,7 @@ impl Shared {
     /// entries, nothing counts, and it says so.
     async fn finish_absorbed(
         &self,
-        request: &BulkRequest,
+        request: &mut BulkRequest,
         done: &mut Vec<(Job, Done)>,
     ) -> Result<Option<Error>> {
         let is_new = |value: &Arc<LongValue>| value.is_new(&self.extents);
@@ -344,13 +372,16 @@ impl Shared {
             }
         }
         // As many bytes as the entries take at most.
-        let Some(extents) = self.space_for_entries(request, done) else {
+        let Some(mut extents) = self.space_for_entries(request, done) else {
             return Ok(Some(Error::full(&*self.data)));
         };
         let mut entries = Vec::new();
         let mut left = Vec::with_capacity(done.len());
         {
             let mut state = self.state();
+            // No space is made until the log has the numbers of the partitions that these sweeps made. The checkpoint below
+            // ends that.
+            state.is_ahead = true;
             // First: the group may replace one of its own long values.
             let runs: Vec<_> = request.long.iter().flat_map(|one| one.runs()).copied().collect();
             for runs in runs.chunks(super::RUNS_OF_ENTRY) {
@@ -363,6 +394,15 @@ impl Shared {
                 let job = self.encode_done(&mut state, job, outcome, &mut entries, &mut finished);
                 left.extend(job);
             }
+        }
+        let room = |extents: &[Extent]| -> BlockCount {
+            extents.iter().map(|extent| extent.blocks.count).sum()
+        };
+        let needed = BlockCount::holding(ByteCount(entries.len() as u64));
+        while room(&extents) < needed {
+            let more = BlockCount(needed.0 - room(&extents).0);
+            let extent = self.extents.take_part(more, BlockCount(1), self.checkpoint_reserve());
+            extents.push(extent.ok_or_else(|| Error::full(&*self.data))?);
         }
         let (mut runs, mut rest) = (Vec::new(), &entries[..]);
         for extent in &extents {
@@ -396,6 +436,9 @@ impl Shared {
         }
         self.free_left();
         drop(left);
+        // The checkpoint needs space.
+        request.runs.clear();
+        self.note_directory();
         self.take_checkpoint().await?;
         Ok(None)
     }
