@@ -66,7 +66,7 @@ impl Wanted {
 /// Where a value is found: what is to be read, unless what is pending says all, and what is pending in memory, oldest first,
 /// as queues have it.
 pub(crate) struct Lookup {
-    /// Who reads it pays for what is staged; none of a version.
+    /// The partition whose staged chunks are read, so that their cost is counted; `None` where a read point sees a version.
     pub(crate) partition: Option<PartitionId>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,

@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Ends the oldest read point, when they keep something: who modifies comes first. Tells whether there was one.
+    /// Ends the oldest read point if read points keep any space: commits come first. Returns whether one ended.
     pub(crate) fn end_oldest_point(&self) -> bool {
         self.end_points(|points, epoch| {
             points.oldest_of_use(epoch).and_then(|oldest| points.end(oldest))

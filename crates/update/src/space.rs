@@ -84,8 +84,8 @@ impl Shared {
         added_bytes == 0 || (fits && !self.is_stuck.load(Ordering::Relaxed))
     }
 
-    /// Whether the device is full: what is pending is applied as far as it can be, next to nothing is free, and no read point
-    /// keeps anything.
+    /// Whether the device is full: sweeps have applied everything that they can, almost no space is free, and no read point
+    /// keeps any.
     pub(crate) fn is_full(&self, state: &State) -> bool {
         let is_applied = state.waiting_bytes() == 0 && !self.is_sweeping.load(Ordering::Relaxed);
         let is_stuck = self.is_stuck.load(Ordering::Relaxed);

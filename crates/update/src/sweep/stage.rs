@@ -62,8 +62,8 @@ impl Shared {
         Ok(Done::Staged(chunk, Some(extent), freed))
     }
 
-    /// The blocks that divide a member's chunk into parts: all together for a chunk so short that who reads any of it reads all
-    /// of it, unless their table is in memory; and where it cannot be read.
+    /// The blocks by which a member's chunk is divided into parts. The chunk stays one part if it is so short that a read takes
+    /// all of it and the table of the blocks is not in memory, or if the table cannot be read.
     pub(super) async fn blocks_for_chunk(&self, member: &Member) -> Blocks {
         let table = match self.tables.get(&member.place) {
             None if member.sealed.queue.bytes() > READ_AT_ONCE => {
