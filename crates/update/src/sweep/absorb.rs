@@ -242,7 +242,7 @@ impl Sweeper<'_> {
             let mut again = Vec::new();
             for (mut job, outcome) in self.carry_out_batch(jobs).await?.done {
                 match outcome {
-                    // Its pieces come to more than it may stage.
+                    // Ending a read point may have freed the space that it needs.
                     Done::Postponed if shared.end_oldest_point() => again.push(job),
                     Done::Postponed => return Ok(Some(Error::full(&*shared.data))),
                     Done::SetAside(error) => return Ok(Some(unreadable(shared, &error))),
