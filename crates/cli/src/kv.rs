@@ -1,5 +1,6 @@
 //! `moirai kv`: keys and values in the trees of a store.
 
+mod batch;
 mod dump;
 mod load;
 mod stats;
@@ -175,16 +176,9 @@ enum Command {
     ///   delete  KEY
     ///   merge   KEY  NUMBER
     ///
-    /// A merge that meets a value that is not an integer leaves the value as it is. `stats` counts these, each
-    /// once it is applied to the value on the device.
+    /// A merge onto a value that is not an integer ends the batch; the groups before are committed.
     #[command(verbatim_doc_comment)]
-    Batch {
-        #[command(flatten)]
-        input: load::Input,
-        /// Each line has the name of a tree before the key, and a tab
-        #[arg(long, conflicts_with = "tree")]
-        trees: bool,
-    },
+    Batch(batch::Batch),
     /// Print all records as text that `restore` reads, of one tree or of all
     ///
     /// The text is in the format of Berkeley DB's `db_dump` and LMDB's `mdb_dump`, so it takes any bytes. With --hex, keys
@@ -407,26 +401,10 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
             value::put_file(store, &tree().await?, &text.read(key)?, file).await
         }
         Command::Merge { key, number } => {
-            let (name, key, tree) = (key, text.read(key)?, tree().await?);
-            let value = store.get(&tree, &key).await?;
-            if let Some(value) = &value
-                && !AddDecimal::is_number(value)
-            {
-                return Err(Failure::Failed(format!(
-                    "the value of `{}` is not an integer: `{}`",
-                    name.display(),
-                    String::from_utf8_lossy(&text.written(value))
-                )));
-            }
+            let (key, tree) = (text.read(key)?, tree().await?);
             let number = number.to_string().into_bytes();
-            if let Some(value) = &value
-                && !AddDecimal::has_sum(value, &number)
-            {
-                return Err(Failure::Failed(format!(
-                    "the sum of `{}` has more than 128 bits: put a smaller number there",
-                    name.display()
-                )));
-            }
+            let checked = batch::check_merge(store.now(), &tree, &key, &number, text).await;
+            checked.map_err(Failure::Failed)?;
             Ok(store.merge(&tree, ADD, &key, &number).await?)
         }
         Command::Delete { key: Some(key), .. } => {
@@ -467,9 +445,7 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
         Command::Load { input, sorted: false } => {
             load::load(store, &tree().await?, input, text).await
         }
-        Command::Batch { input, trees } => {
-            load::batch(store, arguments.tree(), *trees, input, text).await
-        }
+        Command::Batch(input) => batch::batch(store, arguments.tree(), input, text).await,
         Command::Dump => {
             let trees = chosen(store, arguments.tree.as_deref()).await?;
             dump::dump(store, &trees, arguments.hex).await

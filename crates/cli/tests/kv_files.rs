@@ -51,6 +51,36 @@ fn batches_change_whole_groups() {
     assert!(error.contains("`get` is no change: begin with put, delete or merge"), "{error}");
 }
 
+/// A merge of a batch finds what is committed and what the lines before it change.
+#[test]
+fn batches_check_what_they_merge_onto() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    kv(folder, &["put", "fruit", "apple"]);
+    let most = i128::MAX.to_string();
+    let second =
+        |lines: &str| write(folder.join("lines"), format!("put\ta\t1\nmerge\ta\t2\n{lines}"));
+    for (lines, problem) in [
+        ("merge\tfruit\t1\n", "line 3: the value of `fruit` is not an integer: `apple`"),
+        ("put\tb\tpear\nmerge\tb\t1\n", "line 4: the value of `b` is not an integer: `pear`"),
+        ("delete\tfruit\nput\tfruit\tfig\nmerge\tfruit\t1\n", "line 5: the value of `fruit`"),
+        (&format!("merge\ta\t{most}\n"), "line 3: the sum of `a` has more than 128 bits"),
+    ] {
+        second(lines).unwrap();
+        let error = refused(folder, &["batch", "lines"]);
+        assert!(error.contains(problem), "{error}");
+        assert!(error.contains("at least the first 0 changes are loaded"), "{error}");
+        assert_eq!(kv(folder, &["scan"]), "fruit\tapple\n");
+    }
+    second("delete\tfruit\nmerge\tfruit\t4\nput\tb\t-7\nmerge\tb\t7\n").unwrap();
+    kv(folder, &["batch", "lines", "--group", "2"]);
+    assert_eq!(kv(folder, &["scan"]), "a\t3\nb\t0\nfruit\t4\n");
+    // A blind merge onto text changes nothing, and is counted.
+    write(folder.join("lines"), "put\tfruit\tapple\nmerge\tfruit\t1\n").unwrap();
+    kv(folder, &["batch", "lines", "--blind"]);
+    assert_eq!(kv(folder, &["get", "fruit"]), "apple\n");
+}
+
 /// Any bytes, in both formats, into another store.
 #[test]
 fn a_dump_restores_every_tree() {

@@ -1,4 +1,4 @@
-//! `kv load` and `kv batch`: files whose lines are records or changes, committed group by group, or ingested.
+//! `kv load`: files whose lines are records, committed group by group, or ingested.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use moirai::btree::{Batch, Store, Tree};
 use moirai::runtime::{Stopwatch, is_virtual, now};
 use moirai::units::{Instant, grouped};
 
-use super::ADD;
 use super::text::Text;
 use crate::failure::Failure;
 use crate::{print, progress};
@@ -100,12 +99,13 @@ impl<'a> Loading<'a> {
         self.failed(format!("line {}: {problem}", self.line))
     }
 
-    /// Commits the batch when it is a whole group.
-    pub(super) async fn commit_group(&mut self) -> Result<(), Failure> {
-        if self.batch.len() < self.group {
-            return Ok(());
+    /// Commits the batch when it is a whole group; tells whether it was.
+    pub(super) async fn commit_group(&mut self) -> Result<bool, Failure> {
+        let is_whole = self.batch.len() >= self.group;
+        if is_whole {
+            self.commit().await?;
         }
-        self.commit().await
+        Ok(is_whole)
     }
 
     /// Commits the batch, and with `--acknowledge` prints how many lines are durable.
@@ -200,105 +200,15 @@ pub(super) async fn load_sorted(
 }
 
 /// The key and the value of a line.
-fn record(line: &[u8], text: Text) -> Result<(Vec<u8>, Vec<u8>), String> {
+pub(super) fn record(line: &[u8], text: Text) -> Result<(Vec<u8>, Vec<u8>), String> {
     let (key, value) = split(line).ok_or("there is no tab between key and value")?;
     let read = |bytes| text.read_bytes(bytes).map_err(|problem| problem.to_string());
     Ok((read(key)?, read(value)?))
 }
 
 /// What is before the first tab, and what is after it.
-fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
     let (before, after) = line.split_at_checked(tab)?;
     Some((before, after.strip_prefix(b"\t").unwrap_or(after)))
-}
-
-/// A change that a line of a batch asks for.
-enum Change {
-    Put,
-    Delete,
-    Merge,
-}
-
-/// Makes the changes of a file, whole groups of lines only.
-pub(super) async fn batch(
-    store: &Store,
-    default: &str,
-    has_trees: bool,
-    input: &Input,
-    text: Text,
-) -> Result<(), Failure> {
-    let mut loading = Loading::start(store, input, "changes")?;
-    let mut trees: Vec<Tree> = Vec::new();
-    let mut has_merges = false;
-    let mut line = Vec::new();
-    while loading.next_line(&mut line)? {
-        let parsed =
-            parse(&line, has_trees, text).map_err(|problem| loading.failed_line(problem))?;
-        let (change, name, key, operand) = parsed;
-        let name = name.as_deref().unwrap_or(default);
-        let tree = match trees.iter().find(|tree| tree.name() == name) {
-            Some(tree) => tree.clone(),
-            None => {
-                let tree = store.tree(name).await.map_err(|error| loading.failed_line(error))?;
-                trees.push(tree.clone());
-                tree
-            }
-        };
-        match change {
-            Change::Put => loading.batch.put(&tree, &key, &operand),
-            Change::Delete => loading.batch.delete(&tree, &key),
-            Change::Merge => {
-                has_merges = true;
-                loading.batch.merge(&tree, ADD, &key, &operand);
-            }
-        }
-        loading.commit_group().await?;
-    }
-    loading.finish().await?;
-    if has_merges {
-        print::note(
-            "merges are applied later: one that meets a value that is not an integer changes nothing, and \
-             `moirai kv stats` counts it",
-        );
-    }
-    Ok(())
-}
-
-/// What a line of a batch changes: the tree where lines name one, the key, and what comes after it.
-type Parsed = (Change, Option<String>, Vec<u8>, Vec<u8>);
-
-fn parse(line: &[u8], has_trees: bool, text: Text) -> Result<Parsed, String> {
-    let (verb, rest) = split(line).unwrap_or((line, b""));
-    let change = match verb {
-        b"put" => Change::Put,
-        b"delete" => Change::Delete,
-        b"merge" => Change::Merge,
-        other => {
-            let other = String::from_utf8_lossy(other);
-            return Err(format!(
-                "`{other}` is no change: begin with put, delete or merge, and a tab"
-            ));
-        }
-    };
-    let (tree, rest) = match has_trees {
-        true => {
-            let (tree, rest) = split(rest).ok_or("there is no tab between tree and key")?;
-            let tree = std::str::from_utf8(tree).map_err(|_| "the tree's name is not UTF-8")?;
-            (Some(tree.to_owned()), rest)
-        }
-        false => (None, rest),
-    };
-    let read = |bytes| text.read_bytes(bytes).map_err(|problem| problem.to_string());
-    let (key, operand) = match change {
-        Change::Delete => (read(rest)?, Vec::new()),
-        Change::Put => record(rest, text)?,
-        Change::Merge => {
-            let (key, number) = split(rest).ok_or("there is no tab between key and number")?;
-            let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-            let number: i128 = number.ok_or("what comes after the key is not an integer")?;
-            (read(key)?, number.to_string().into_bytes())
-        }
-    };
-    Ok((change, tree, key, operand))
 }
