@@ -39,32 +39,13 @@ impl Store {
         Tree::check_name(to)?;
         let point = self.read_point().await;
         let source = point.reader().known_tree(from).await?;
-        let space = {
-            let mut making = self.making.lock().await;
-            self.check_new(to).await?;
-            self.nameless_space(&mut making).await?
-        };
-        let copy = self.tree_in(space, to);
+        let mut copies = Copies { to: self, trees: Vec::new() };
+        let copy = copies.begin(to).await?;
         let mut copied = Copied::default();
-        let done = async {
-            copy_records(point.reader(), &source, (self, &copy), &mut copied, &mut |_| {}).await?;
-            let _alone = self.making.lock().await;
-            // Another tree may have got the name meanwhile.
-            self.check_new(to).await?;
-            let mut group = Group::new();
-            group.modify(CATALOG, put(to.as_bytes(), &space.0.to_le_bytes()));
-            let nameless = key_of_nameless(space);
-            group.modify(CATALOG, Modification { key: &nameless, kind: DELETE, bytes: &[] });
-            Ok(self.engine.commit_with(&group, Durability::Flushed).await?)
-        };
-        let done: Result<()> = done.await;
-        if done.is_err() {
-            // What fails here is done when the store is opened again.
-            if self.engine.clear(space, &[], None).await.is_ok() {
-                self.making.lock().await.give_back(space);
-            }
-        }
-        done.map(|()| copied.records)
+        let told = &mut |_: &Copied| {};
+        let done = copy_records(point.reader(), &source, (self, &copy), &mut copied, told).await;
+        copies.end(done).await?;
+        Ok(copied.records)
     }
 
     async fn check_new(&self, name: &str) -> Result<()> {
@@ -88,24 +69,81 @@ impl Store {
 }
 
 impl ReadPoint<'_> {
-    /// Copies all trees to another store, where those of the same names must not exist. `progress` is told now and then how
-    /// much is copied. The other store is closed, or its [`Store::checkpoint`] taken, by the caller: a copy that failed may
-    /// leave some trees there.
+    /// Copies all trees to another store, where those of the same names must not exist. All copies are there once this returns,
+    /// and nothing of them before. After a crash or an error all are there or none. `progress` is told now and then how much is
+    /// copied.
     ///
     /// # Errors
     /// [`Error::TreeExists`]; errors as of [`Reader`], and of [`Store::ingest`] into `to`.
+    ///
+    /// # Cancel safety
+    /// As of [`Store::copy_tree`].
     pub async fn copy_to(&self, to: &Store, mut progress: impl FnMut(&Copied)) -> Result<Copied> {
+        let mut copies = Copies { to, trees: Vec::new() };
         let mut copied = Copied::default();
-        let reader = self.reader();
-        for name in reader.trees().await? {
-            let source = reader.known_tree(&name).await?;
-            to.check_new(&name).await?;
-            let copy = to.tree(&name).await?;
-            copy_records(reader, &source, (to, &copy), &mut copied, &mut progress).await?;
-            copied.trees += 1;
-            progress(&copied);
-        }
+        let done = async {
+            let reader = self.reader();
+            for name in reader.trees().await? {
+                let source = reader.known_tree(&name).await?;
+                let copy = copies.begin(&name).await?;
+                copy_records(reader, &source, (to, &copy), &mut copied, &mut progress).await?;
+                copied.trees += 1;
+                progress(&copied);
+            }
+            Ok(())
+        };
+        let done = done.await;
+        copies.end(done).await?;
         Ok(copied)
+    }
+}
+
+/// Copies that have no names yet: after a crash there is nothing of them.
+struct Copies<'a> {
+    to: &'a Store,
+    /// Each called as it will be.
+    trees: Vec<Tree>,
+}
+
+impl Copies<'_> {
+    /// An empty tree that is to get a name, which no tree has.
+    async fn begin(&mut self, name: &str) -> Result<Tree> {
+        let to = self.to;
+        let mut making = to.making.lock().await;
+        to.check_new(name).await?;
+        let space = to.nameless_space(&mut making).await?;
+        let tree = to.tree_in(space, name);
+        self.trees.push(tree.clone());
+        Ok(tree)
+    }
+
+    /// Gives all of them their names, durably and at once; or clears them where copying failed, or another tree got one of the
+    /// names meanwhile.
+    async fn end(self, copied: Result<()>) -> Result<()> {
+        let Copies { to, trees } = self;
+        let named = async {
+            copied?;
+            let _alone = to.making.lock().await;
+            let mut group = Group::new();
+            for tree in &trees {
+                to.check_new(tree.name()).await?;
+                let space = tree.space.0.to_le_bytes();
+                group.modify(CATALOG, put(tree.name().as_bytes(), &space));
+                let nameless = key_of_nameless(tree.space);
+                group.modify(CATALOG, Modification { key: &nameless, kind: DELETE, bytes: &[] });
+            }
+            Ok(to.engine.commit_with(&group, Durability::Flushed).await?)
+        };
+        let named: Result<()> = named.await;
+        if named.is_err() {
+            for tree in &trees {
+                // What fails here is done when the store is opened again.
+                if to.engine.clear(tree.space, &[], None).await.is_ok() {
+                    to.making.lock().await.give_back(tree.space);
+                }
+            }
+        }
+        named
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) enum Command {
     },
     /// Copy a store of keys and values to a new one on another device
     ///
-    /// The copy is a store like any other: `kv`, `store check` and `store restore` take it. It has all trees as they are now. A
+    /// The copy is a store like any other: `kv`, `store check` and `store restore` take it. It has all trees as they are now, or
+    /// none where the copy was interrupted: Ctrl-C removes a new file. A
     /// program that has the store open makes backups while it is in use: see `ReadPoint::copy_to` of the library.
     Backup {
         #[command(flatten)]
@@ -75,7 +76,7 @@ pub(crate) enum Command {
     ///
     /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and the merges into them; damaged
     /// changes are not made, so that values stay as they were before. The list says of which keys. Trees whose names are
-    /// lost get names like lost-7. Try a backup, or the other copy of a mirror, before.
+    /// lost get names like lost-7. Try a backup before, and on a volume `volume scrub`: the other disks may have what one lost.
     Repair {
         #[command(flatten)]
         place: Place,
@@ -129,12 +130,14 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Backup { place, to, target } => {
             let options = Options { read_only: true, ..Options::default() };
             let to = Place { store: to.clone(), log: Vec::new(), memory: place.memory };
-            backup::copy(&open(place, options).await?, &to, target).await
+            let source = open(place, options).await?;
+            backup::copy((&source, &place.store), &to, target).await
         }
         Command::Restore { place, from, target } => {
             let options = Options { read_only: true, ..Options::default() };
             let from = Place { store: from.clone(), log: Vec::new(), memory: place.memory };
-            backup::copy(&open(&from, options).await?, place, target).await
+            let source = open(&from, options).await?;
+            backup::copy((&source, &from.store), place, target).await
         }
         Command::Map { place, out, force, json } => {
             force.needs_output(out.is_some())?;
@@ -194,8 +197,9 @@ async fn check(store: &Store, json: bool) -> Result<(), Failure> {
         return if json { Ok(()) } else { print::line("nothing is damaged") };
     }
     Err(Failure::Failed(
-        "the store is damaged: restore it from a backup, or drop what the list names with \
-         `moirai store repair --drop`, which keeps all else"
+        "the store is damaged: restore it from a backup (on a volume, look for a wrong disk with `moirai volume scrub` first, \
+         and leave it out with `volume fail`), or drop what the list names with `moirai store repair --drop`, which keeps all \
+         else"
             .into(),
     ))
 }

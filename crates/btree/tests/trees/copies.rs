@@ -108,3 +108,35 @@ fn all_trees_of_a_read_point_are_copied_to_another_store() {
         assert!(matches!(again, Err(Error::TreeExists { .. })), "{again:?}");
     });
 }
+
+/// The power of the target fails amid a copy of all trees: all are there, or none.
+async fn copies_through_a_power_cut() {
+    let mut random = random("backups");
+    let mut benches = [Bench::new(&mut random).await, Bench::new(&mut random).await];
+    benches.iter_mut().for_each(|bench| bench.options.memory = ByteCount::mib(1));
+    let source = benches[0].open().await.unwrap();
+    let mut expected = Records::new();
+    change(&source, &mut random, &mut expected).await.unwrap();
+    let other = source.tree("other").await.unwrap();
+    source.put(&other, b"key", b"value").await.unwrap();
+    let point = source.read_point().await;
+    let target = benches[1].open().await.unwrap();
+    benches[1].power.fail_after(random.random_range(0..60));
+    let copied = point.copy_to(&target, |_| {}).await;
+    drop(target);
+    benches[1].restart();
+    let target = benches[1].open().await.unwrap();
+    let names = target.trees().await.unwrap();
+    assert!(names.is_empty() || names == ["one", "other"], "{names:?}");
+    if names.is_empty() {
+        assert!(copied.is_err(), "an acknowledged copy is not there");
+        point.copy_to(&target, |_| {}).await.unwrap();
+    }
+    assert!(records(&target, "one").await == expected);
+    assert_eq!(records(&target, "other").await.len(), 1);
+}
+
+#[test]
+fn copies_of_all_trees_are_there_together_or_not_at_all() {
+    each_seed(if cfg!(debug_assertions) { 60 } else { 2000 }, copies_through_a_power_cut);
+}

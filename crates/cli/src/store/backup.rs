@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use moirai::btree::{AddDecimal, Copied, Store};
+use moirai::runtime::Interrupts;
 use moirai::storage::DeviceUri;
 use moirai::units::ByteCount;
 use moirai::update::{Kinds, LogWriter, Options};
@@ -35,10 +37,14 @@ struct Summary {
     bytes: u64,
 }
 
-/// Copies all trees of `source` to a new store at `to`.
-pub(super) async fn copy(source: &Store, to: &Place, target: &Target) -> Result<(), Failure> {
+/// Copies all trees of `source`, which is at `from`, to a new store at `to`.
+pub(super) async fn copy(
+    (source, from): (&Store, &str),
+    to: &Place,
+    target: &Target,
+) -> Result<(), Failure> {
     let files = NewFiles::new();
-    let done = copy_to(source, to, target, &files).await;
+    let done = copy_to((source, from), to, target, &files).await;
     if done.is_err() {
         files.remove();
     }
@@ -57,11 +63,16 @@ pub(super) async fn copy(source: &Store, to: &Place, target: &Target) -> Result<
 }
 
 async fn copy_to(
-    source: &Store,
+    (source, from): (&Store, &str),
     to: &Place,
     target: &Target,
     files: &NewFiles,
 ) -> Result<Copied, Failure> {
+    if source.trees().await?.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{from} has no trees: nothing is copied; a copy that was interrupted has none"
+        )));
+    }
     let mut kinds = Kinds::new();
     kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
     let uri = with_size(source, &to.store)?;
@@ -84,11 +95,25 @@ async fn copy_to(
     for (device, occupant) in &created.overwritten {
         print::note_of_loss(device, occupant);
     }
+    let interrupts = Interrupts::listen()?;
     let bar = progress::clock("copying");
     let point = source.read_point().await;
     let told = |copied: &Copied| bar.set_message(format!("copying: {} records", copied.records));
-    let copied = point.copy_to(&created.store, told).await;
+    let copied = {
+        let copying = std::pin::pin!(point.copy_to(&created.store, told));
+        let pressed = std::pin::pin!(interrupts.pressed());
+        match select(copying, pressed).await {
+            Either::Left((copied, _)) => Some(copied),
+            Either::Right(_) => None,
+        }
+    };
     bar.finish_and_clear();
+    let Some(copied) = copied else {
+        return Err(Failure::Interrupted(format!(
+            "interrupted: nothing is copied to {}",
+            to.store
+        )));
+    };
     let copied = copied?;
     created.store.close().await?;
     Ok(copied)
