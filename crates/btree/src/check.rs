@@ -83,7 +83,7 @@ impl Store {
                 continue;
             }
             let is_empty = self.engine.view(space, At::Last, 1).await?.is_none_or(|last| {
-                last.low.is_none() && last.blocks().all(|(_, leaf)| leaf_is_empty(leaf))
+                last.low.is_none() && last.blocks().all(|(_, leaf)| leaf_is_empty(leaf.bytes()))
             });
             if is_empty || self.dropped.read().contains(&space) {
                 self.engine.modify(CATALOG, put(&key_of_nameless(space), &[])).await?;

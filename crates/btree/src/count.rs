@@ -97,7 +97,7 @@ impl Store {
         };
         let damaged = || Error::NoLeaf { tree: tree.name().to_owned() };
         for (_, block) in view.blocks() {
-            let leaf = Leaf::of(block).ok_or_else(damaged)?;
+            let leaf = Leaf::of(block.bytes()).ok_or_else(damaged)?;
             for index in 0..leaf.len() {
                 let (key, value) = leaf.record(index).ok_or_else(damaged)?;
                 if range.holds(key) {

@@ -1,14 +1,17 @@
 //! Leaves as they may come from a device, for the fuzz targets.
 
-use moirai_update::{BlockFormat, DELETE, KindNumber, Kinds, Modification, PUT, Pieces, Stored};
+use moirai_update::{
+    Block, BlockFormat, DELETE, KindNumber, Kinds, Modification, PUT, Pieces, Stored, Value,
+};
 
 use crate::leaf::{Leaf, Leaves};
 
 /// Looks for `key` in what may be a leaf, puts a value there or takes it away. Where the leaf was in order, what
 /// comes of it is that leaf with the change.
 pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
-    let _ = Leaves.find(b"", leaf, key);
-    let _ = Leaves.last_key(b"", leaf);
+    let block = Block::whole(leaf);
+    let _ = Leaves.find(b"", block, key, &mut Value::default());
+    let _ = Leaves.last_key(b"", block);
     let (longest_key, longest_value) = Leaves.longest(leaf.len().max(64));
     if leaf.len() < 64
         || key.len() > longest_key
@@ -19,7 +22,7 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
     let kind: KindNumber = if value.is_some() { PUT } else { DELETE };
     let one = Modification { key, kind, bytes: value.unwrap_or_default() };
     let mut pieces = Pieces::new(leaf.len());
-    let applied = Leaves.apply(b"", Some(leaf), &[one], &Kinds::new(), &mut pieces);
+    let applied = Leaves.apply(b"", Some(block), &[one], &Kinds::new(), &mut pieces);
     let Some(mut expected) = in_order(leaf) else { return };
     assert!(applied.is_ok(), "a leaf in order is refused");
     match (expected.binary_search_by(|(other, _)| (*other).cmp(key)), value) {
@@ -34,7 +37,7 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
     }
     let mut records = Vec::new();
     for (_, piece) in pieces.iter() {
-        records.extend(in_order(piece).unwrap_or_default());
+        records.extend(in_order(piece.bytes()).unwrap_or_default());
     }
     assert_eq!(records, expected);
 }

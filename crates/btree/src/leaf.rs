@@ -5,7 +5,7 @@
 //! ```
 
 use moirai_update::{
-    BlockFormat, KeyedReference, Kinds, Modification, NotOfFormat, Pieces, Stored, Value,
+    Block, BlockFormat, KeyedReference, Kinds, Modification, NotOfFormat, Pieces, Stored, Value,
 };
 
 /// Bytes before the offsets.
@@ -251,14 +251,14 @@ impl BlockFormat for Leaves {
     fn apply(
         &self,
         low: &[u8],
-        block: Option<&[u8]>,
+        block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
         pieces: &mut Pieces,
     ) -> Result<(), NotOfFormat> {
         let block_bytes = pieces.block_bytes();
         let leaf = match block {
-            Some(block) => Some(Leaf::of(block).ok_or(NotOfFormat)?),
+            Some(block) => Some(Leaf::of(block.bytes()).ok_or(NotOfFormat)?),
             None => None,
         };
         let is_full = |last: &mut [u8]| {
@@ -267,7 +267,7 @@ impl BlockFormat for Leaves {
         if let (Some(block), []) = (block, modifications)
             && pieces.last_mut().is_none_or(is_full)
         {
-            pieces.push(low).copy_from_slice(block);
+            pieces.push(low).copy_from_slice(block.bytes());
             return Ok(());
         }
         let merged = Merged::of(leaf, modifications, kinds, pieces)?;
@@ -276,21 +276,22 @@ impl BlockFormat for Leaves {
         Ok(())
     }
 
-    fn find<'a>(
+    fn find(
         &self,
         _: &[u8],
-        block: &'a [u8],
+        block: Block<'_>,
         key: &[u8],
-    ) -> Result<Option<Stored<'a>>, NotOfFormat> {
-        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
-        match leaf.search(key).ok_or(NotOfFormat)? {
-            Ok(index) => Ok(Some(leaf.record(index).ok_or(NotOfFormat)?.1)),
-            Err(_) => Ok(None),
+        value: &mut Value,
+    ) -> Result<(), NotOfFormat> {
+        let leaf = Leaf::of(block.bytes()).ok_or(NotOfFormat)?;
+        if let Ok(index) = leaf.search(key).ok_or(NotOfFormat)? {
+            value.set_stored(Some(leaf.record(index).ok_or(NotOfFormat)?.1));
         }
+        Ok(())
     }
 
-    fn last_key<'a>(&self, low: &'a [u8], block: &'a [u8]) -> Result<&'a [u8], NotOfFormat> {
-        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
+    fn last_key<'a>(&self, low: &'a [u8], block: Block<'a>) -> Result<&'a [u8], NotOfFormat> {
+        let leaf = Leaf::of(block.bytes()).ok_or(NotOfFormat)?;
         match leaf.len().checked_sub(1) {
             Some(last) => leaf.record(last).map(|(key, _)| key).ok_or(NotOfFormat),
             None => Ok(low),
@@ -301,12 +302,12 @@ impl BlockFormat for Leaves {
         true
     }
 
-    fn has_long_values(&self, block: &[u8]) -> bool {
-        Leaf::of(block).is_some_and(|leaf| leaf.has_long())
+    fn has_long_values(&self, block: Block<'_>) -> bool {
+        Leaf::of(block.bytes()).is_some_and(|leaf| leaf.has_long())
     }
 
-    fn references<'a>(&self, block: &'a [u8]) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
-        let leaf = Leaf::of(block).ok_or(NotOfFormat)?;
+    fn references<'a>(&self, block: Block<'a>) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
+        let leaf = Leaf::of(block.bytes()).ok_or(NotOfFormat)?;
         let mut references = Vec::new();
         if leaf.has_long() {
             for index in 0..leaf.len() {
@@ -343,7 +344,7 @@ mod tests {
     const BLOCK: usize = 512;
 
     fn records(pieces: &Pieces) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let leaves = pieces.iter().map(|(_, block)| Leaf::of(block).unwrap());
+        let leaves = pieces.iter().map(|(_, block)| Leaf::of(block.bytes()).unwrap());
         let all = leaves.flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.record(at).unwrap()));
         let short = |value| match value {
             Stored::Short(value) => value,
@@ -386,7 +387,7 @@ mod tests {
                         None => rest.len(),
                     };
                     let (now, later) = rest.split_at(end);
-                    Leaves.apply(low, Some(block), now, &Kinds::new(), &mut pieces).unwrap();
+                    Leaves.apply(low, Some(Block::whole(block)), now, &Kinds::new(), &mut pieces).unwrap();
                     rest = later;
                 }
                 if blocks.is_empty() {
@@ -396,11 +397,13 @@ mod tests {
                 prop_assert_eq!(records(&pieces), expected);
                 let lows: Vec<&[u8]> = pieces.iter().map(|(low, _)| low).collect();
                 prop_assert!(lows.windows(2).all(|pair| pair[0] < pair[1]));
-                blocks = pieces.iter().map(|(low, block)| (low.to_vec(), block.to_vec())).collect();
+                blocks = pieces.iter().map(|(low, block)| (low.to_vec(), block.bytes().to_vec())).collect();
                 for (key, value) in &model {
                     let at = blocks.partition_point(|(low, _)| low <= key).saturating_sub(1);
                     let (low, block) = &blocks[at];
-                    prop_assert_eq!(Leaves.find(low, block, key), Ok(Some(Stored::Short(&value[..]))));
+                    let mut found = Value::default();
+                    Leaves.find(low, Block::whole(block), key, &mut found).unwrap();
+                    prop_assert_eq!(found.stored(), Some(Stored::Short(&value[..])));
                 }
             }
         }
@@ -412,10 +415,11 @@ mod tests {
             if let Some(place) = bytes.get_mut(..4) {
                 place.copy_from_slice(&count.to_le_bytes());
             }
-            let _ = Leaves.find(b"", &bytes, b"key");
+            let block = Block::whole(&bytes);
+            let _ = Leaves.find(b"", block, b"key", &mut Value::default());
             let put = Modification { key: b"key", kind: PUT, bytes: b"value" };
             if bytes.len() == BLOCK {
-                let _ = Leaves.apply(b"", Some(&bytes), &[put], &Kinds::new(), &mut Pieces::new(BLOCK));
+                let _ = Leaves.apply(b"", Some(block), &[put], &Kinds::new(), &mut Pieces::new(BLOCK));
             }
         }
     }

@@ -354,7 +354,7 @@ impl<'a> Scan<'a> {
         *at = 0;
         let damaged = || Error::NoLeaf { tree: self.tree.name().to_owned() };
         for (_, block) in view.blocks() {
-            let leaf = Leaf::of(block).ok_or_else(damaged)?;
+            let leaf = Leaf::of(block.bytes()).ok_or_else(damaged)?;
             let is_here = |key: &[u8]| {
                 low.is_none_or(|low| key >= low)
                     && next.is_none_or(|next| key < next)

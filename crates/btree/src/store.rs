@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, ByteCount};
-use moirai_update::{Durability, Engine, Figures, Format, KindNumber, Kinds, Options, SpaceId};
+use moirai_update::{
+    Durability, Engine, Figures, Format, Formats, KindNumber, Kinds, Options, SpaceId,
+};
 use parking_lot::RwLock;
 
 use crate::batch::Batch;
@@ -91,7 +93,7 @@ impl Store {
         kinds: Kinds,
         options: Options,
     ) -> Result<Store> {
-        let engine = Engine::open(data, logs, kinds, Arc::new(Leaves), options).await?;
+        let engine = Engine::open(data, logs, kinds, Formats::of(Leaves), options).await?;
         if !options.read_only {
             engine.create_space(CATALOG).await?;
         }
@@ -223,7 +225,8 @@ impl Store {
     /// # Errors
     /// As of [`Store::get`].
     pub fn write_value<'a>(&'a self, tree: &Tree, key: &'a [u8]) -> Result<ValueWriter<'a>> {
-        let (space, writer) = (self.space_of(tree)?, self.engine.value_writer());
+        let space = self.space_of(tree)?;
+        let writer = self.engine.value_writer(space)?;
         Ok(ValueWriter { store: self, space, key, writer })
     }
 

@@ -188,10 +188,11 @@ fn damaged_chunks_are_found_and_dropped() {
     });
 }
 
-/// Whether a device block is a table of leaves: their count, and for each its lowest key behind a length, and a checksum.
+/// Whether a device block is a table of leaves: their count, their units, which is 1, and for each its lowest key behind a
+/// length, and a checksum.
 fn is_table(block: &[u8]) -> bool {
     let count = block[0];
-    let (mut rest, mut last): (&[u8], &[u8]) = (&block[1..], &[]);
+    let (mut rest, mut last): (&[u8], &[u8]) = (&block[2..], &[]);
     for _ in 0..count {
         let length = rest.first().copied().unwrap_or(0) as usize;
         let Some(low) = rest.get(1..1 + length) else { return false };
@@ -200,7 +201,7 @@ fn is_table(block: &[u8]) -> bool {
         }
         (last, rest) = (low, &rest[5 + length..]);
     }
-    (4..=16).contains(&count) && rest.iter().all(|byte| *byte == 0)
+    (4..=16).contains(&count) && block[1] == 1 && rest.iter().all(|byte| *byte == 0)
 }
 
 /// The leaves of a partition cannot be told from each other without their table: they go together, and no others.

@@ -14,7 +14,7 @@ use moirai::runtime::{Random, block_on_virtual, random};
 use moirai::storage::Device;
 use moirai::units::{BlockCount, ByteCount, Lbn};
 use moirai::update::{
-    Engine, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
+    Engine, Format, Formats, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
 };
 use moirai::volume::{self, LayoutDescription, Level, StripeUnit, Volume, assemble};
 use rand::Rng;
@@ -102,9 +102,9 @@ async fn work(sides: &[usize]) -> Result<(), Box<dyn std::error::Error>> {
     let mut expected = vec![0_u64; KEYS as usize];
     for _ in 0..3 {
         let (data_volume, log_volume) = (data.open().await?, log.open().await?);
-        let blocks = Arc::new(WholeBlocks);
+        let formats = Formats::of(WholeBlocks);
         let engine =
-            Engine::open(data_volume, &[log_volume], Kinds::new(), blocks, options).await?;
+            Engine::open(data_volume, &[log_volume], Kinds::new(), formats, options).await?;
         engine.create_space(SPACE).await?;
         for (key, expected) in (0_u64..).zip(&expected).filter(|(_, value)| **value > 0) {
             let read = engine.get(SPACE, &key.to_be_bytes()).await?.unwrap();

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use moirai_extents::Extents;
-use moirai_units::BlockCount;
-
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
 use crate::long::made::Made;
+use crate::spec::Spec;
+use crate::units::{Block, UnitSet};
 
 /// A block that is not what its format writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +22,37 @@ pub trait BlockFormat: Send + Sync {
     /// whose lowest key is `low`; for reading, the first block of a partition gets what comes before its lowest key, too.
     /// There may be pieces of blocks before it already, and what is in `block` may be added to the last of these. The `modifications` are in the order of their keys, and those of one key in
     /// the order in which they are to be applied; none of them is a merge onto a long value. No pieces are an empty block.
+    /// Where some units alone are read, `block` and `pieces` have no others, and what modifications do to these is left out.
     fn apply(
         &self,
         low: &[u8],
-        block: Option<&[u8]>,
+        block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
         pieces: &mut Pieces,
     ) -> Result<(), NotOfFormat>;
 
-    /// The value under `key` in a block whose lowest key is `low`.
-    fn find<'a>(
+    /// Makes `value` that under `key` in a block whose lowest key is `low`; it is none before. Of units that were not read it
+    /// has what the format likes.
+    fn find(
         &self,
         low: &[u8],
-        block: &'a [u8],
+        block: Block<'_>,
         key: &[u8],
-    ) -> Result<Option<Stored<'a>>, NotOfFormat>;
+        value: &mut Value,
+    ) -> Result<(), NotOfFormat>;
+
+    /// Bytes of each unit of a block: multiples of 512 that sum up to `block_bytes`, 1 to 64 of them.
+    fn units(&self, block_bytes: usize) -> Vec<usize> {
+        vec![block_bytes]
+    }
+
+    /// The unit that a modification changes, where it changes no other and makes and deletes no value: who reads other units
+    /// alone is not shown it. Those of one key that change different units may be applied in any order.
+    fn unit_of(&self, modification: &Modification<'_>) -> Option<usize> {
+        let _ = modification;
+        None
+    }
 
     /// Whether values may be longer than [`BlockFormat::longest`] says: the block holds a reference then.
     fn takes_long_values(&self) -> bool {
@@ -46,13 +60,13 @@ pub trait BlockFormat: Send + Sync {
     }
 
     /// Whether a block has references to long values. It may be damaged.
-    fn has_long_values(&self, block: &[u8]) -> bool {
+    fn has_long_values(&self, block: Block<'_>) -> bool {
         let _ = block;
         false
     }
 
     /// The keys of a block's long values, with the references.
-    fn references<'a>(&self, block: &'a [u8]) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
+    fn references<'a>(&self, block: Block<'a>) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
         let _ = block;
         Ok(Vec::new())
     }
@@ -69,7 +83,7 @@ pub trait BlockFormat: Send + Sync {
     }
 
     /// The last key that a block has a value of.
-    fn last_key<'a>(&self, low: &'a [u8], block: &'a [u8]) -> Result<&'a [u8], NotOfFormat>;
+    fn last_key<'a>(&self, low: &'a [u8], block: Block<'a>) -> Result<&'a [u8], NotOfFormat>;
 
     /// The longest key, and the longest value, that blocks of `block_bytes` can hold.
     fn longest(&self, block_bytes: usize) -> (usize, usize);
@@ -79,32 +93,34 @@ pub trait BlockFormat: Send + Sync {
 #[derive(Debug)]
 pub struct Pieces {
     block_bytes: usize,
+    pub(crate) unit_bytes: Arc<[usize]>,
+    /// Which units they have.
+    units: UnitSet,
     pub(crate) lows: Vec<Box<[u8]>>,
-    pub(crate) bytes: Vec<u8>,
+    /// For each unit those of all blocks, one behind the other.
+    pub(crate) strips: Vec<Vec<u8>>,
     refused: u64,
     /// The long values that merges make.
     pub(crate) made: Made,
 }
 
 impl Pieces {
-    /// None yet, of blocks of `block_bytes`.
+    /// None yet, of blocks of `block_bytes` in one unit.
     #[must_use]
     pub fn new(block_bytes: usize) -> Pieces {
-        Pieces::with(block_bytes, Made::Memory(Vec::new()))
+        let made = Made::Memory(Vec::new());
+        Pieces::with(block_bytes, &Arc::from([block_bytes]), UnitSet::ALL, made)
     }
 
-    /// None yet, of blocks whose long values go to the device, as far as `reserve` blocks stay free.
-    pub(crate) fn on_device(
-        block_bytes: usize,
-        extents: &Arc<Extents>,
-        reserve: BlockCount,
-    ) -> Pieces {
-        Pieces::with(block_bytes, Made::on_device(extents, reserve))
+    /// None yet, of blocks that have these units.
+    pub(crate) fn of(spec: &Spec, units: UnitSet, made: Made) -> Pieces {
+        Pieces::with(spec.block_bytes(), &spec.unit_bytes, units, made)
     }
 
-    pub(crate) fn with(block_bytes: usize, made: Made) -> Pieces {
-        let (lows, bytes) = (Vec::new(), Vec::new());
-        Pieces { block_bytes, lows, bytes, refused: 0, made }
+    fn with(block_bytes: usize, unit_bytes: &Arc<[usize]>, units: UnitSet, made: Made) -> Pieces {
+        let (lows, strips) = (Vec::new(), vec![Vec::new(); unit_bytes.len()]);
+        let unit_bytes = Arc::clone(unit_bytes);
+        Pieces { block_bytes, unit_bytes, units, lows, strips, refused: 0, made }
     }
 
     /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
@@ -122,28 +138,40 @@ impl Pieces {
         self.block_bytes
     }
 
-    /// Adds a block with lowest key `low`, and gives it to be filled; it is full of zeros.
+    /// Adds a block with lowest key `low`, and gives its first unit to be filled; all units are full of zeros.
     pub fn push(&mut self, low: &[u8]) -> &mut [u8] {
         self.lows.push(low.into());
-        let first = self.bytes.len();
-        self.bytes.resize(first + self.block_bytes, 0);
-        self.bytes.get_mut(first..).unwrap_or_default()
+        for (unit, (strip, bytes)) in self.strips.iter_mut().zip(&*self.unit_bytes).enumerate() {
+            if self.units.has(unit) {
+                strip.resize(strip.len() + bytes, 0);
+            }
+        }
+        self.last_unit_mut(0).unwrap_or_default()
     }
 
-    /// The last one, to which more may be added.
+    /// The first unit of the last one, to which more may be added.
     pub fn last_mut(&mut self) -> Option<&mut [u8]> {
-        let first = self.bytes.len().checked_sub(self.block_bytes)?;
-        self.bytes.get_mut(first..)
+        self.last_unit_mut(0)
+    }
+
+    /// A unit of the last one; `None` where the blocks do not have it.
+    pub fn last_unit_mut(&mut self, unit: usize) -> Option<&mut [u8]> {
+        let strip = self.strips.get_mut(unit)?;
+        let first = strip.len().checked_sub(*self.unit_bytes.get(unit)?)?;
+        strip.get_mut(first..)
     }
 
     /// Takes the first `count` out.
     pub(crate) fn take(&mut self, count: usize) -> Pieces {
-        let bytes = (count * self.block_bytes).min(self.bytes.len());
-        let rest = self.bytes.split_off(bytes);
+        let made = Made::Memory(Vec::new());
+        let mut taken = Pieces::with(self.block_bytes, &self.unit_bytes, self.units, made);
         let lows = self.lows.split_off(count.min(self.lows.len()));
-        let mut taken = Pieces::new(self.block_bytes);
         taken.lows = std::mem::replace(&mut self.lows, lows);
-        taken.bytes = std::mem::replace(&mut self.bytes, rest);
+        let strips = self.strips.iter_mut().zip(&*self.unit_bytes);
+        for ((strip, bytes), to) in strips.zip(&mut taken.strips) {
+            let rest = strip.split_off((count * bytes).min(strip.len()));
+            *to = std::mem::replace(strip, rest);
+        }
         taken
     }
 
@@ -169,8 +197,9 @@ impl Pieces {
     }
 
     /// Each with its lowest key.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.lows.iter().map(AsRef::as_ref).zip(self.bytes.chunks_exact(self.block_bytes.max(1)))
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Block<'_>)> {
+        let block = |index| Block::made(&self.strips, index, &self.unit_bytes);
+        self.lows.iter().enumerate().map(move |(index, low)| (&**low, block(index)))
     }
 }
 
@@ -183,11 +212,12 @@ impl BlockFormat for WholeBlocks {
     fn apply(
         &self,
         low: &[u8],
-        mut block: Option<&[u8]>,
+        block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
         pieces: &mut Pieces,
     ) -> Result<(), NotOfFormat> {
+        let mut block = block.map(Block::bytes);
         let mut value = Value::default();
         for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
             let Some(Modification { key, .. }) = of_key.first() else { continue };
@@ -213,16 +243,18 @@ impl BlockFormat for WholeBlocks {
         Ok(())
     }
 
-    fn find<'a>(
+    fn find(
         &self,
         low: &[u8],
-        block: &'a [u8],
+        block: Block<'_>,
         key: &[u8],
-    ) -> Result<Option<Stored<'a>>, NotOfFormat> {
-        Ok((low == key).then_some(Stored::Short(block)))
+        value: &mut Value,
+    ) -> Result<(), NotOfFormat> {
+        value.set((low == key).then_some(block.bytes()));
+        Ok(())
     }
 
-    fn last_key<'a>(&self, low: &'a [u8], _: &'a [u8]) -> Result<&'a [u8], NotOfFormat> {
+    fn last_key<'a>(&self, low: &'a [u8], _: Block<'a>) -> Result<&'a [u8], NotOfFormat> {
         Ok(low)
     }
 

@@ -188,8 +188,10 @@ impl Shared {
     }
 
     fn is_of_format(&self, content: &Content) -> bool {
-        let mut blocks = content.blocks(self.layout.block_bytes()).enumerate();
-        blocks.all(|(index, block)| self.format.last_key(content.table.low(index), block).is_ok())
+        let mut blocks = content.blocks().enumerate();
+        blocks.all(|(index, block)| {
+            content.format().last_key(content.table.low(index), block).is_ok()
+        })
     }
 
     /// Drops what is damaged, and writes the rest anew.

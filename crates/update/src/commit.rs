@@ -1,18 +1,21 @@
 //! Taking groups in: each waits for its turn, and for room in memory, in the log and on the data device.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use moirai_runtime::now;
 use tokio::sync::MutexGuard;
 
+use crate::data::format::check_room;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Group, Use};
 use crate::ids::{Seq, SpaceId};
 use crate::kind::Modification;
 use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::shared::Shared;
+use crate::spec::{SpaceFormat, Spec};
 use crate::state::State;
 use crate::state::entry::Entry;
 use crate::steps::Deciding;
@@ -28,6 +31,25 @@ impl Engine {
     /// # Errors
     /// [`Error::NoSpace`] for number 0; [`Error::ReadOnly`]; [`Error::Stopped`].
     pub async fn create_space(&self, space: SpaceId) -> Result<()> {
+        let spec = Arc::clone(&self.shared.specs.default);
+        self.create_space_with(space, &spec).await
+    }
+
+    /// Makes a space whose blocks have a format of their own; does nothing when the space is there, whatever its format is
+    /// ([`Engine::space_format`]). Returns when it is as durable as the options say. Waits while the log has no room.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for what [`SpaceFormat`] does not allow, a format that [`Formats`](crate::Formats) lack, and blocks
+    /// or partitions that are too long for the data device; [`Error::NoSpace`] for number 0; [`Error::ReadOnly`];
+    /// [`Error::Stopped`].
+    pub async fn create_space_of(&self, space: SpaceId, format: &SpaceFormat) -> Result<()> {
+        let shared = &self.shared;
+        let spec = shared.specs.asked(format).map_err(|problem| Error::Options { problem })?;
+        check_room(&*shared.data, shared.layout.data.count, &spec.division)?;
+        self.create_space_with(space, &spec).await
+    }
+
+    async fn create_space_with(&self, space: SpaceId, spec: &Arc<Spec>) -> Result<()> {
         let shared = &self.shared;
         if space.0 == 0 {
             return Err(Error::NoSpace { space });
@@ -47,7 +69,9 @@ impl Engine {
                 if !state.is_ahead && shared.log.has_room(0) {
                     let partition = state.partitions.reserve();
                     let mut group = Vec::new();
-                    Entry::CreateSpace { space, partition }.encode(&mut group);
+                    let told = spec.bytes();
+                    Entry::CreateSpace { space, partition, spec: told }.encode(&mut group);
+                    shared.note_space(space, spec);
                     let seq = shared.append(&mut state, &group);
                     state.unapplied.spaces.insert(space, seq);
                     break seq;
@@ -218,8 +242,8 @@ impl Shared {
         group: &Group,
         entries: &[u8],
     ) -> Result<Seq> {
-        let unknown = group.uses.iter().find(|(space, _)| !state.will_have(*space));
-        if let Some((space, _)) = unknown {
+        let unknown = group.uses.iter().find(|used| !state.will_have(used.space));
+        if let Some(Use { space, .. }) = unknown {
             return Err(Error::NoSpace { space: *space });
         }
         // Another group may have been given one of them meanwhile.

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PointNumber, SpaceId};
 use crate::kind::{Kinds, Modification};
 use crate::state::queue::{decode, encode};
+use crate::units::UnitSet;
 
 /// Modifications that are not committed yet, sorted by key. [`Reader::over`](crate::Reader::over) reads what would be
 /// there with them; [`Draft::group`] is what to commit.
@@ -18,11 +19,12 @@ pub struct Draft {
     reserved: Option<(SpaceId, KindNumber)>,
 }
 
-/// When something is read, and what is laid over it.
+/// When something is read, what is laid over it, and which units of blocks are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub(crate) point: PointNumber,
     pub(crate) draft: Option<&'a Draft>,
+    pub(crate) units: UnitSet,
 }
 
 impl Draft {
@@ -87,7 +89,8 @@ impl Draft {
 
 impl<'a> Moment<'a> {
     /// What is there now.
-    pub(crate) const NOW: Moment<'static> = Moment { point: PointNumber::NOW, draft: None };
+    pub(crate) const NOW: Moment<'static> =
+        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL };
 
     /// The program's own modifications of a key.
     pub(crate) fn own_of(

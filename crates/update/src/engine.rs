@@ -43,10 +43,10 @@ impl Engine {
         self.shared.state().spaces.keys().copied().collect()
     }
 
-    /// A writer for a long value, which goes to the device in parts; [`Group::put_long`] puts the value under a key.
-    #[must_use]
-    pub fn value_writer(&self) -> ValueWriter {
-        ValueWriter::new(Arc::clone(&self.shared))
+    /// A writer for a long value of a space, which goes to the device in parts; [`Group::put_long`] puts the value under a key.
+    /// [`Error::NoSpace`].
+    pub fn value_writer(&self, space: SpaceId) -> Result<ValueWriter> {
+        Ok(ValueWriter::new(Arc::clone(&self.shared), self.shared.spec(space)?))
     }
 
     /// As [`Reader::get`], of what is there now.

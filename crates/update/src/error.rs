@@ -69,8 +69,9 @@ pub enum Error {
 
     /// Blocks do not hold the data that was written there.
     #[error(
-        "{device}: {what} at {blocks} is damaged: restore the device from a backup, or list what else is damaged with \
-         `moirai store check`, and drop it with `moirai store repair`"
+        "{device}: {what} at {blocks} is damaged: restore the device from a backup (on a volume, look for a wrong disk with \
+         `moirai volume scrub` first, and leave it out with `volume fail`); or list what else is damaged with `moirai store check`, \
+         and drop it with `moirai store repair`"
     )]
     Damaged {
         /// The device.
@@ -84,7 +85,8 @@ pub enum Error {
     /// Durable modifications are missing from the log.
     #[error(
         "{device}: the log ends at {blocks}, but the durable frame {frame} that follows cannot be read: \
-         restore the log devices from backups; or open the store with `--force-log-end` (in a program, \
+         restore the log devices from backups (on a volume, look for a wrong disk with `moirai volume scrub` first, and leave it \
+         out with `volume fail`); or open the store with `--force-log-end` (in a program, \
          `Options::force_log_end`), which drops the modifications from that frame on"
     )]
     LogLost {
@@ -121,6 +123,16 @@ pub enum Error {
     UnknownKind {
         /// The kind.
         number: KindNumber,
+    },
+
+    /// A space has a format that the engine was opened without.
+    #[error(
+        "blocks have format `{format}`, which this program does not know, or not with these parameters: open the store with the \
+         program that created it"
+    )]
+    UnknownFormat {
+        /// Its name.
+        format: String,
     },
 
     /// The number of a kind is registered or reserved.
@@ -167,7 +179,8 @@ pub enum Error {
 
     /// Records are ingested into a partition whose blocks cannot be read.
     #[error(
-        "{device} holds blocks that cannot be read among the keys of the records: {why}; drop what is damaged with          `moirai store repair`, or load the records without --sorted"
+        "{device} holds blocks that cannot be read among the keys of the records: {why}; drop what is damaged with \
+         `moirai store repair`, or load the records without --sorted"
     )]
     Unreadable {
         /// The data device.

@@ -12,12 +12,15 @@ use crate::data::superblock::Superblock;
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::log::frame::Frame;
+use crate::spec::{Division, Specs, whole_blocks};
 use crate::state::State;
+use crate::state::directory::Directory;
 use crate::state::entry::Entry;
 use crate::state::partition::Partition;
 
-const LAYOUT: Layout = Layout {
-    data: BlockRange { first: Lbn(16), count: BlockCount(4096) },
+const DATA: BlockRange = BlockRange { first: Lbn(16), count: BlockCount(4096) };
+
+const DIVISION: Division = Division {
     grain: BlockCount(1),
     block: BlockCount(1),
     partition_blocks: 4,
@@ -25,14 +28,28 @@ const LAYOUT: Layout = Layout {
 };
 
 fn extents() -> Arc<Extents> {
-    Extents::new(LAYOUT.data, LAYOUT.grain, Ensembles::none())
+    Extents::new(DATA, DIVISION.grain, Ensembles::none())
+}
+
+fn specs() -> Specs {
+    whole_blocks(DIVISION)
+}
+
+/// A state with a space of one partition.
+fn state_with_space() -> State {
+    let mut state = State::new(specs(), extents());
+    let spec = Arc::clone(&state.specs.default);
+    state.spaces.insert(SpaceId(1), Directory::new(&spec));
+    let partition = Partition::new(SpaceId(1), &spec, Box::default(), Seq(0));
+    let _ = state.add(PartitionId(0), partition);
+    state
 }
 
 /// A superblock; the addresses that it gives do not overflow.
 pub fn superblock(bytes: &[u8]) {
     if let Some(superblock) = Superblock::decode(bytes) {
-        let layout = superblock.layout;
-        let _ = (layout.partition(), layout.block_at(layout.data.end(), 1));
+        let Layout { data, division } = superblock.layout;
+        let _ = (division.partition(), division.blocks_at(data.end(), 1));
         for ring in &superblock.rings {
             let _ = ring.segment_at(ring.segments);
         }
@@ -41,11 +58,11 @@ pub fn superblock(bytes: &[u8]) {
 
 /// A checkpoint's state: what is parsed is what was written.
 pub fn checkpoint(bytes: &[u8]) {
-    if let Some(state) = decode_state(bytes, LAYOUT, &extents(), Seq(9)) {
+    if let Ok(state) = decode_state(bytes, specs(), &extents(), Seq(9)) {
         let written = encode_state(&state);
         drop(state);
-        let again = decode_state(&written, LAYOUT, &extents(), Seq(9));
-        assert_eq!(again.map(|state| encode_state(&state)), Some(written));
+        let again = decode_state(&written, specs(), &extents(), Seq(9));
+        assert_eq!(again.map(|state| encode_state(&state)), Ok(written));
     }
 }
 
@@ -60,9 +77,7 @@ fn groups(bytes: &[u8]) -> State {
         Some((frame, content, _)) => content.get(frame.continued as usize..).unwrap_or_default(),
         None => bytes,
     };
-    let mut state = State::new(LAYOUT, extents());
-    state.spaces.insert(SpaceId(1), Default::default());
-    let _ = state.add(PartitionId(0), Partition::new(SpaceId(1), Box::default(), Seq(0)));
+    let mut state = state_with_space();
     let mut taker = Taker(content);
     for seq in 1.. {
         let length = taker.le32().map(|length| length as usize);
@@ -109,6 +124,7 @@ mod tests {
     use crate::ids::{DELETE, PUT};
     use crate::kind::Modification;
     use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, Start};
+    use crate::spec::SpecBytes;
     use crate::state::block_table::BlockTable;
     use crate::state::chunk::{Blocks, Chunk};
     use crate::state::entry::Placed;
@@ -137,12 +153,12 @@ mod tests {
         let mut encoded = Vec::new();
         encode(&mut encoded, Modification { key: b"a", kind: DELETE, bytes: b"" });
         queue.push(b"a", &encoded, PointNumber::default());
-        let (chunk, ..) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new());
+        let (chunk, ..) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new(), &crate::WholeBlocks);
         own(&[Entry::Staged { partition: A, chunk, first: Lbn(first) }])
     }
 
     fn placed(partition: PartitionId, first: u64, lows: &[&str]) -> Placed {
-        let blocks = BlockTable::new(lows.iter().map(|low| (low.as_bytes(), 7)));
+        let blocks = BlockTable::new(lows.iter().map(|low| low.as_bytes()), vec![7; lows.len()]);
         let low = lows.first().unwrap().as_bytes().into();
         let runs = vec![Run { first: Lbn(first), count: lows.len() as u32 }];
         let table = match lows.len() {
@@ -184,7 +200,11 @@ mod tests {
                 from: vec![A, B],
                 into: vec![placed(PartitionId(2), 400, &["", "c", "k"])],
             }]),
-            own(&[Entry::CreateSpace { space: SpaceId(2), partition: A }]),
+            own(&[Entry::CreateSpace {
+                space: SpaceId(2),
+                partition: A,
+                spec: SpecBytes::default(),
+            }]),
             put(2, &["k"]),
         ]
     }
@@ -196,7 +216,7 @@ mod tests {
             generation: 1,
             id: 2,
             format: [b'x'; NAME_BYTES],
-            layout: LAYOUT,
+            layout: Layout { data: DATA, division: DIVISION },
             capacity: BlockCount(5000),
             rings: vec![Ring {
                 segment: Ring::segment_min(BlockCount(8)),
@@ -227,9 +247,7 @@ mod tests {
         let (durable, previous, bytes) = (7, 9, content.len() as u32);
         let frame =
             Frame { log, number, first, durable, previous, bytes, continued: 0, opening: 1 };
-        let mut state = State::new(LAYOUT, extents());
-        state.spaces.insert(SpaceId(1), Default::default());
-        state.add(A, Partition::new(SpaceId(1), Box::default(), Seq(0))).unwrap();
+        let mut state = state_with_space();
         for (seq, group) in (1..).zip(&all).take(6) {
             state.apply(Seq(seq), group, &Kinds::new(), Seq(0)).unwrap();
         }
@@ -255,7 +273,7 @@ mod tests {
         let [(.., block), (.., state), (.., frame), (.., content)] = seeds();
         assert!(Superblock::decode(&block).is_some());
         superblock(&block);
-        let decoded = decode_state(&state, LAYOUT, &extents(), Seq(9)).unwrap();
+        let decoded = decode_state(&state, specs(), &extents(), Seq(9)).unwrap();
         assert_eq!(decoded.partition(A).unwrap().staged.len(), 2);
         checkpoint(&state);
         assert_eq!(Frame::decode(&frame).unwrap().1, content);

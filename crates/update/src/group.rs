@@ -14,15 +14,30 @@ pub struct Group {
     pub(crate) bytes: Vec<u8>,
     count: usize,
     /// Spaces and kinds in it.
-    pub(crate) uses: Vec<(SpaceId, KindNumber)>,
+    pub(crate) uses: Vec<Use>,
     /// Bytes of all but deletes: what values may become longer by.
     pub(crate) added_bytes: usize,
-    /// The longest key, and the longest modification but for puts.
-    pub(crate) longest: (usize, usize),
-    /// The longest value that is put.
-    pub(crate) longest_put: usize,
     /// The long values that it refers to.
     pub(crate) long: Vec<Arc<LongValue>>,
+}
+
+/// Modifications of a kind in a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) space: SpaceId,
+    pub(crate) kind: KindNumber,
+    /// Bytes of the longest key, and of the longest content.
+    pub(crate) key_bytes: usize,
+    pub(crate) bytes: usize,
+    /// Whether there are puts of long values, which are on the device already.
+    pub(crate) has_long: bool,
+}
+
+impl Use {
+    pub(crate) fn of(space: SpaceId, one: Modification<'_>) -> Use {
+        let (key_bytes, bytes) = (one.key.len(), one.bytes.len());
+        Use { space, kind: one.kind, key_bytes, bytes, has_long: false }
+    }
 }
 
 impl Group {
@@ -35,9 +50,21 @@ impl Group {
     /// Adds a modification; it comes after those before it.
     pub fn modify(&mut self, space: SpaceId, modification: Modification<'_>) {
         self.add(space, modification);
-        let used = (space, modification.kind);
-        if self.uses.last() != Some(&used) && !self.uses.contains(&used) {
-            self.uses.push(used);
+        self.note(Use::of(space, modification));
+    }
+
+    fn note(&mut self, used: Use) {
+        let is_same = |one: &Use| (one.space, one.kind) == (used.space, used.kind);
+        let last = self.uses.len().checked_sub(1);
+        let at = last.filter(|last| self.uses.get(*last).is_some_and(is_same));
+        match at.or_else(|| self.uses.iter().position(is_same)).and_then(|at| self.uses.get_mut(at))
+        {
+            Some(one) => {
+                one.key_bytes = one.key_bytes.max(used.key_bytes);
+                one.bytes = one.bytes.max(used.bytes);
+                one.has_long |= used.has_long;
+            }
+            None => self.uses.push(used),
         }
     }
 
@@ -45,7 +72,7 @@ impl Group {
     pub fn put_long(&mut self, space: SpaceId, key: &[u8], value: &Arc<LongValue>) {
         let bytes = &value.reference.encode();
         self.add(space, Modification { key, kind: PUT_LONG, bytes });
-        self.uses.push((space, PUT));
+        self.note(Use { space, kind: PUT, key_bytes: key.len(), bytes: 0, has_long: true });
         self.long.push(Arc::clone(value));
     }
 
@@ -57,14 +84,6 @@ impl Group {
             self.added_bytes += self.bytes.len() - before;
         }
         self.count += 1;
-        let (key, bytes) = self.longest;
-        let length = modification.bytes.len();
-        match modification.kind {
-            PUT => self.longest_put = self.longest_put.max(length),
-            PUT_LONG => {}
-            _ => self.longest.1 = bytes.max(length),
-        }
-        self.longest.0 = key.max(modification.key.len());
     }
 
     /// Whether two of its puts are of one long value.
@@ -108,7 +127,6 @@ impl Group {
         self.bytes.clear();
         self.uses.clear();
         (self.count, self.added_bytes) = (0, 0);
-        (self.longest, self.longest_put) = ((0, 0), 0);
         self.long.clear();
     }
 }

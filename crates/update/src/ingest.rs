@@ -13,6 +13,7 @@ use crate::kind::Modification;
 use crate::options::Durability;
 use crate::records::{Piece, Records};
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::sweep::{IngestOutcome, IngestRequest};
 
 /// The part of the memory that a batch takes: one is written while the next is filled, and each may have as much left of
@@ -39,6 +40,8 @@ pub struct Ingest<'a> {
     engine: &'a Engine,
     shared: &'a Shared,
     space: SpaceId,
+    /// Of the space.
+    spec: Arc<Spec>,
     /// The last key that was pushed.
     last: Option<Vec<u8>>,
     /// The next batch: what the last one left, and what was pushed since.
@@ -62,16 +65,15 @@ impl<'a> Ingest<'a> {
     pub(crate) fn new(engine: &'a Engine, space: SpaceId) -> Result<Ingest<'a>> {
         let shared = &engine.shared;
         shared.check_running()?;
-        if !shared.state().will_have(space) {
-            return Err(Error::NoSpace { space });
-        }
-        let of_log = shared.log.own_bytes_max() / ENTRY_BYTES * shared.layout.partition_bytes();
+        let spec = shared.spec(space)?;
+        let of_log = shared.log.own_bytes_max() / ENTRY_BYTES * spec.division.partition_bytes();
         let of_device = (shared.extents.capacity().bytes().0 / DEVICE_SHARE) as usize;
         let most = (shared.memory_bytes / BATCH_SHARE).min(of_log).min(of_device);
         Ok(Ingest {
             engine,
             shared,
             space,
+            spec,
             last: None,
             left: Records::default(),
             filling: Piece::default(),
@@ -100,11 +102,9 @@ impl<'a> Ingest<'a> {
                 .refuse(|last| Error::Unsorted { key: key.into(), before: last.into() })
                 .await;
         }
-        let (key_bytes_max, mut value_bytes_max) = self.shared.longest;
-        let is_long = value.len() > value_bytes_max && self.shared.format.takes_long_values();
-        if is_long {
-            value_bytes_max = self.shared.value_bytes_max() as usize;
-        }
+        let (key_bytes_max, in_block_max) = self.spec.longest;
+        let value_bytes_max = self.spec.value_bytes_max() as usize;
+        let is_long = value.len() > in_block_max;
         for (what, have, most) in
             [("key", key.len(), key_bytes_max), ("value", value.len(), value_bytes_max)]
         {

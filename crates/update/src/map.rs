@@ -4,8 +4,10 @@ use moirai_storage::Device;
 use moirai_units::{BlockRange, ByteCount};
 
 use crate::engine::Engine;
+use crate::error::Result;
 use crate::ids::{PartitionId, SpaceId};
 use crate::shared::Shared;
+use crate::spec::SpaceFormat;
 use crate::sweep::LOOKED_AT;
 
 /// What an extent is in use for.
@@ -52,10 +54,15 @@ impl Engine {
         all
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block of spaces that were made without a format.
     #[must_use]
     pub fn block_bytes(&self) -> ByteCount {
-        self.shared.layout.block.bytes()
+        self.shared.layout.division.block.bytes()
+    }
+
+    /// What the blocks of a space are. [`Error::NoSpace`](crate::Error::NoSpace).
+    pub fn space_format(&self, space: SpaceId) -> Result<SpaceFormat> {
+        Ok(self.shared.spec(space)?.asked())
     }
 
     /// The data device.
@@ -88,7 +95,7 @@ impl Shared {
     fn in_use(&self, used_for: ExtentUse, blocks: BlockRange) -> ExtentInUse {
         let ensembles = self.extents.ensembles();
         let crossed = ensembles.crossed(blocks);
-        let avoidable = ensembles.avoidable(blocks, self.layout.grain);
+        let avoidable = ensembles.avoidable(blocks, self.layout.division.grain);
         ExtentInUse { used_for, blocks, crossed, avoidable }
     }
 }

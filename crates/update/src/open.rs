@@ -1,5 +1,6 @@
 //! Opening an engine: recovery from checkpoint and log, and the start of its tasks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -7,25 +8,27 @@ use moirai_extents::{Ensembles, Extents};
 use moirai_runtime::{check_timers, now, spawn};
 use moirai_storage::Device;
 use moirai_units::ByteCount;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
 use crate::data::checkpoint::read_checkpoint;
-use crate::data::format::{disk_id, name_of};
+use crate::data::format::disk_id;
 use crate::data::requests::Requests;
-use crate::data::superblock::{NAME_BYTES, Superblock};
+use crate::data::superblock::Superblock;
 use crate::data::tables::Tables;
 use crate::engine::{Engine, Tasks};
 use crate::error::{Error, Result};
 use crate::figures::Counts;
+use crate::ids::SpaceId;
 use crate::kind::Kinds;
 use crate::log::replay::replay;
 use crate::log::segments::{LogDisk, Ring, Segments};
 use crate::log::{Log, Opened};
 use crate::options::Options;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
+use crate::spec::{Formats, Spec, Specs};
+use crate::state::directory::Directory;
 use crate::sweep::{Bulks, Clears, Ingests, Working};
 
 /// The least memory for pending modifications.
@@ -39,22 +42,22 @@ const TABLES_SHARE: usize = 4;
 
 impl Engine {
     /// Opens the engine that was formatted on `data` and `logs`, which come in the same order, and takes up what a
-    /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and `blocks`
-    /// is what it was formatted with. Where `data` has grown since, what it has more is used for data. An engine whose log
+    /// crash left pending. The `kinds` must have every kind of which something is in the log or staged, and the
+    /// `formats` the one that it was formatted with and those of its spaces. Where `data` has grown since, what it has more is used for data. An engine whose log
     /// takes nothing more, as when the data device is full and so
     /// the log cannot be freed, is opened, too: it serves reads.
     ///
     /// # Errors
     /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
     /// together; [`Error::Device`] outside a runtime; [`Error::LogLost`], [`Error::LogUnreadable`], [`Error::Damaged`],
-    /// [`Error::UnknownKind`], [`Error::NoSpace`] for what they hold;
-    /// [`Error::Options`] for too little memory, another format of blocks, or another number of log devices. Nothing of
+    /// [`Error::UnknownKind`], [`Error::UnknownFormat`], [`Error::NoSpace`] for what they hold;
+    /// [`Error::Options`] for too little memory, or another number of log devices. Nothing of
     /// what was acknowledged is lost then.
     pub async fn open(
         data: Arc<dyn Device>,
         logs: &[Arc<dyn Device>],
         kinds: Kinds,
-        blocks: Arc<dyn BlockFormat>,
+        formats: Formats,
         options: Options,
     ) -> Result<Engine> {
         check_timers().map_err(moirai_storage::Error::NoRuntime)?;
@@ -64,19 +67,10 @@ impl Engine {
             return Err(Error::Options { problem });
         }
         let mut superblock = Superblock::read(&*data).await?;
-        if superblock.format != name_of(&*blocks) {
-            let name = |name: [u8; NAME_BYTES]| {
-                String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
-            };
-            return Err(Error::Options {
-                problem: format!(
-                    "{}: the blocks have format `{}`, not `{}`: open the store with the program that created it",
-                    data.inquiry().name,
-                    name(superblock.format),
-                    blocks.name()
-                ),
-            });
-        }
+        let name = String::from_utf8_lossy(&superblock.format);
+        let name = name.trim_end_matches('\0').to_owned();
+        let specs = Specs::new(formats, &name, superblock.layout.division);
+        let specs = specs.ok_or(Error::UnknownFormat { format: name })?;
         let disks = log_disks(&*data, logs, &superblock)?;
         let layout = superblock.layout.grown(data.inquiry().capacity);
         let has_grown = layout != superblock.layout;
@@ -89,8 +83,9 @@ impl Engine {
             }
         }
         let ensembles = Ensembles::of(Arc::clone(&data));
-        let extents = Extents::new(layout.data, layout.grain, ensembles);
-        let (mut state, held) = read_checkpoint(&*data, &superblock, &extents).await?;
+        let extents = Extents::new(layout.data, layout.division.grain, ensembles);
+        let (mut state, held) =
+            read_checkpoint(&*data, &superblock, specs.clone(), &extents).await?;
         #[cfg(feature = "canary")]
         {
             state.canary = options.canary;
@@ -109,6 +104,11 @@ impl Engine {
             superblock.generation += 1;
             superblock.write(&*data).await?;
         }
+        let of_space =
+            |(space, directory): (&SpaceId, &Directory)| (*space, Arc::clone(&directory.spec));
+        let spaces: BTreeMap<SpaceId, Arc<Spec>> = state.spaces.iter().map(of_space).collect();
+        let divisions = spaces.values().map(|spec| spec.division.partition());
+        let longest = divisions.max().unwrap_or_default().max(layout.division.partition());
         let next = state.applied;
         let room = Arc::new(Notify::new());
         let opened = Opened {
@@ -128,13 +128,14 @@ impl Engine {
             false => at.write_opening(&log, next).await,
         };
         let shared = Arc::new(Shared {
-            longest: blocks.longest(layout.block_bytes()),
             data,
             log,
             layout,
             extents,
             kinds,
-            format: blocks,
+            specs,
+            spaces: RwLock::new(spaces),
+            partition_blocks_max: AtomicU64::new(longest.0),
             memory_bytes: options.memory.0 as usize,
             cache_bytes_max: options.cache.0 as usize,
             cache: Cache::new(),

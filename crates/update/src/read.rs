@@ -9,7 +9,7 @@ use moirai_storage::{IoBuf, Request};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 
 use crate::codec::is_sum;
-use crate::data::place::Place;
+use crate::data::place::{BlockPlace, Place};
 use crate::draft::Moment;
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
@@ -21,11 +21,13 @@ use crate::long::read::{LongValues, ValueReader};
 use crate::long::reference::Reference;
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
 use crate::state::partition::{REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::points::{Holder, Probe};
 use crate::state::queue::{decode, decode_before, encode};
+use crate::units::{Block, UnitSet};
 
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
@@ -34,8 +36,9 @@ pub(crate) struct Wanted {
     pub(crate) table: Arc<BlockTable>,
     /// Whether `table` is read with the blocks, which are all of the partition then, in one extent.
     pub(crate) is_table_read: bool,
-    /// Neighbouring blocks of one extent.
+    /// Neighbouring blocks of one extent, and which of their units.
     pub(crate) blocks: Range<usize>,
+    pub(crate) units: UnitSet,
     /// Chunks, oldest first, and which bytes of each.
     pub(crate) staged: Vec<(Arc<Staged>, Range<usize>)>,
     /// What came after this read point is not asked for.
@@ -45,21 +48,29 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Some blocks, and the parts of staged chunks that belong to them. With `key`, only the parts whose filter matches it.
+    /// Some units of some blocks, and the parts of staged chunks that belong to them. With `key`, only the parts whose filter
+    /// matches it.
     pub(crate) fn of(
         holder: &Holder<'_>,
         table: Arc<BlockTable>,
-        blocks: Range<usize>,
+        (blocks, units): (Range<usize>, UnitSet),
         key: Option<KeyHash>,
     ) -> Wanted {
         let mut staged = Vec::new();
         for one in holder.chunks() {
-            if let Some(bytes) = one.chunk.bytes_for(&blocks, key) {
-                staged.push((Arc::clone(one), bytes));
-            }
+            let take = |bytes| staged.push((Arc::clone(one), bytes));
+            one.chunk.for_each_range(&blocks, units, key, take);
         }
-        let (place, point) = (Arc::clone(holder.place), holder.point);
-        Wanted { place, table, is_table_read: false, blocks, staged, point, is_to_keep: false }
+        Wanted {
+            place: Arc::clone(holder.place),
+            table,
+            is_table_read: false,
+            blocks,
+            units,
+            staged,
+            point: holder.point,
+            is_to_keep: false,
+        }
     }
 }
 
@@ -68,6 +79,7 @@ impl Wanted {
 pub(crate) struct Lookup {
     /// The partition whose staged chunks are read, so that their cost is counted; `None` where a read point sees a version.
     pub(crate) partition: Option<PartitionId>,
+    pub(crate) place: Arc<Place>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,
 }
@@ -75,8 +87,8 @@ pub(crate) struct Lookup {
 /// What was read of a partition.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The content of the blocks, in order; `None` for a partition without blocks.
-    blocks: Option<Bytes>,
+    /// For each unit those of all blocks, in order, and nothing for one that was not read; none for a partition without blocks.
+    pub(crate) strips: Vec<Bytes>,
     /// Their table, when it was read with them.
     table: Option<Arc<BlockTable>>,
     /// What is staged for them, oldest first.
@@ -84,11 +96,10 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// One of the blocks, when there are any.
-    pub(crate) fn block(&self, index: usize, block_bytes: usize) -> Option<Bytes> {
-        let blocks = self.blocks.as_ref()?;
-        let block = blocks.get(index * block_bytes..(index + 1) * block_bytes)?;
-        Some(blocks.slice_ref(block))
+    /// One of the blocks that `wanted` asked for, when there are any.
+    pub(crate) fn block<'a>(&'a self, wanted: &'a Wanted, index: usize) -> Option<Block<'a>> {
+        let unit_bytes = &wanted.place.spec().unit_bytes;
+        (!self.strips.is_empty()).then(|| Block::read(&self.strips, index, unit_bytes))
     }
 
     /// The table of the blocks that `wanted` asked for.
@@ -148,7 +159,7 @@ impl Shared {
         key: &[u8],
         moment: Moment<'_>,
     ) -> Result<(Value, Arc<Epoch>)> {
-        let (Lookup { wanted, pending, .. }, epoch) = self
+        let (Lookup { place, wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
                 let found = self.lookup(state, tables, (space, key), moment)?;
                 if let Some(Lookup { partition: Some(partition), wanted: Some(wanted), .. }) =
@@ -161,10 +172,11 @@ impl Shared {
             })
             .await?;
         let value = match wanted {
-            None => self.value_in(None, key, &pending).await?,
+            None => self.value_in(place.spec(), None, key, &pending).await?,
             Some(wanted) => {
                 let found = self.read_blocks(&wanted).await?;
-                self.value_in(Some((&wanted, &found)), key, &pending).await?
+                let read = Some((&wanted, &found));
+                self.value_in(place.spec(), read, key, &pending).await?
             }
         };
         Ok((value, epoch))
@@ -215,31 +227,36 @@ impl Shared {
             encode(&mut pending, modification);
         }
         if is_told {
-            return Ok(Some(Lookup { partition, wanted: None, pending }));
+            let place = Arc::clone(holder.place);
+            return Ok(Some(Lookup { partition, place, wanted: None, pending }));
         }
         let Some(table) = tables.of(holder.place) else { return Ok(None) };
         let block = table.holding(key);
-        let mut wanted = Wanted::of(&holder, table, block..block + 1, Some(KeyHash::of(key)));
+        let blocks = (block..block + 1, moment.units);
+        let mut wanted = Wanted::of(&holder, table, blocks, Some(KeyHash::of(key)));
         wanted.is_to_keep = true;
-        Ok(Some(Lookup { partition, wanted: Some(wanted), pending }))
+        let place = Arc::clone(holder.place);
+        Ok(Some(Lookup { partition, place, wanted: Some(wanted), pending }))
     }
 
     /// The value under a key, or the reference to it, from what was read and from the key's modifications in memory.
     pub(crate) async fn value_in(
         &self,
+        spec: &Spec,
         read: Option<(&Wanted, &Found)>,
         key: &[u8],
         pending: &[u8],
     ) -> Result<Value> {
         let mut value = Value::default();
-        let block_bytes = self.layout.block_bytes();
-        if let Some((wanted, Found { blocks: Some(block), .. })) = read {
+        let (format, block_bytes) = (&spec.format, spec.block_bytes());
+        if let Some((wanted, found)) = read
+            && let Some(block) = found.block(wanted, 0)
+        {
             let low = wanted.table.low(wanted.blocks.start);
-            let in_block = self.format.find(low, block, key);
             let damaged = |_| self.damaged_block(&wanted.place, wanted.blocks.start);
-            value.set_stored(in_block.map_err(damaged)?);
+            format.find(low, block, key, &mut value).map_err(damaged)?;
         }
-        self.format.settle(&mut value, block_bytes);
+        format.settle(&mut value, block_bytes);
         let point = read.map_or(PointNumber::NOW, |(wanted, _)| wanted.point);
         let staged = read.iter().flat_map(|(_, found)| &found.staged);
         let staged = staged.flat_map(|part| decode_before(part, point));
@@ -252,7 +269,7 @@ impl Shared {
                 }
             }
             self.kinds.apply(modification.kind, &mut value, modification.bytes);
-            self.format.settle(&mut value, block_bytes);
+            format.settle(&mut value, block_bytes);
         }
         Ok(value)
     }
@@ -295,40 +312,44 @@ impl Shared {
             return;
         }
         let block = wanted.place.find(wanted.blocks.start);
-        let is_alone = block.is_none_or(|(extent, index)| self.cache.has(extent, index));
+        let is_alone = block.is_none_or(|block| self.cache.has(block.extent, block.number(0)));
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
         let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let is_costly = state.pay(id, first + others + bytes, self.layout.block_bytes());
+        let is_costly = state.pay(id, first + others + bytes);
         if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
             self.sweep_wake.notify_one();
         }
     }
 
-    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for the blocks, with their
-    /// table where that is wanted, unless the cache holds them all, and one for each chunk.
+    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for each run of wanted units,
+    /// with the table of the blocks where that is wanted, unless the cache holds them all; and one for each part of a chunk.
     pub(crate) async fn read_blocks(&self, wanted: &Wanted) -> Result<Found> {
         let Wanted { place, is_table_read, blocks, staged, .. } = wanted;
-        let block_bytes = self.layout.block_bytes();
         let mut found = Found::default();
-        let mut run = place.find(blocks.start);
-        if let Some((extent, index)) = run
+        let mut block = place.find(blocks.start);
+        if let Some(block) = block
             && !is_table_read
         {
-            found.blocks = self.cache.get_run(extent, index..index + blocks.len());
-            self.counts.cached_reads.add(u64::from(found.blocks.is_some()));
+            found.strips = self.kept_strips(wanted, block).unwrap_or_default();
+            self.counts.cached_reads.add(u64::from(!found.strips.is_empty()));
         }
-        run = run.filter(|_| found.blocks.is_none());
-        let mut batch = Vec::with_capacity(1 + staged.len());
-        batch.extend(run.map(|(extent, index)| {
-            let mut range = self.layout.block_at(extent.first(), index);
-            range.count = BlockCount(range.count.0 * blocks.len() as u64);
-            if *is_table_read {
-                let table = place.table_range(&self.layout);
-                range.count += table.map_or(BlockCount::ZERO, |table| table.count);
+        block = block.filter(|_| found.strips.is_empty());
+        let runs = block.map(|block| unit_runs(wanted, block)).unwrap_or_default();
+        let mut batch = Vec::with_capacity(runs.len() + 1 + staged.len());
+        batch.extend(runs.iter().map(|run| Request::read(run.range)));
+        let table_range = place.table_range().filter(|_| *is_table_read && block.is_some());
+        // It is behind the last unit.
+        let is_behind =
+            |table: &BlockRange| runs.last().is_some_and(|run| run.range.end() == table.first);
+        if let Some(table) = table_range {
+            match batch.last_mut().zip(runs.last()).filter(|_| is_behind(&table)) {
+                Some((last, run)) => {
+                    *last = Request::read(BlockRange::between(run.range.first, table.end()));
+                }
+                None => batch.push(Request::read(table)),
             }
-            Request::read(range)
-        }));
+        }
         for (one, bytes) in staged {
             batch.push(Request::read(self.staged_at(one, bytes).0));
         }
@@ -338,41 +359,78 @@ impl Shared {
         self.counts.reads.add(batch.len() as u64);
         self.counts.staged_reads.add(staged.len() as u64);
         let mut read = self.data.submit(batch).await.into_iter();
-        let mut next = || -> Result<Option<IoBuf>> {
-            Ok(read.next().transpose()?.and_then(|done| done.data.into_iter().next()))
+        let mut next = || -> Result<Option<Bytes>> {
+            let data = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
+            Ok(data.map(IoBuf::freeze))
         };
-        if let Some((extent, index)) = run {
-            let content = next()?.ok_or_else(|| self.damaged_block(place, blocks.start))?;
-            if *is_table_read {
-                let behind = content.get(blocks.len() * block_bytes..);
-                let table = behind.and_then(|behind| place.take_table(behind));
+        if let Some(block) = block {
+            let missing = || self.damaged_block(place, blocks.start);
+            let mut contents = Vec::with_capacity(runs.len());
+            for _ in &runs {
+                contents.push(next()?.ok_or_else(missing)?);
+            }
+            if let Some(range) = table_range {
+                let behind = match is_behind(&range) {
+                    true => contents.last().zip(runs.last()).and_then(|(content, run)| {
+                        content
+                            .get(run.range.count.bytes().0 as usize..)
+                            .map(Bytes::copy_from_slice)
+                    }),
+                    false => next()?,
+                };
+                let table = behind.and_then(|behind| place.take_table(&behind));
                 let table = table.ok_or_else(|| self.damaged_table(place))?;
                 self.tables.keep(place.number(), &table);
                 found.table = Some(table);
             }
+            found.strips = strips_of(wanted, &runs, &contents);
             let table = found.table(wanted);
-            let mut contents = content.chunks_exact(block_bytes);
-            for block in blocks.clone() {
-                let is_right =
-                    |content: &&[u8]| is_sum(table.checksum(block), crc32c::crc32c(content));
-                let whole = contents.next().filter(is_right);
-                whole.ok_or_else(|| self.damaged_block(place, block))?;
+            for unit in place.spec().units(wanted.units) {
+                for (index, number) in blocks.clone().enumerate() {
+                    let content = found.block(wanted, index).and_then(|block| block.unit(unit));
+                    let is_right = |content: &[u8]| {
+                        is_sum(table.checksum(number, unit), crc32c::crc32c(content))
+                    };
+                    if !content.is_some_and(is_right) {
+                        return Err(self.damaged_unit(place, number, unit));
+                    }
+                }
             }
             if wanted.is_to_keep {
-                let bytes_max = self.cache_bytes_max(&self.state());
-                self.cache.keep(extent, index, &content, bytes_max);
+                self.keep_strips(wanted, block, &found.strips);
             }
-            found.blocks = Some(content.freeze());
         }
         for (one, bytes) in staged {
             let (range, before) = self.staged_at(one, bytes);
-            let buffer = next()?.ok_or_else(|| self.damaged_chunk(range))?.freeze();
+            let buffer = next()?.ok_or_else(|| self.damaged_chunk(range))?;
             let part = buffer.get(bytes.start.wrapping_sub(before)..bytes.end.wrapping_sub(before));
             let part = part.filter(|part| one.chunk.is_right(bytes.start, part));
             let part = part.ok_or_else(|| self.damaged_chunk(range))?;
             found.staged.push(buffer.slice_ref(part));
         }
         Ok(found)
+    }
+
+    /// The strips of what is wanted, where the cache has all of them.
+    fn kept_strips(&self, wanted: &Wanted, block: BlockPlace<'_>) -> Option<Vec<Bytes>> {
+        let spec = wanted.place.spec();
+        let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
+        for unit in spec.units(wanted.units) {
+            let first = block.number(unit);
+            let kept = self.cache.get_run(block.extent, first..first + wanted.blocks.len())?;
+            *strips.get_mut(unit)? = kept;
+        }
+        Some(strips)
+    }
+
+    /// Keeps one block that was wanted.
+    fn keep_strips(&self, wanted: &Wanted, block: BlockPlace<'_>, strips: &[Bytes]) {
+        let bytes_max = self.cache_bytes_max(&self.state());
+        for unit in wanted.place.spec().units(wanted.units) {
+            if let Some(strip) = strips.get(unit) {
+                self.cache.keep(block.extent, block.number(unit), strip, bytes_max);
+            }
+        }
     }
 
     /// The device's blocks that hold these bytes of a chunk, as the device likes them best, and how many bytes of the
@@ -394,13 +452,57 @@ impl Shared {
 
     pub(crate) fn damaged_table(&self, place: &Place) -> Error {
         let nowhere = BlockRange::new(self.layout.data.first, BlockCount::ZERO);
-        let blocks = place.table_range(&self.layout).unwrap_or(nowhere);
+        let blocks = place.table_range().unwrap_or(nowhere);
         Error::damaged(&*self.data, "the table of a partition's blocks", blocks)
     }
 
     pub(crate) fn damaged_block(&self, place: &Place, block: usize) -> Error {
+        self.damaged_unit(place, block, 0)
+    }
+
+    pub(crate) fn damaged_unit(&self, place: &Place, block: usize, unit: usize) -> Error {
         let nowhere = BlockRange::new(self.layout.data.first, BlockCount::ZERO);
-        let blocks = place.block_at(&self.layout, block).unwrap_or(nowhere);
+        let blocks = place.unit_at(block, unit).unwrap_or(nowhere);
         Error::damaged(&*self.data, "a block", blocks)
     }
+}
+
+/// Units of wanted blocks that lie side by side, and are read with one request.
+struct UnitRun {
+    units: Range<usize>,
+    range: BlockRange,
+}
+
+/// What to read of wanted blocks, from the lowest unit to the highest.
+fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
+    let mut runs: Vec<UnitRun> = Vec::new();
+    for unit in wanted.place.spec().units(wanted.units) {
+        let range = block.unit(unit, wanted.blocks.len());
+        match runs.last_mut().filter(|last| last.range.end() == range.first) {
+            Some(last) => {
+                last.units.end = unit + 1;
+                last.range.count += range.count;
+            }
+            None => runs.push(UnitRun { units: unit..unit + 1, range }),
+        }
+    }
+    runs
+}
+
+/// The strips of wanted blocks, from what was read of their units.
+fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes> {
+    let unit_bytes = &wanted.place.spec().unit_bytes;
+    let mut strips = vec![Bytes::new(); unit_bytes.len()];
+    for (run, content) in runs.iter().zip(contents) {
+        let mut begin = 0;
+        for unit in run.units.clone() {
+            let bytes = unit_bytes.get(unit).copied().unwrap_or(0) * wanted.blocks.len();
+            let strip = content.get(begin..begin + bytes).map(|strip| content.slice_ref(strip));
+            if let (Some(place), Some(strip)) = (strips.get_mut(unit), strip) {
+                *place = strip;
+            }
+            begin += bytes;
+        }
+    }
+    strips
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream;
 
+use crate::data::place::Place;
 use crate::draft::Moment;
 use crate::error::Result;
 use crate::ids::{PartitionId, SpaceId};
@@ -26,6 +27,8 @@ struct Asked {
 struct AskedKey {
     /// The place of its answer.
     place: usize,
+    /// Where the blocks of its partition lie.
+    of: Arc<Place>,
     /// Its modifications in memory, as queues have them.
     pending: Vec<u8>,
 }
@@ -58,7 +61,7 @@ impl Shared {
         let mut answer = async |read: Option<(&Wanted, &Found)>, asked: &AskedKey| -> Result<()> {
             if let (Some(key), Some(answer)) = (keys.get(asked.place), answers.get_mut(asked.place))
             {
-                let value = self.value_in(read, key, &asked.pending).await?;
+                let value = self.value_in(asked.of.spec(), read, key, &asked.pending).await?;
                 *answer = self.whole(value).await?;
             }
             Ok(())
@@ -94,13 +97,13 @@ impl Shared {
         let mut all = AllAsked::default();
         let mut has_all = true;
         for (place, key) in keys {
-            let Some(Lookup { partition, wanted, pending }) =
+            let Some(Lookup { partition, place: of_key, wanted, pending }) =
                 self.lookup(state, tables, (space, key), moment)?
             else {
                 has_all = false;
                 continue;
             };
-            let of_key = AskedKey { place: *place, pending };
+            let of_key = AskedKey { place: *place, of: of_key, pending };
             let Some(mut wanted) = wanted else {
                 all.told.push(of_key);
                 continue;

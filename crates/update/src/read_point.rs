@@ -45,7 +45,8 @@ impl ReadPoint {
     /// Reads what was there.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader { shared: &self.shared, moment: Moment { point: self.number, draft: None } }
+        let moment = Moment { point: self.number, ..Moment::NOW };
+        Reader { shared: &self.shared, moment }
     }
 
     /// Whether it can still be read.

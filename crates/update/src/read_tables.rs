@@ -70,7 +70,7 @@ impl Shared {
     }
 
     async fn read_table(&self, place: &Place) -> Result<Arc<BlockTable>> {
-        let Some(range) = place.table_range(&self.layout) else { return Ok(Arc::default()) };
+        let Some(range) = place.table_range() else { return Ok(Arc::default()) };
         self.counts.table_reads.add(1);
         let content = self.data.read(range).await?;
         let table = place.take_table(&content).ok_or_else(|| self.damaged_table(place))?;

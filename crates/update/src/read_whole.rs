@@ -5,21 +5,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use moirai_storage::{IoBuf, Request};
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::BlockRange;
 
+use crate::block_format::BlockFormat;
 use crate::codec::is_sum;
 use crate::data::place::Place;
 use crate::error::Result;
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
 use crate::state::partition::Staged;
+use crate::units::Block;
 
 /// What a partition has on the device.
 pub(crate) struct Content {
+    spec: Arc<Spec>,
     pub(crate) table: Arc<BlockTable>,
-    /// All blocks, with zeros in the place of those that are lost; behind them may come more.
-    pub(crate) blocks: IoBuf,
-    /// The modifications of each chunk, without the parts that are lost.
+    /// All blocks, with zeros in the place of those that are lost: the strips of each extent, with how many blocks it has.
+    runs: Vec<(Vec<Bytes>, usize)>,
+    /// The runs of each chunk, oldest first, without the parts that are lost.
     pub(crate) chunks: Vec<Bytes>,
     /// What cannot be read.
     pub(crate) lost: Vec<Lost>,
@@ -36,9 +40,17 @@ pub(crate) enum Lost {
 }
 
 impl Content {
+    pub(crate) fn format(&self) -> &dyn BlockFormat {
+        &*self.spec.format
+    }
+
     /// All blocks, in their order.
-    pub(crate) fn blocks(&self, block_bytes: usize) -> impl Iterator<Item = &[u8]> {
-        self.blocks.chunks_exact(block_bytes).take(self.table.len())
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
+        let unit_bytes = &self.spec.unit_bytes;
+        let blocks = self.runs.iter().flat_map(move |(strips, count)| {
+            (0..*count).map(move |index| Block::read(strips, index, unit_bytes))
+        });
+        blocks.take(self.table.len())
     }
 
     /// Whether the block that a key is of could be read, or there is none.
@@ -59,13 +71,15 @@ impl Shared {
         place: &Place,
         staged: &[Arc<Staged>],
     ) -> Result<Content> {
-        let mut batch: Vec<Request> = place.ranges(&self.layout).map(Request::read).collect();
+        let mut batch: Vec<Request> = place.ranges().map(Request::read).collect();
         let runs = batch.len();
         let chunk_blocks = |one: &Staged| BlockRange::new(one.extent.first(), one.chunk.length());
         batch.extend(staged.iter().map(|one| Request::read(chunk_blocks(one))));
+        let spec = place.spec();
         let mut found = Content {
+            spec: Arc::clone(spec),
             table: Arc::default(),
-            blocks: IoBuf::zeroed(BlockCount::ZERO),
+            runs: Vec::with_capacity(runs),
             chunks: Vec::with_capacity(staged.len()),
             lost: Vec::new(),
         };
@@ -73,81 +87,116 @@ impl Shared {
             return Ok(found);
         }
         let mut read = self.data.submit(batch).await.into_iter();
-        let mut next = || -> Result<Option<IoBuf>> {
-            Ok(read.next().transpose()?.and_then(|done| done.data.into_iter().next()))
+        let mut next = || -> Result<Option<Bytes>> {
+            let data = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
+            Ok(data.map(IoBuf::freeze))
         };
         if runs > 0 {
-            let mut content = next()?.unwrap_or(IoBuf::zeroed(BlockCount::ZERO));
-            if runs > 1 {
-                let mut bytes = content.to_vec();
-                for _ in 1..runs {
-                    bytes.extend(next()?.iter().flat_map(|more| more.iter()));
-                }
-                content = IoBuf::holding(&bytes);
+            let mut behind = None;
+            for count in place.counts() {
+                let content = next()?.unwrap_or_default();
+                self.counts.swept_bytes.add(content.len() as u64);
+                found.runs.push((strips(spec, &content, count), count));
+                behind =
+                    content.get(count * spec.block_bytes()..).map(|rest| content.slice_ref(rest));
             }
-            self.counts.swept_bytes.add(content.len() as u64);
-            let behind = content.get(place.blocks() * self.layout.block_bytes()..);
-            let table = behind.and_then(|behind| place.take_table(behind));
+            let table = behind.and_then(|behind| place.take_table(&behind));
             found.table = table.ok_or_else(|| self.damaged_table(place))?;
-            found.blocks = content;
-            for (index, block) in found.blocks(self.layout.block_bytes()).enumerate() {
-                if !is_sum(found.table.checksum(index), crc32c::crc32c(block)) {
-                    return Err(self.damaged_block(place, index));
+            for (index, block) in found.blocks().enumerate() {
+                for unit in 0..spec.unit_bytes.len() {
+                    let content = block.unit(unit).unwrap_or_default();
+                    if !is_sum(found.table.checksum(index, unit), crc32c::crc32c(content)) {
+                        return Err(self.damaged_unit(place, index, unit));
+                    }
                 }
             }
         }
         for one in staged {
             let damaged = || self.damaged_chunk(chunk_blocks(one));
-            let buffer = next()?.ok_or_else(damaged)?.freeze();
+            let buffer = next()?.ok_or_else(damaged)?;
             self.counts.swept_bytes.add(buffer.len() as u64);
             let bytes = buffer.get(..one.chunk.bytes()).ok_or_else(damaged)?;
             if !one.chunk.is_right(0, bytes) {
                 return Err(damaged());
             }
-            found.chunks.push(buffer.slice_ref(bytes));
+            let run = |run| bytes.get(run).map(|run| buffer.slice_ref(run));
+            found.chunks.extend(one.chunk.runs().filter_map(run));
         }
         Ok(found)
     }
 
     /// Reads what can be read of a partition, block by block and part by part.
     pub(crate) async fn read_rest(&self, place: &Place, staged: &[Arc<Staged>]) -> Content {
-        let block_bytes = self.layout.block_bytes();
+        let spec = place.spec();
         let mut lost = Vec::new();
         let table: Arc<BlockTable> = match self.table(place).await {
             Ok(table) => table,
             Err(_) => {
-                lost.extend(place.table_range(&self.layout).map(Lost::Table));
+                lost.extend(place.table_range().map(Lost::Table));
                 Arc::default()
             }
         };
-        let mut blocks = IoBuf::zeroed(BlockCount(self.layout.block.0 * table.len() as u64));
+        let zeroed = |bytes: &usize| vec![0; bytes * table.len()];
+        let mut strips: Vec<Vec<u8>> = spec.unit_bytes.iter().map(zeroed).collect();
         for index in 0..table.len() {
-            let Some(range) = place.block_at(&self.layout, index) else { continue };
-            let read = self.data.read(range).await.ok().filter(|read| {
-                let is_whole = is_sum(table.checksum(index), crc32c::crc32c(read));
-                is_whole && self.format.last_key(table.low(index), read).is_ok()
-            });
-            let to = blocks.get_mut(index * block_bytes..(index + 1) * block_bytes);
-            match read.zip(to) {
-                Some((read, to)) => to.copy_from_slice(&read),
-                None => lost.push(Lost::Block(index, range)),
+            let mut units = vec![Vec::new(); strips.len()];
+            let mut unreadable = None;
+            for (unit, content) in units.iter_mut().enumerate() {
+                let Some(range) = place.unit_at(index, unit) else { continue };
+                let read = self.data.read(range).await.ok();
+                let sum = table.checksum(index, unit);
+                match read.filter(|read| is_sum(sum, crc32c::crc32c(read))) {
+                    Some(read) => *content = read.to_vec(),
+                    None => unreadable = unreadable.or(Some(range)),
+                }
+            }
+            let block = Block::made(&units, 0, &spec.unit_bytes);
+            let is_whole = unreadable.is_none();
+            if !is_whole || spec.format.last_key(table.low(index), block).is_err() {
+                lost.extend(
+                    unreadable
+                        .or_else(|| place.unit_at(index, 0))
+                        .map(|range| Lost::Block(index, range)),
+                );
+                continue;
+            }
+            for ((strip, content), bytes) in strips.iter_mut().zip(&units).zip(&*spec.unit_bytes) {
+                if let Some(to) = strip.get_mut(index * bytes..(index + 1) * bytes) {
+                    to.copy_from_slice(content);
+                }
             }
         }
         let mut chunks = Vec::with_capacity(staged.len());
         for one in staged {
-            let mut chunk = Vec::with_capacity(one.chunk.bytes());
-            for (of, bytes) in one.chunk.parts() {
-                let (range, before) = self.staged_at(one, &bytes);
-                let read = self.data.read(range).await.ok();
-                let from = bytes.start.wrapping_sub(before);
-                let read = read.as_ref().and_then(|read| read.get(from..from + bytes.len()));
-                match read.filter(|read| one.chunk.is_right(bytes.start, read)) {
-                    Some(read) => chunk.extend_from_slice(read),
-                    None => lost.push(Lost::Staged(of, range)),
+            for run in one.chunk.runs() {
+                let mut content = Vec::with_capacity(run.len());
+                let parts = one.chunk.parts().filter(|(_, bytes)| run.contains(&bytes.start));
+                for (of, bytes) in parts {
+                    let (range, before) = self.staged_at(one, &bytes);
+                    let read = self.data.read(range).await.ok();
+                    let from = bytes.start.wrapping_sub(before);
+                    let read = read.as_ref().and_then(|read| read.get(from..from + bytes.len()));
+                    match read.filter(|read| one.chunk.is_right(bytes.start, read)) {
+                        Some(read) => content.extend_from_slice(read),
+                        None => lost.push(Lost::Staged(of, range)),
+                    }
                 }
+                chunks.push(content.into());
             }
-            chunks.push(chunk.into());
         }
-        Content { table, blocks, chunks, lost }
+        let strips = strips.into_iter().map(Bytes::from).collect();
+        let runs = vec![(strips, table.len())];
+        Content { spec: Arc::clone(spec), table, runs, chunks, lost }
     }
+}
+
+/// The strips of `count` blocks that `content` begins with.
+fn strips(spec: &Spec, content: &Bytes, count: usize) -> Vec<Bytes> {
+    let mut begin = 0;
+    let strip = |bytes: &usize| {
+        let end = begin + bytes * count;
+        let strip = content.get(std::mem::replace(&mut begin, end)..end);
+        strip.map(|strip| content.slice_ref(strip)).unwrap_or_default()
+    };
+    spec.unit_bytes.iter().map(strip).collect()
 }

@@ -9,6 +9,7 @@ use crate::ids::SpaceId;
 use crate::kind::Question;
 use crate::long::read::{LongValues, ValueReader};
 use crate::shared::Shared;
+use crate::units::UnitSet;
 use crate::view::{At, View, Views};
 
 /// Reads an engine as it is whenever something is read ([`Engine::now`]), or as it was at a
@@ -37,6 +38,13 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn over(self, draft: &'a Draft) -> Reader<'a> {
         Reader { moment: Moment { draft: Some(draft), ..self.moment }, ..self }
+    }
+
+    /// Reads these units of blocks alone, and of staged modifications those that may change them. Values, and the blocks of views,
+    /// have what their format makes of that.
+    #[must_use]
+    pub fn units(self, units: UnitSet) -> Reader<'a> {
+        Reader { moment: Moment { units, ..self.moment }, ..self }
     }
 
     /// The value under a key, with all that was modified; from memory alone where that says all.

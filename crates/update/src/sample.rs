@@ -180,7 +180,7 @@ impl Shared {
     ) -> Result<impl Iterator<Item = Run<'a>>> {
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let Ends { first, last } = *ends;
-        let block_bytes = self.layout.block_bytes() as u64;
+        let block_bytes = directory.spec.block_bytes() as u64;
         Ok((first.0..=last.0).filter_map(move |place| {
             let partition = state.partition(directory.at(place)?)?;
             let count = partition.place.blocks().max(1);

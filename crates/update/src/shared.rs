@@ -1,6 +1,7 @@
 //! What the engine's door, the writer of its log and its sweeper share.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
@@ -10,10 +11,9 @@ use moirai_extents::{Extent, Extents};
 use moirai_runtime::{BusyTime, now};
 use moirai_storage::Device;
 use moirai_units::{ByteCount, Instant, Nanos};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
-use crate::block_format::BlockFormat;
 use crate::data::cache::Cache;
 use crate::data::layout::Layout;
 use crate::data::requests::Requests;
@@ -21,13 +21,14 @@ use crate::data::superblock::Superblock;
 use crate::data::tables::Tables;
 use crate::error::{Error, Result};
 use crate::figures::Counts;
-use crate::group::Group;
-use crate::ids::{KindNumber, PUT_LONG, Seq};
+use crate::group::{Group, Use};
+use crate::ids::{PUT, PUT_LONG, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
 use crate::long::write::Turn;
 use crate::options::Durability;
+use crate::spec::{Spec, Specs};
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
 use crate::sweep::{Bulks, Clears, Ingests, Working};
@@ -42,7 +43,11 @@ pub(crate) struct Shared {
     pub(crate) layout: Layout,
     pub(crate) extents: Arc<Extents>,
     pub(crate) kinds: Kinds,
-    pub(crate) format: Arc<dyn BlockFormat>,
+    pub(crate) specs: Specs,
+    /// What the blocks of each space are, of those that are being made, too.
+    pub(crate) spaces: RwLock<BTreeMap<SpaceId, Arc<Spec>>>,
+    /// Device blocks of the longest partition of any space.
+    pub(crate) partition_blocks_max: AtomicU64,
     pub(crate) memory_bytes: usize,
     pub(crate) cache_bytes_max: usize,
     pub(crate) cache: Cache,
@@ -99,7 +104,6 @@ pub(crate) struct Shared {
     pub(crate) idle: Option<Nanos>,
     /// When a group was taken in last.
     pub(crate) last_commit: Mutex<Instant>,
-    pub(crate) longest: (usize, usize),
     pub(crate) replayed_bytes: u64,
     /// The longest wait that was said.
     pub(crate) waited_ns: AtomicU64,
@@ -339,21 +343,55 @@ impl Shared {
     }
 
     pub(crate) fn check(&self, group: &Group) -> Result<()> {
-        let is_unknown = |kind: KindNumber| kind == PUT_LONG || !self.kinds.knows(kind);
-        if let Some((_, number)) = group.uses.iter().find(|(_, kind)| is_unknown(*kind)) {
-            return Err(Error::UnknownKind { number: *number });
+        let spaces = self.spaces.read();
+        group.uses.iter().try_for_each(|used| {
+            let spec = spaces.get(&used.space).ok_or(Error::NoSpace { space: used.space })?;
+            self.check_use(spec, used)
+        })
+    }
+
+    /// Whether modifications of a kind may be taken in, with keys and contents of these lengths at most.
+    pub(crate) fn check_use(&self, spec: &Spec, used: &Use) -> Result<()> {
+        let Use { kind, key_bytes, bytes, has_long, .. } = *used;
+        let has_long_alone = has_long && !spec.format.takes_long_values();
+        if kind == PUT_LONG || !self.kinds.knows(kind) || has_long_alone {
+            return Err(Error::UnknownKind { number: kind });
         }
-        let pairs = [
-            ("key", group.longest.0, self.longest.0),
-            ("modification", group.longest.1, self.longest.1),
-        ];
-        for (what, have, most) in pairs {
+        let (key_bytes_max, bytes_max) = spec.longest;
+        let content = match kind {
+            PUT => ("value", bytes, spec.value_bytes_max() as usize),
+            _ => ("modification", bytes, bytes_max),
+        };
+        for (what, have, most) in [("key", key_bytes, key_bytes_max), content] {
             if have > most {
                 return Err(Error::TooLong { what, have, most });
             }
         }
-        self.check_value_length(group.longest_put as u64)?;
         Ok(())
+    }
+
+    /// Whether no value of a checked group has to be written first.
+    pub(crate) fn check_prepared(&self, group: &Group) -> Result<()> {
+        let spaces = self.spaces.read();
+        for used in group.uses.iter().filter(|used| used.kind == PUT) {
+            let most = spaces.get(&used.space).map_or(0, |spec| spec.longest.1);
+            if used.bytes > most {
+                let what = "value that is not prepared";
+                return Err(Error::TooLong { what, have: used.bytes, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// A space is about to be made.
+    pub(crate) fn note_space(&self, space: SpaceId, spec: &Arc<Spec>) {
+        self.spaces.write().insert(space, Arc::clone(spec));
+        self.partition_blocks_max.fetch_max(spec.division.partition().0, Ordering::Relaxed);
+    }
+
+    /// What the blocks of a space are, which may be about to be made.
+    pub(crate) fn spec(&self, space: SpaceId) -> Result<Arc<Spec>> {
+        self.spaces.read().get(&space).cloned().ok_or(Error::NoSpace { space })
     }
 
     /// A group that was checked, with its long values on the device.
@@ -475,7 +513,7 @@ mod tests {
     use moirai_units::BlockCount;
 
     use super::*;
-    use crate::{Engine, Format, Modification, Options, PUT, SpaceId, WholeBlocks};
+    use crate::{Engine, Format, Formats, Modification, Options, PUT, SpaceId, WholeBlocks};
 
     #[test]
     fn who_commits_applies_what_others_left() {
@@ -489,8 +527,8 @@ mod tests {
             Engine::format(&*data, &logs, &WholeBlocks, Format::default()).await.unwrap();
             // Nobody else looks at the state.
             let options = Options { idle: None, ..Options::default() };
-            let blocks = Arc::new(WholeBlocks);
-            let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await.unwrap();
+            let formats = Formats::of(WholeBlocks);
+            let engine = Engine::open(data, &logs, Kinds::new(), formats, options).await.unwrap();
             let space = SpaceId(1);
             engine.create_space(space).await.unwrap();
             let mut group = Group::new();

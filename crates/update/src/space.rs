@@ -31,7 +31,7 @@ impl Shared {
     /// Device blocks that rewriting partitions leaves free: for the next checkpoint, while the last one is kept.
     pub(crate) fn checkpoint_reserve(&self) -> BlockCount {
         let next = self.directory_blocks.load(Ordering::Relaxed);
-        BlockCount(next + next / 8 + self.layout.grain.0)
+        BlockCount(next + next / 8 + self.layout.division.grain.0)
     }
 
     /// Device blocks that programs cannot fill: for the next checkpoint, and to rewrite any partition, so that deletes
@@ -41,7 +41,8 @@ impl Shared {
             (self.checkpoint_blocks.load(Ordering::Relaxed), self.checkpoint_reserve());
         // Two checkpoints of this length, however long the last one was.
         let checkpoints = (2 * next.0).saturating_sub(held).max(next.0);
-        BlockCount(checkpoints + 2 * self.layout.partition().0)
+        let partition = self.partition_blocks_max.load(Ordering::Relaxed);
+        BlockCount(checkpoints + 2 * partition)
     }
 
     /// Remembers how long the next checkpoint may be, and what the maps take of the memory.

@@ -84,11 +84,8 @@ impl Reserved {
     /// [`Error::Stopped`], and nothing was taken in; the room is given back.
     pub fn append(self, group: &Group) -> Result<Appended> {
         let shared = &self.shared;
-        let (have, most) = (group.longest_put, shared.longest.1);
-        if have > most {
-            return Err(Error::TooLong { what: "value that is not prepared", have, most });
-        }
         shared.check(group)?;
+        shared.check_prepared(group)?;
         shared.check_open()?;
         let entries = group.entries();
         if entries.len() > self.bytes {

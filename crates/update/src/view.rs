@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::block_format::Pieces;
 use crate::draft::Moment;
 use crate::error::Result;
-use crate::ids::{PUT, PUT_LONG, SpaceId};
+use crate::ids::{PUT_LONG, SpaceId};
 use crate::kind::Modification;
 use crate::long::epoch::Epoch;
 use crate::long::made::Made;
@@ -18,9 +18,11 @@ use crate::long::read::LongValues;
 use crate::read::{Found, Wanted};
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::State;
 use crate::state::points::Probe;
 use crate::state::queue::{decode, decode_before, encode};
+use crate::units::Block;
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
@@ -85,6 +87,9 @@ impl OwnedAt {
 #[derive(Debug)]
 pub struct View {
     parts: Vec<Part>,
+    /// What was read, block after block.
+    strips: Vec<Bytes>,
+    unit_bytes: Arc<[usize]>,
     /// The lowest key of the first block; `None` when no block lies before it.
     pub low: Option<Box<[u8]>>,
     /// The lowest key of the block behind the last; `None` when there is none.
@@ -95,8 +100,8 @@ pub struct View {
 
 #[derive(Debug)]
 enum Part {
-    /// A block for which nothing is pending, with its lowest key.
-    Block(Box<[u8]>, Bytes),
+    /// A block for which nothing is pending, with its lowest key: which one of those that were read.
+    Read(Box<[u8]>, usize),
     /// What a block would be written as: one, several, or none when it is empty.
     Pieces(Pieces),
 }
@@ -104,10 +109,11 @@ enum Part {
 impl View {
     /// The blocks, in the order of their keys, each with its lowest key. One that modifications are pending for comes as it
     /// would be written: as one, several, or none when it is empty.
-    pub fn blocks(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.parts.iter().flat_map(|part| {
+    pub fn blocks(&self) -> impl Iterator<Item = (&[u8], Block<'_>)> {
+        let read = |index| Block::read(&self.strips, index, &self.unit_bytes);
+        self.parts.iter().flat_map(move |part| {
             let (block, pieces) = match part {
-                Part::Block(low, block) => (Some((&**low, &**block)), None),
+                Part::Read(low, index) => (Some((&**low, read(*index))), None),
                 Part::Pieces(pieces) => (None, Some(pieces.iter())),
             };
             block.into_iter().chain(pieces.into_iter().flatten())
@@ -188,10 +194,10 @@ impl Shared {
         let (sender, views) = mpsc::channel(1);
         let at = OwnedAt::of(at);
         let shared = Arc::clone(self);
-        let point = moment.point;
+        let Moment { point, units, .. } = moment;
         let draft = moment.draft.map(|draft| draft.of_space(space));
         let task = spawn(async move {
-            let moment = Moment { point, draft: draft.as_ref() };
+            let moment = Moment { point, draft: draft.as_ref(), units };
             shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
         Views { views, task }
@@ -205,7 +211,10 @@ impl Shared {
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
-        let most = self.views_ahead(blocks_max);
+        let most = match self.spec(space) {
+            Ok(spec) => self.views_ahead(&spec, blocks_max),
+            Err(_) => 1,
+        };
         let mut next = Some(at);
         let mut reads = Reads(VecDeque::with_capacity(most));
         loop {
@@ -234,9 +243,9 @@ impl Shared {
     }
 
     /// How many views of up to `blocks_max` blocks are read ahead at the same time.
-    fn views_ahead(&self, blocks_max: usize) -> usize {
-        let partition_blocks = self.layout.partition_blocks as usize;
-        let view_bytes = blocks_max.min(partition_blocks).max(1) * self.layout.block_bytes();
+    fn views_ahead(&self, spec: &Spec, blocks_max: usize) -> usize {
+        let partition_blocks = spec.division.partition_blocks as usize;
+        let view_bytes = blocks_max.min(partition_blocks).max(1) * spec.block_bytes();
         let disks = (self.data.inquiry().parallelism as usize).max(1);
         let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
         (ahead_bytes / view_bytes.min(VIEW_BYTES_MAX)).max(1)
@@ -250,7 +259,6 @@ impl Shared {
         blocks_max: usize,
         moment: Moment<'_>,
     ) -> Result<Option<WantedView>> {
-        let blocks_max = blocks_max.min(VIEW_BYTES_MAX / self.layout.block_bytes()).max(1);
         let wanted = |state: &mut State, tables: &mut TablesAtHand<'_>| {
             self.wanted_at(state, tables, (space, at), blocks_max, moment)
         };
@@ -260,12 +268,14 @@ impl Shared {
     async fn read_view(&self, wanted: WantedView) -> Result<View> {
         let WantedView { wanted, low, next, pending, made, epoch } = wanted;
         let found = self.read_blocks(&wanted).await?;
+        let spec = Arc::clone(wanted.place.spec());
         let keys = (low.as_deref(), next.as_deref());
         let (parts, made) = self.merged(&wanted, &found, keys, (&pending, made)).await?;
-        let mut view =
-            View { parts, low, next, long: LongValues { epoch: None, made: made.into() } };
+        let (strips, unit_bytes) = (found.strips, Arc::clone(&spec.unit_bytes));
+        let long = LongValues { epoch: None, made: made.into() };
+        let mut view = View { parts, strips, unit_bytes, low, next, long };
         // Who shows no long value keeps no blocks in use.
-        if view.blocks().any(|(_, block)| self.format.has_long_values(block)) {
+        if view.blocks().any(|(_, block)| spec.format.has_long_values(block)) {
             view.long.epoch = Some(epoch);
         }
         Ok(view)
@@ -288,6 +298,7 @@ impl Shared {
         };
         let holder = self.holder(state, space, probe, moment.point)?;
         let count = holder.place.blocks();
+        let blocks_max = blocks_max.min(VIEW_BYTES_MAX / holder.place.block_bytes()).max(1);
         let (is_first, is_last) = match at {
             At::Key(key) => (key <= holder.low, false),
             // All of it lies before the key.
@@ -340,35 +351,14 @@ impl Shared {
             }
         }
         let own = moment.own_between(space, from, next.as_deref());
-        let made = self.encode_own(&mut pending, own);
-        let mut wanted = Wanted::of(&holder, table, first..end, None);
+        let made = encode_own(holder.place.spec(), &mut pending, own);
+        let mut wanted = Wanted::of(&holder, table, (first..end, moment.units), None);
         wanted.is_table_read = is_table_read;
         if let Some((id, _)) = holder.partition {
             self.pay(state, id, &wanted);
         }
         let epoch = self.epoch_at(state, moment.point)?;
         Ok(Some(Some(WantedView { wanted, low, next, pending, made, epoch })))
-    }
-
-    /// Appends the program's own modifications to those that are pending, with references in the place of long values; gives
-    /// these.
-    fn encode_own<'a>(
-        &self,
-        pending: &mut Vec<u8>,
-        own: impl Iterator<Item = Modification<'a>>,
-    ) -> Vec<Bytes> {
-        let mut made = Made::Memory(Vec::new());
-        for one in own {
-            let is_long = one.kind == PUT && one.bytes.len() > self.longest.1;
-            let reference = is_long.then(|| made.make(one.bytes)).flatten();
-            match reference.map(|reference| reference.encode()) {
-                Some(bytes) => {
-                    encode(pending, Modification { kind: PUT_LONG, bytes: &bytes, ..one });
-                }
-                None => encode(pending, one),
-            }
-        }
-        made.take_values()
     }
 
     /// The blocks with what is staged and pending for them, between two keys, and the long values that merges made.
@@ -387,8 +377,8 @@ impl Shared {
         let mut all: Vec<Modification<'_>> = staged.chain(decode(pending)).collect();
         all.sort_by(|one, other| one.key.cmp(other.key));
         let mut rest = &all[..];
-        let block_bytes = self.layout.block_bytes();
         let Wanted { place, blocks, .. } = wanted;
+        let spec = place.spec();
         let table = found.table(wanted);
         let mut parts = Vec::with_capacity(blocks.len());
         for block in blocks.clone() {
@@ -399,23 +389,24 @@ impl Shared {
             };
             let (modifications, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             rest = others;
-            let content = found.block(block - blocks.start, block_bytes);
+            let index = block - blocks.start;
+            let content = found.block(wanted, index);
             // Where there are no blocks yet, what is pending makes some.
             let block_low = if table.len() == 0 { from } else { table.low(block) };
             match content {
-                Some(content) if modifications.is_empty() => {
-                    parts.push(Part::Block(block_low.into(), content));
+                Some(_) if modifications.is_empty() => {
+                    parts.push(Part::Read(block_low.into(), index));
                 }
                 content => {
-                    let mut pieces = Pieces::with(block_bytes, Made::Memory(made));
+                    let mut pieces = Pieces::of(spec, wanted.units, Made::Memory(made));
                     let merged = self
-                        .merge_long(block_low, content.as_deref(), modifications, &mut pieces)
+                        .merge_long(spec, block_low, content, modifications, &mut pieces)
                         .await?;
                     let replaced = (!merged.is_empty()).then(|| merged.put_into(modifications));
-                    self.format
+                    spec.format
                         .apply(
                             block_low,
-                            content.as_deref(),
+                            content,
                             replaced.as_deref().unwrap_or(modifications),
                             &self.kinds,
                             &mut pieces,
@@ -428,4 +419,21 @@ impl Shared {
         }
         Ok((parts, made))
     }
+}
+
+/// Appends the program's own modifications to those that are pending, with references in the place of long values; gives these.
+fn encode_own<'a>(
+    spec: &Spec,
+    pending: &mut Vec<u8>,
+    own: impl Iterator<Item = Modification<'a>>,
+) -> Vec<Bytes> {
+    let mut made = Made::Memory(Vec::new());
+    for one in own {
+        let reference = spec.is_long(one).then(|| made.make(one.bytes)).flatten();
+        match reference.map(|reference| reference.encode()) {
+            Some(bytes) => encode(pending, Modification { kind: PUT_LONG, bytes: &bytes, ..one }),
+            None => encode(pending, one),
+        }
+    }
+    made.take_values()
 }

@@ -11,8 +11,8 @@ use moirai_runtime::{block_on_virtual, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{
-    Engine, Error, Format, Kind, KindNumber, Kinds, Modification, Options, PUT, SpaceId, Value,
-    WholeBlocks,
+    Engine, Error, Format, Formats, Kind, KindNumber, Kinds, Modification, Options, PUT, SpaceId,
+    Value, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -55,8 +55,8 @@ impl Made {
         let mut kinds = Kinds::new();
         kinds.register(PANIC, Arc::new(Panics)).unwrap();
         let data = Arc::clone(&self.data) as Arc<dyn Device>;
-        let (logs, blocks) = (self.logs(), Arc::new(WholeBlocks));
-        Engine::open(data, &logs, kinds, blocks, Options::default()).await.unwrap()
+        let (logs, formats) = (self.logs(), Formats::of(WholeBlocks));
+        Engine::open(data, &logs, kinds, formats, Options::default()).await.unwrap()
     }
 
     /// How many hold the devices beside the test.

@@ -13,8 +13,8 @@ use moirai_runtime::block_on_virtual;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    Engine, Error, Format, Group, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification, Options, PUT,
-    Result, SpaceId, WholeBlocks,
+    Engine, Error, Format, Formats, Group, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification,
+    Options, PUT, Result, SpaceId, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -61,8 +61,8 @@ impl Made {
     }
 
     async fn open_with(&self, options: Options) -> Result<Engine> {
-        let (data, blocks) = (Arc::clone(&self.data) as _, Arc::new(WholeBlocks));
-        Engine::open(data, &self.logs(), Kinds::new(), blocks, options).await
+        let (data, formats) = (Arc::clone(&self.data) as _, Formats::of(WholeBlocks));
+        Engine::open(data, &self.logs(), Kinds::new(), formats, options).await
     }
 
     async fn open(&self) -> Result<Engine> {

@@ -9,8 +9,8 @@ use moirai_runtime::{block_on_virtual, spawn};
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    Durability, Engine, Error, Format, Group, Kinds, LOG_LABEL_BLOCKS, LogWriter, Modification,
-    Options, PUT, Result, SpaceId, WholeBlocks,
+    Durability, Engine, Error, Format, Formats, Group, Kinds, LOG_LABEL_BLOCKS, LogWriter,
+    Modification, Options, PUT, Result, SpaceId, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -46,8 +46,8 @@ impl Made {
 
     async fn open(&self, logs: &[Arc<dyn Device>], durability: Durability) -> Result<Engine> {
         let options = Options { log_wait: Nanos(0), durability, ..Options::default() };
-        let (data, blocks) = (Arc::clone(&self.data), Arc::new(WholeBlocks));
-        let engine = Engine::open(data, logs, Kinds::new(), blocks, options).await?;
+        let (data, formats) = (Arc::clone(&self.data), Formats::of(WholeBlocks));
+        let engine = Engine::open(data, logs, Kinds::new(), formats, options).await?;
         engine.create_space(SPACE).await?;
         Ok(engine)
     }
@@ -85,8 +85,8 @@ fn a_long_group_that_was_cut_off_finds_room_when_it_comes_again() {
                 // What was written stays, also without a flush.
                 let options = Options { durability: Durability::Written, ..Options::default() };
                 let data = Arc::clone(&data) as Arc<dyn Device>;
-                let blocks = Arc::new(WholeBlocks);
-                let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await?;
+                let formats = Formats::of(WholeBlocks);
+                let engine = Engine::open(data, &logs, Kinds::new(), formats, options).await?;
                 engine.create_space(SPACE).await?;
                 Result::Ok(Arc::new(engine))
             };
@@ -324,8 +324,8 @@ fn sweeps_are_logged_however_long_the_log_is() {
         let format = Format { block_bytes: ByteCount(512), ..Format::default() };
         Engine::format(&*data, std::slice::from_ref(&log), &WholeBlocks, format).await.unwrap();
         let options = Options { memory: ByteCount::mib(1), ..Options::default() };
-        let (logs, blocks) = ([log], Arc::new(WholeBlocks));
-        let engine = Engine::open(data, &logs, Kinds::new(), blocks, options).await.unwrap();
+        let (logs, formats) = ([log], Formats::of(WholeBlocks));
+        let engine = Engine::open(data, &logs, Kinds::new(), formats, options).await.unwrap();
         let engine = Arc::new(engine);
         engine.create_space(SPACE).await.unwrap();
         for _ in 0..4 {

@@ -8,7 +8,7 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::block_on_virtual;
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{
-    Engine, Error, Format, KindNumber, Kinds, Modification, Options, SpaceId, WholeBlocks,
+    Engine, Error, Format, Formats, KindNumber, Kinds, Modification, Options, SpaceId, WholeBlocks,
     WrittenValue,
 };
 
@@ -23,7 +23,8 @@ async fn engine() -> Engine {
     let logs = [log as _];
     let format = Format { block_bytes: ByteCount(4096), ..Format::default() };
     Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
-    let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), Options::default());
+    let engine =
+        Engine::open(data, &logs, Kinds::new(), Formats::of(WholeBlocks), Options::default());
     let engine = engine.await.unwrap();
     engine.create_space(SPACE).await.unwrap();
     engine
@@ -34,13 +35,13 @@ async fn engine() -> Engine {
 fn formats_without_long_values_refuse_them() {
     block_on_virtual(1, async {
         let engine = engine().await;
-        let mut writer = engine.value_writer();
+        let mut writer = engine.value_writer(SPACE).unwrap();
         let refused = writer.write(&[0; 5000]).await.unwrap_err();
         assert!(matches!(refused, Error::TooLong { what: "value", have: 5000, most: 4096 }));
         let put = Modification { key: b"k", kind: moirai_update::PUT, bytes: &[0; 5000] };
         let refused = engine.modify(SPACE, put).await.unwrap_err();
         assert!(matches!(refused, Error::TooLong { what: "value", .. }));
-        let mut writer = engine.value_writer();
+        let mut writer = engine.value_writer(SPACE).unwrap();
         writer.write(&[0; 4096]).await.unwrap();
         assert!(
             matches!(writer.finish().await.unwrap(), WrittenValue::Short(value) if value.len() == 4096)

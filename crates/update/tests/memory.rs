@@ -9,7 +9,8 @@ use moirai_runtime::{Random, block_on_virtual, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{
-    Engine, Error, Figures, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
+    Engine, Error, Figures, Format, Formats, Group, Kinds, Modification, Options, PUT, SpaceId,
+    WholeBlocks,
 };
 use rand::{Rng, SeedableRng};
 
@@ -46,7 +47,7 @@ impl Fixture {
     async fn open_with(&self, options: Options) -> moirai_update::Result<Engine> {
         let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
         let data = Arc::clone(&self.data);
-        Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options).await
+        Engine::open(data, &logs, Kinds::new(), Formats::of(WholeBlocks), options).await
     }
 
     async fn open(&self, memory: ByteCount) -> Engine {

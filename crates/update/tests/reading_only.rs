@@ -17,8 +17,8 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    At, Engine, Error, Format, Kinds, LOG_LABEL_BLOCKS, Modification, Options, PUT, Question,
-    Result, SpaceId, WholeBlocks,
+    At, Engine, Error, Format, Formats, Kinds, LOG_LABEL_BLOCKS, Modification, Options, PUT,
+    Question, Result, SpaceId, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -105,8 +105,9 @@ impl Made {
 
     async fn open_for_writing(&self) -> Engine {
         let (data, logs) = (Arc::clone(&self.data) as _, self.logs.clone().map(|log| log as _));
-        let (kinds, blocks, options) = (Kinds::new(), Arc::new(WholeBlocks), Options::default());
-        Engine::open(data, &logs, kinds, blocks, options).await.unwrap()
+        let (kinds, formats, options) =
+            (Kinds::new(), Formats::of(WholeBlocks), Options::default());
+        Engine::open(data, &logs, kinds, formats, options).await.unwrap()
     }
 
     fn sealed(&self) -> (Arc<dyn Device>, [Arc<dyn Device>; 2]) {
@@ -137,8 +138,8 @@ async fn open(
     options: Options,
 ) -> Result<Engine> {
     let options = Options { read_only: true, ..options };
-    let (data, blocks) = (Arc::clone(&devices.0), Arc::new(WholeBlocks));
-    Engine::open(data, &devices.1, Kinds::new(), blocks, options).await
+    let (data, formats) = (Arc::clone(&devices.0), Formats::of(WholeBlocks));
+    Engine::open(data, &devices.1, Kinds::new(), formats, options).await
 }
 
 async fn put(engine: &Engine, key: u64) -> Result<()> {

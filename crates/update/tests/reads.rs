@@ -10,8 +10,8 @@ use moirai_runtime::{block_on_real, block_on_virtual, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    Engine, Format, Group, Kind, KindNumber, Kinds, Modification, Options, PUT, Question, SpaceId,
-    Value, WholeBlocks,
+    Engine, Format, Formats, Group, Kind, KindNumber, Kinds, Modification, Options, PUT, Question,
+    SpaceId, Value, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -64,9 +64,10 @@ async fn staged() -> (Engine, Arc<FaultyDevice>) {
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddToFront)).unwrap();
     let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
-    let engine = Engine::open(Arc::clone(&data) as _, &logs, kinds, Arc::new(WholeBlocks), options)
-        .await
-        .unwrap();
+    let engine =
+        Engine::open(Arc::clone(&data) as _, &logs, kinds, Formats::of(WholeBlocks), options)
+            .await
+            .unwrap();
     engine.create_space(SPACE).await.unwrap();
     modify_all(&engine, 0..KEYS, PUT).await;
     engine.checkpoint().await.unwrap();

@@ -10,7 +10,7 @@ use moirai_runtime::{Random, block_on_virtual, now, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
 use moirai_update::{
-    Engine, Error, Format, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
+    Engine, Error, Format, Formats, Group, Kinds, Modification, Options, PUT, SpaceId, WholeBlocks,
 };
 use rand::{Rng, SeedableRng};
 
@@ -29,7 +29,7 @@ async fn engine(data_blocks: u64, log_blocks: u64, format: Format, options: Opti
     let logs = [device("log", log_blocks) as Arc<dyn Device>];
     let format = Format { block_bytes: ByteCount(BLOCK as u64), ..format };
     Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
-    let engine = Engine::open(data, &logs, Kinds::new(), Arc::new(WholeBlocks), options);
+    let engine = Engine::open(data, &logs, Kinds::new(), Formats::of(WholeBlocks), options);
     let engine = engine.await.unwrap();
     engine.create_space(SPACE).await.unwrap();
     engine

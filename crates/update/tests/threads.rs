@@ -29,8 +29,8 @@ use moirai_storage::{
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    DELETE, Durability, Engine, Error, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter,
-    Modification, Options, PUT, ReadPoint, SpaceId, Value, WholeBlocks,
+    DELETE, Durability, Engine, Error, Figures, Format, Formats, Group, Kind, KindNumber, Kinds,
+    LogWriter, Modification, Options, PUT, ReadPoint, SpaceId, Value, WholeBlocks,
 };
 use parking_lot::Mutex;
 use rand::Rng;
@@ -370,7 +370,7 @@ impl Bench {
     async fn open(&self) -> Engine {
         let devices = self.place.open().await;
         let (data, logs) = (Arc::clone(&devices[0]), &devices[1..]);
-        let open = Engine::open(data, logs, kinds(), Arc::new(WholeBlocks), self.options);
+        let open = Engine::open(data, logs, kinds(), Formats::of(WholeBlocks), self.options);
         let engine = open.await.unwrap();
         engine.create_space(SPACE).await.unwrap();
         engine

@@ -14,8 +14,8 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    At, Durability, Engine, Error, Format, Group, Kinds, Modification, Options, PUT, Question,
-    SpaceId, View, WholeBlocks,
+    At, Durability, Engine, Error, Format, Formats, Group, Kinds, Modification, Options, PUT,
+    Question, SpaceId, View, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -108,8 +108,9 @@ impl Fixture {
     }
 
     async fn open(&self, options: Options) -> Arc<Engine> {
-        let (data, blocks) = (Arc::clone(&self.data) as _, Arc::new(WholeBlocks));
-        let engine = Engine::open(data, &self.logs(), Kinds::new(), blocks, options).await.unwrap();
+        let (data, formats) = (Arc::clone(&self.data) as _, Formats::of(WholeBlocks));
+        let engine =
+            Engine::open(data, &self.logs(), Kinds::new(), formats, options).await.unwrap();
         engine.create_space(SPACE).await.unwrap();
         Arc::new(engine)
     }
@@ -149,7 +150,7 @@ async fn read(engine: &Engine, key: u64) -> u8 {
     assert_eq!(engine.now().query(SPACE, &key, &FirstByte).await.unwrap(), got);
     let view = engine.view(SPACE, At::Key(&key), 1).await.unwrap();
     let blocks = view.iter().flat_map(View::blocks);
-    let viewed = blocks.filter(|(low, _)| *low == key).find_map(|(_, block)| block.first());
+    let viewed = blocks.filter(|(low, _)| *low == key).find_map(|(_, block)| block.bytes().first());
     assert_eq!(viewed.copied().unwrap_or(0), got);
     got
 }

@@ -9,8 +9,8 @@ use moirai::runtime::{now, random, sleep, spawn};
 use moirai::storage::{Device, Op, Request};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::{
-    At, Engine, Figures, Format, Group, Kind, KindNumber, Kinds, LogWriter, Modification, Options,
-    PUT, SpaceId, Value, WholeBlocks,
+    At, Engine, Figures, Format, Formats, Group, Kind, KindNumber, Kinds, LogWriter, Modification,
+    Options, PUT, SpaceId, Value, WholeBlocks,
 };
 use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
 use rand::Rng;
@@ -203,7 +203,7 @@ impl Index {
         let (cache, idle) = (ByteCount(0), None);
         let options = Options { memory, cache, log_wait, idle, ..Options::default() };
         let data = Arc::clone(&self.data);
-        Ok(Engine::open(data, &self.logs, kinds, Arc::new(WholeBlocks), options).await?)
+        Ok(Engine::open(data, &self.logs, kinds, Formats::of(WholeBlocks), options).await?)
     }
 }
 

@@ -21,12 +21,11 @@ use crate::bulk::run::{Buffer, Run};
 use crate::codec::Taker;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::group::Group;
-use crate::ids::{PUT, PUT_LONG, SpaceId};
+use crate::group::{Group, Use};
+use crate::ids::SpaceId;
 use crate::kind::Modification;
 use crate::long::write::{LongValue, Turn};
 use crate::options::Durability;
-use crate::shared::Shared;
 use crate::state::entry::Entry;
 use crate::sweep::BulkRequest;
 
@@ -68,7 +67,7 @@ impl Bulk<'_> {
     /// Adds a modification; it comes after those before it. Waits for space on the device now and then.
     ///
     /// # Errors
-    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::NoSpace`] for number 0, and the modification is left out.
+    /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::NoSpace`], and the modification is left out.
     /// [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`], [`Error::Stopped`], [`Error::Device`]: begin another group,
     /// since this one takes nothing more ([`Error::BulkBroken`]).
     ///
@@ -76,15 +75,13 @@ impl Bulk<'_> {
     /// The group takes nothing more.
     pub async fn modify(&mut self, space: SpaceId, modification: Modification<'_>) -> Result<()> {
         let shared = &self.engine.shared;
-        if space.0 == 0 {
-            return Err(Error::NoSpace { space });
-        }
         if self.is_broken {
             return Err(Error::BulkBroken);
         }
+        let spec = shared.spec(space)?;
+        shared.check_use(&spec, &Use::of(space, modification))?;
         let mut group = Group::new();
-        if modification.kind == PUT && modification.bytes.len() > shared.longest.1 {
-            shared.check_value_length(modification.bytes.len() as u64)?;
+        if spec.is_long(modification) {
             group.modify(space, modification);
             self.is_broken = true;
             let written = shared.ready(&group, Turn::Free).await?.into_owned();
@@ -95,7 +92,6 @@ impl Bulk<'_> {
                 self.buffer.push(space, modification);
             }
         } else {
-            shared.check_one(modification)?;
             self.buffer.push(space, modification);
         }
         self.count += 1;
@@ -143,7 +139,7 @@ impl Bulk<'_> {
     /// else.
     ///
     /// # Errors
-    /// [`Error::BulkBroken`], [`Error::BulkTooDense`], [`Error::GroupTooLong`], [`Error::NoSpace`], [`Error::Full`],
+    /// [`Error::BulkBroken`], [`Error::BulkTooDense`], [`Error::GroupTooLong`], [`Error::Full`],
     /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;
     /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
     ///
@@ -192,22 +188,5 @@ impl Bulk<'_> {
 impl std::fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bulk").field("len", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Whether a modification may be taken in, but for its space; a value that is put is short.
-    fn check_one(&self, one: Modification<'_>) -> Result<()> {
-        if one.kind == PUT_LONG || !self.kinds.knows(one.kind) {
-            return Err(Error::UnknownKind { number: one.kind });
-        }
-        let lengths = [
-            ("key", one.key.len(), self.longest.0),
-            ("modification", one.bytes.len(), self.longest.1),
-        ];
-        match lengths.into_iter().find(|(_, have, most)| have > most) {
-            Some((what, have, most)) => Err(Error::TooLong { what, have, most }),
-            None => Ok(()),
-        }
     }
 }

@@ -9,16 +9,17 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
-use crate::data::layout::Layout;
 use crate::data::place::{Location, Place};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::long::runs::take_runs;
 use crate::shared::Shared;
-use crate::state::State;
+use crate::spec::{SpecBytes, Specs};
 use crate::state::chunk::Chunk;
+use crate::state::directory::Directory;
 use crate::state::partition::{Partition, Staged};
+use crate::state::{Misfit, State};
 
 /// Device blocks of a checkpoint that are written at once.
 const PART_BLOCKS: BlockCount = BlockCount(1 << 9);
@@ -87,6 +88,11 @@ fn encode_header(out: &mut Vec<u8>, state: &State, slots: u32) {
     put_number(out, u64::from(slots));
     put_number(out, state.refused);
     put_number(out, u64::from(state.was_full));
+    put_number(out, state.spaces.len() as u64);
+    for (space, directory) in &state.spaces {
+        put_number(out, u64::from(space.0));
+        directory.spec.bytes().encode(out);
+    }
     state.long.encode(out);
 }
 
@@ -114,46 +120,69 @@ pub(crate) fn encode_state(state: &State) -> Vec<u8> {
     out
 }
 
-/// The state that `bytes` are of; `None` when they are of none.
+/// The state that `bytes` are of.
 pub(crate) fn decode_state(
     bytes: &[u8],
-    layout: Layout,
+    specs: Specs,
     extents: &Arc<Extents>,
     next: Seq,
-) -> Option<State> {
-    let mut state = State::new(layout, Arc::clone(extents));
+) -> std::result::Result<State, Misfit> {
+    let mut state = State::new(specs, Arc::clone(extents));
     state.applied = next;
     if bytes.is_empty() {
-        return Some(state);
+        return Ok(state);
     }
     let mut taker = Taker(bytes);
-    let slots = taker.number32()?;
-    state.refused = taker.number()?;
-    state.was_full = match taker.number()? {
+    let slots = decode_header(&mut taker, &mut state)?;
+    for id in 0..slots {
+        decode_partition(&mut taker, &mut state, id).ok_or(Misfit::NotOfLog)?;
+    }
+    match taker.is_empty() {
+        true => Ok(state),
+        false => Err(Misfit::NotOfLog),
+    }
+}
+
+/// Gives the number of the slots that follow.
+fn decode_header(taker: &mut Taker<'_>, state: &mut State) -> std::result::Result<u32, Misfit> {
+    let header =
+        |taker: &mut Taker<'_>| Some((taker.number32()?, taker.number()?, taker.number()?));
+    let (slots, refused, was_full) = header(taker).ok_or(Misfit::NotOfLog)?;
+    state.refused = refused;
+    state.was_full = match was_full {
         0 => false,
         1 => true,
-        _ => return None,
+        _ => return Err(Misfit::NotOfLog),
     };
-    for run in take_runs(&mut taker)? {
-        state.take_long(run)?;
+    for _ in 0..taker.number().ok_or(Misfit::NotOfLog)? {
+        let space = taker.space().ok_or(Misfit::NotOfLog)?;
+        let bytes = SpecBytes::take(taker).ok_or(Misfit::NotOfLog)?;
+        let spec = state.specs.made(bytes);
+        let spec = spec.ok_or_else(|| Misfit::UnknownFormat(bytes.name()))?;
+        state.spaces.insert(space, Directory::new(&spec));
     }
-    for id in 0..slots {
-        let Some(space) = taker.space_or_none()? else { continue };
-        let mut partition = Partition::new(space, taker.bytes()?.into(), taker.seq()?);
-        let location = Location::take(&mut taker)?;
-        let taken = location.extents(&layout);
-        let taken = taken.map(|(run, count)| extents.take_this(run.first, count));
-        let taken = taken.collect::<Option<Vec<Extent>>>()?;
-        partition.place = Arc::new(Place::new(taken, location));
-        for _ in 0..taker.number()? {
-            let chunk = Chunk::take(&mut taker)?;
-            let extent = extents.take_this(Lbn(taker.number()?), chunk.length())?;
-            partition.staged.push(Arc::new(Staged { chunk, extent }));
-        }
-        state.spaces.entry(space).or_default();
-        state.add(PartitionId(id), partition)?;
+    for run in take_runs(taker).ok_or(Misfit::NotOfLog)? {
+        state.take_long(run).ok_or(Misfit::NotOfLog)?;
     }
-    taker.is_empty().then_some(state)
+    Ok(slots)
+}
+
+fn decode_partition(taker: &mut Taker<'_>, state: &mut State, id: u32) -> Option<()> {
+    let Some(space) = taker.space_or_none()? else { return Some(()) };
+    let spec = Arc::clone(state.spec(space)?);
+    let (low, frontier) = (taker.bytes()?.into(), taker.seq()?);
+    let mut partition = Partition::new(space, &spec, low, frontier);
+    let location = Location::take(taker).filter(|location| location.is_of(&spec))?;
+    let taken = location.extents(&spec.division);
+    let taken = taken.map(|(run, count)| state.extents.take_this(run.first, count));
+    let taken = taken.collect::<Option<Vec<Extent>>>()?;
+    partition.place = Arc::new(Place::new(&spec, taken, location));
+    for _ in 0..taker.number()? {
+        let chunk = Chunk::take(taker)?;
+        let extent = state.extents.take_this(Lbn(taker.number()?), chunk.length())?;
+        partition.staged.push(Arc::new(Staged { chunk, extent }));
+    }
+    state.add(PartitionId(id), partition)
 }
 
 /// Writes a checkpoint into free extents, and last the list of these, its root.
@@ -231,9 +260,10 @@ impl<'a> CheckpointWriter<'a> {
 pub(crate) async fn read_checkpoint(
     device: &dyn Device,
     superblock: &Superblock,
+    specs: Specs,
     extents: &Arc<Extents>,
 ) -> Result<(State, Vec<Extent>)> {
-    let Superblock { layout, checkpoint, .. } = superblock;
+    let checkpoint = &superblock.checkpoint;
     let root = checkpoint.root;
     let damaged = |blocks: BlockRange| Error::damaged(device, WHAT, blocks);
     let mut taken = Vec::new();
@@ -253,9 +283,11 @@ pub(crate) async fn read_checkpoint(
             bytes.extend(content.ok_or_else(|| damaged(part.range(part.first)))?);
         }
     }
-    let mut state =
-        decode_state(&bytes, *layout, extents, checkpoint.next).ok_or_else(|| damaged(root))?;
-    state.applied = checkpoint.next;
+    let state = decode_state(&bytes, specs, extents, checkpoint.next);
+    let state = state.map_err(|misfit| match misfit {
+        Misfit::UnknownFormat(format) => Error::UnknownFormat { format },
+        _ => damaged(root),
+    })?;
     Ok((state, taken))
 }
 

@@ -7,7 +7,7 @@ use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::block_format::BlockFormat;
-use crate::data::layout::{BLOCK_BYTES_MAX, Layout, PARTITION_BLOCKS_MAX};
+use crate::data::layout::Layout;
 use crate::data::superblock::{Checkpoint, NAME_BYTES, SUPERBLOCKS, Superblock};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -16,11 +16,13 @@ use crate::log::frame::Frame;
 use crate::log::segments::{
     LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Segments, Start,
 };
+use crate::spec::Division;
 
 /// Partitions of full length that a device has room for at least: some that are rewritten at once, and checkpoints.
 const PARTITIONS_MIN: u64 = 8;
 
-/// How data and log are divided when they are formatted.
+/// How data and log are divided when they are formatted; and the blocks of spaces that are made without a
+/// [`SpaceFormat`](crate::SpaceFormat).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Bytes of a block: a multiple of 512, up to 1 MiB.
@@ -175,44 +177,28 @@ pub(crate) fn name_of(blocks: &dyn BlockFormat) -> [u8; NAME_BYTES] {
 
 /// Divides the data device.
 fn divide(data: &dyn Device, format: &Format) -> Result<Layout> {
-    let bad = |problem: String| Err(Error::Options { problem });
     let Format { block_bytes, partition_blocks, staging_percent, .. } = *format;
-    let is_whole = block_bytes.0.is_multiple_of(BLOCK_BYTES) && block_bytes.0 > 0;
-    if !is_whole || block_bytes.0 > BLOCK_BYTES_MAX {
-        return bad(format!(
-            "a block cannot have {block_bytes}: take a multiple of 512 bytes, up to 1 MiB"
-        ));
-    }
-    if partition_blocks == 0 || partition_blocks > PARTITION_BLOCKS_MAX {
-        return bad(format!(
-            "a partition cannot have {partition_blocks} blocks: take 1 to {PARTITION_BLOCKS_MAX}"
-        ));
-    }
-    if staging_percent > 1000 {
-        return bad(format!(
-            "{staging_percent} percent for staging are too much: take at most 1000"
-        ));
-    }
-    let block = BlockCount(block_bytes.0 / BLOCK_BYTES);
-    let staging = block.0 * u64::from(partition_blocks) * u64::from(staging_percent) / 100;
+    let grain = data.inquiry().physical_block.clamp(BlockCount(1), PHYSICAL_BLOCKS_MAX);
+    let division = Division::of(block_bytes, partition_blocks, staging_percent, grain);
+    let division = division.map_err(|problem| Error::Options { problem })?;
     let room = data.inquiry().capacity.0.saturating_sub(SUPERBLOCKS.0);
-    let layout = Layout {
-        data: BlockRange::new(Lbn(SUPERBLOCKS.0), BlockCount(room)),
-        grain: data.inquiry().physical_block.clamp(BlockCount(1), PHYSICAL_BLOCKS_MAX),
-        block,
-        partition_blocks,
-        staging: BlockCount(staging),
-    };
-    let least = BlockCount(layout.partition().0 * PARTITIONS_MIN);
-    if layout.data.count < least {
-        return bad(format!(
-            "{}: the device has {} for data, but a store with blocks of {} needs {}: take a larger device, or smaller \
-             blocks",
-            data.inquiry().name,
-            data.inquiry().capacity.bytes(),
-            format.block_bytes,
-            (least + SUPERBLOCKS).bytes()
-        ));
+    let room = BlockCount(room);
+    check_room(data, room, &division)?;
+    Ok(Layout { data: BlockRange::new(Lbn(SUPERBLOCKS.0), room), division })
+}
+
+/// [`Error::Options`] where so many device blocks are too few for partitions that are divided like this.
+pub(crate) fn check_room(data: &dyn Device, room: BlockCount, division: &Division) -> Result<()> {
+    let least = BlockCount(division.partition().0 * PARTITIONS_MIN);
+    if room >= least {
+        return Ok(());
     }
-    Ok(layout)
+    let problem = format!(
+        "{}: the device has {} for data, but a store with blocks of {} needs {}: take a larger device, or smaller blocks",
+        data.inquiry().name,
+        data.inquiry().capacity.bytes(),
+        division.block.bytes(),
+        (least + SUPERBLOCKS).bytes()
+    );
+    Err(Error::Options { problem })
 }

@@ -4,6 +4,8 @@
 //!  extent: | block 0 | block 1 | ... | block n | table of the blocks |
 //! ```
 //!
+//! Blocks of several units lie unit by unit: see `crate::units`.
+//!
 //! The table is read when it is needed, so that those of all partitions may take more than memory. A short one is kept where
 //! it is said where the blocks lie: in the log, in checkpoints and in memory.
 
@@ -14,15 +16,16 @@ use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, is_sum, put_number};
-use crate::data::layout::{Layout, PARTITION_BLOCKS_MAX};
+use crate::spec::{Division, PARTITION_BLOCKS_MAX, Spec};
 use crate::state::block_table::BlockTable;
 
 /// A table of so many bytes is short: it takes no more than a few blocks, and no read.
 const SHORT_BYTES: usize = 64;
 
 /// Where the blocks of a partition lie: in one extent, or in several on a device whose free blocks are scattered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Place {
+    spec: Arc<Spec>,
     extents: Vec<(Extent, u32)>,
     table: TablePlace,
     blocks: u32,
@@ -43,6 +46,31 @@ pub(crate) enum TablePlace {
     Short(Arc<BlockTable>),
     /// Behind the last of the blocks.
     Behind { bytes: u32, checksum: u32 },
+}
+
+/// A block in its extent.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockPlace<'a> {
+    spec: &'a Spec,
+    pub(crate) extent: &'a Extent,
+    /// Blocks in the extent, and which of them it is.
+    pub(crate) count: usize,
+    pub(crate) index: usize,
+}
+
+impl BlockPlace<'_> {
+    /// The device blocks of a unit of it and of the blocks behind it, up to `blocks` together.
+    pub(crate) fn unit(&self, unit: usize, blocks: usize) -> BlockRange {
+        let (before, length) = self.spec.unit_blocks(unit);
+        let before = before.0 * self.count as u64 + length.0 * self.index as u64;
+        let first = self.extent.first() + BlockCount(before);
+        BlockRange::new(first, BlockCount(length.0 * blocks as u64))
+    }
+
+    /// What a unit of it is called that is kept, among all of its extent.
+    pub(crate) fn number(&self, unit: usize) -> usize {
+        unit * PARTITION_BLOCKS_MAX as usize + self.index
+    }
 }
 
 /// What the log and checkpoints say of a place.
@@ -100,16 +128,24 @@ impl Location {
     }
 
     /// The first device block of each extent, and how many it has.
-    pub(crate) fn extents(&self, layout: &Layout) -> impl Iterator<Item = (Run, BlockCount)> {
+    pub(crate) fn extents(&self, division: &Division) -> impl Iterator<Item = (Run, BlockCount)> {
         let last = self.runs.len().saturating_sub(1);
         self.runs.iter().enumerate().map(move |(index, run)| {
             let table = match index == last {
                 true => self.table.device_blocks(),
                 false => BlockCount::ZERO,
             };
-            let blocks = layout.blocks_at(run.first, run.count as usize).count;
-            (*run, layout.rounded(blocks + table))
+            let blocks = division.blocks_at(run.first, run.count as usize).count;
+            (*run, division.rounded(blocks + table))
         })
+    }
+
+    /// Whether it can be where blocks of a space lie: it was read.
+    pub(crate) fn is_of(&self, spec: &Spec) -> bool {
+        match &self.table {
+            TablePlace::Short(table) => table.is_of(self.blocks() as usize, spec.unit_bytes.len()),
+            TablePlace::Behind { .. } => true,
+        }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -157,25 +193,42 @@ impl Location {
 }
 
 impl Place {
+    /// The place of a partition without blocks.
+    pub(crate) fn empty(spec: &Arc<Spec>) -> Place {
+        Place::new(spec, Vec::new(), Location::default())
+    }
+
     /// The place with these extents, which are those that `location` says.
-    pub(crate) fn new(extents: Vec<Extent>, location: Location) -> Place {
+    pub(crate) fn new(spec: &Arc<Spec>, extents: Vec<Extent>, location: Location) -> Place {
         let counts = location.runs.iter().map(|run| run.count);
         let blocks = location.blocks();
         let extents = extents.into_iter().zip(counts).collect();
-        Place { extents, table: location.table, blocks, has_long: location.has_long }
+        let (spec, has_long) = (Arc::clone(spec), location.has_long);
+        Place { spec, extents, table: location.table, blocks, has_long }
     }
 
     /// The same place, whose blocks are free all the same once others let go of them.
     #[cfg(feature = "canary")]
     pub(crate) fn unowned(&self) -> Place {
         let extents = self.extents.iter().map(|(extent, count)| (extent.unowned(), *count));
-        let Place { table, blocks, has_long, .. } = self;
+        let Place { spec, table, blocks, has_long, .. } = self;
         Place {
+            spec: Arc::clone(spec),
             extents: extents.collect(),
             table: table.clone(),
             blocks: *blocks,
             has_long: *has_long,
         }
+    }
+
+    /// What the blocks are.
+    pub(crate) fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.spec.block_bytes()
     }
 
     /// Whether the blocks refer to long values.
@@ -194,6 +247,11 @@ impl Place {
         Location { runs, table, has_long: self.has_long }
     }
 
+    /// How many blocks each extent has.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = usize> {
+        self.extents.iter().map(|(_, count)| *count as usize)
+    }
+
     /// Its extents.
     pub(crate) fn extents(&self) -> impl Iterator<Item = &Extent> {
         self.extents.iter().map(|(extent, _)| extent)
@@ -204,14 +262,15 @@ impl Place {
         self.extents.last().map_or(0, |(extent, _)| extent.number)
     }
 
-    /// The extent of a block, and which block of the extent it is.
-    pub(crate) fn find(&self, mut block: usize) -> Option<(&Extent, usize)> {
+    /// Where a block is.
+    pub(crate) fn find(&self, block: usize) -> Option<BlockPlace<'_>> {
+        let mut first = 0;
         for (extent, count) in &self.extents {
             let count = *count as usize;
-            if block < count {
-                return Some((extent, block));
+            if block < first + count {
+                return Some(BlockPlace { spec: &self.spec, extent, count, index: block - first });
             }
-            block -= count;
+            first += count;
         }
         None
     }
@@ -234,17 +293,16 @@ impl Place {
         self.extents.len() == 1 && self.short_table().is_none()
     }
 
-    /// The device blocks of a block.
-    pub(crate) fn block_at(&self, layout: &Layout, block: usize) -> Option<BlockRange> {
-        let (extent, index) = self.find(block)?;
-        Some(layout.block_at(extent.first(), index))
+    /// The device blocks of a unit of a block.
+    pub(crate) fn unit_at(&self, block: usize, unit: usize) -> Option<BlockRange> {
+        Some(self.find(block)?.unit(unit, 1))
     }
 
     /// The device blocks of each extent's blocks, and in the last one of the table behind them.
-    pub(crate) fn ranges(&self, layout: &Layout) -> impl Iterator<Item = BlockRange> {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = BlockRange> {
         let last = self.extents.len().saturating_sub(1);
         self.extents.iter().enumerate().map(move |(index, (extent, count))| {
-            let mut range = layout.blocks_at(extent.first(), *count as usize);
+            let mut range = self.spec.division.blocks_at(extent.first(), *count as usize);
             if index == last {
                 range.count += self.table.device_blocks();
             }
@@ -261,9 +319,9 @@ impl Place {
     }
 
     /// The device blocks of a table that is not short.
-    pub(crate) fn table_range(&self, layout: &Layout) -> Option<BlockRange> {
+    pub(crate) fn table_range(&self) -> Option<BlockRange> {
         let (extent, count) = self.extents.last()?;
-        let blocks = layout.blocks_at(extent.first(), *count as usize);
+        let blocks = self.spec.division.blocks_at(extent.first(), *count as usize);
         let range = BlockRange::new(blocks.end(), self.table.device_blocks());
         (!range.is_empty()).then_some(range)
     }
@@ -277,7 +335,8 @@ impl Place {
         let mut taker = Taker(bytes);
         let is_right = is_sum(checksum, crc32c::crc32c(bytes));
         let table = is_right.then(|| BlockTable::take(&mut taker)).flatten()?;
-        (table.len() == self.blocks() && taker.is_empty()).then(|| Arc::new(table))
+        let is_of = table.is_of(self.blocks(), self.spec.unit_bytes.len());
+        (is_of && taker.is_empty()).then(|| Arc::new(table))
     }
 
     /// Device blocks of all extents.

@@ -10,11 +10,12 @@ use crate::data::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Start};
+use crate::spec::Division;
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 12;
+pub(crate) const DATA_VERSION: u32 = 13;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
@@ -71,10 +72,10 @@ impl Superblock {
             *id,
             layout.data.first.0,
             layout.data.count.0,
-            layout.grain.0,
-            layout.block.0,
-            u64::from(layout.partition_blocks),
-            layout.staging.0,
+            layout.division.grain.0,
+            layout.division.block.0,
+            u64::from(layout.division.partition_blocks),
+            layout.division.staging.0,
             match writer {
                 LogWriter::Append => 0,
                 LogWriter::Trail { rotation } => rotation.0,
@@ -124,10 +125,12 @@ impl Superblock {
         let (generation, id) = (number()?, number()?);
         let layout = Layout {
             data: BlockRange { first: Lbn(number()?), count: BlockCount(number()?) },
-            grain: BlockCount(number()?),
-            block: BlockCount(number()?),
-            partition_blocks: u32::try_from(number()?).ok()?,
-            staging: BlockCount(number()?),
+            division: Division {
+                grain: BlockCount(number()?),
+                block: BlockCount(number()?),
+                partition_blocks: u32::try_from(number()?).ok()?,
+                staging: BlockCount(number()?),
+            },
         };
         let writer = match number()? {
             0 => LogWriter::Append,

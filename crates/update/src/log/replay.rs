@@ -370,6 +370,7 @@ impl<'a> Readers<'a> {
         match (misfit, self.0.get(disk)) {
             (Misfit::NoSpace(space), _) => Error::NoSpace { space },
             (Misfit::UnknownKind(number), _) => Error::UnknownKind { number },
+            (Misfit::UnknownFormat(format), _) => Error::UnknownFormat { format },
             (Misfit::NotOfLog, reader) => Error::Damaged {
                 device: reader.map(Reader::name).unwrap_or_default(),
                 what: "a frame of the log",

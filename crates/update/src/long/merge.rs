@@ -7,10 +7,11 @@ use crate::block_format::Pieces;
 use crate::error::{Error, Result};
 use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG};
 use crate::kind::{Kinds, Modification, Value};
-use crate::long::Stored;
 use crate::long::made::Made;
 use crate::long::reference::Reference;
 use crate::shared::Shared;
+use crate::spec::Spec;
+use crate::units::Block;
 
 /// The modifications that replace merges onto long values.
 #[derive(Debug, Default)]
@@ -30,11 +31,11 @@ struct MergedValue {
 }
 
 /// A long value and the merges onto it.
-struct Base<'a> {
+struct Base {
     at: Range<usize>,
     /// The first of the merges.
     first: usize,
-    reference: &'a [u8],
+    reference: Vec<u8>,
     /// Whether the block has the reference, and not a put among the modifications.
     is_in_block: bool,
 }
@@ -74,16 +75,17 @@ impl Shared {
     /// Those of writing what comes of it.
     pub(crate) async fn merge_long(
         &self,
+        spec: &Spec,
         low: &[u8],
-        block: Option<&[u8]>,
+        block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         pieces: &mut Pieces,
     ) -> Result<MergedValues> {
         let mut merged = MergedValues::default();
-        for base in self.bases(low, block, modifications) {
+        for base in bases(spec, low, block, modifications) {
             let Base { at, first, reference, is_in_block } = base;
             let merges = modifications.get(first..at.end).unwrap_or_default();
-            let value = match self.merge_onto(reference, merges, pieces).await {
+            let value = match self.merge_onto(&reference, merges, pieces).await {
                 Ok(value) => value,
                 Err(_) if matches!(pieces.made, Made::Memory(_)) => None,
                 Err(error) => {
@@ -92,9 +94,9 @@ impl Shared {
                 }
             };
             let put = match value {
-                Some(value) => Some(self.as_put(&value, &mut pieces.made)),
+                Some(value) => Some(as_put(spec, &value, &mut pieces.made)),
                 None if is_in_block => None,
-                None => Some((PUT_LONG, reference.to_vec())),
+                None => Some((PUT_LONG, reference)),
             };
             merged.values.push(MergedValue { at, put });
             if let Made::Device(made) = &mut pieces.made {
@@ -131,53 +133,61 @@ impl Shared {
         pieces.refuse(refused);
         Ok((refused < merges.len() as u64).then_some(value))
     }
+}
 
-    /// Kind and content of a modification that puts a value.
-    fn as_put(&self, value: &Value, made: &mut Made) -> (KindNumber, Vec<u8>) {
-        let (_, longest) = self.format.longest(self.layout.block_bytes());
-        match value.get() {
+/// Kind and content of a modification that puts a value.
+fn as_put(spec: &Spec, value: &Value, made: &mut Made) -> (KindNumber, Vec<u8>) {
+    let (_, longest) = spec.longest;
+    match value.get() {
+        None => (DELETE, Vec::new()),
+        Some(short) if short.len() <= longest => (PUT, short.to_vec()),
+        Some(long) => match made.make(long) {
+            Some(reference) => (PUT_LONG, reference.encode()),
+            // The sweep is postponed, so this is never written.
             None => (DELETE, Vec::new()),
-            Some(short) if short.len() <= longest => (PUT, short.to_vec()),
-            Some(long) => match made.make(long) {
-                Some(reference) => (PUT_LONG, reference.encode()),
-                // The sweep is postponed, so this is never written.
-                None => (DELETE, Vec::new()),
-            },
-        }
+        },
     }
+}
 
-    /// The long values that merges change.
-    fn bases<'a>(
-        &self,
-        low: &[u8],
-        block: Option<&'a [u8]>,
-        modifications: &[Modification<'a>],
-    ) -> Vec<Base<'a>> {
-        let mut bases = Vec::new();
-        let has_long = modifications.iter().any(|one| one.kind == PUT_LONG)
-            || block.is_some_and(|block| self.format.has_long_values(block));
-        if !has_long {
-            return bases;
-        }
-        let mut begin = 0;
-        for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
-            let at = begin..begin + of_key.len();
-            begin = at.end;
-            let Some(last) = of_key.last().filter(|last| !Kinds::replaces(last.kind)) else {
-                continue;
-            };
-            let put = of_key.iter().rposition(|one| Kinds::replaces(one.kind));
-            let (reference, first) = match put.and_then(|put| Some((put, of_key.get(put)?))) {
-                Some((put, one)) if one.kind == PUT_LONG => (Some(one.bytes), at.start + put + 1),
-                Some(_) => continue,
-                None => match block.map(|block| self.format.find(low, block, last.key)) {
-                    Some(Ok(Some(Stored::Long(reference)))) => (Some(reference), at.start),
-                    _ => continue,
-                },
-            };
-            let is_in_block = put.is_none();
-            bases.extend(reference.map(|reference| Base { at, first, reference, is_in_block }));
-        }
-        bases
+/// The long values that merges change.
+fn bases(
+    spec: &Spec,
+    low: &[u8],
+    block: Option<Block<'_>>,
+    modifications: &[Modification<'_>],
+) -> Vec<Base> {
+    let mut bases = Vec::new();
+    let has_long = modifications.iter().any(|one| one.kind == PUT_LONG)
+        || block.is_some_and(|block| spec.format.has_long_values(block));
+    if !has_long {
+        return bases;
     }
+    let mut begin = 0;
+    for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+        let at = begin..begin + of_key.len();
+        begin = at.end;
+        let Some(last) = of_key.last().filter(|last| !Kinds::replaces(last.kind)) else {
+            continue;
+        };
+        let put = of_key.iter().rposition(|one| Kinds::replaces(one.kind));
+        let (reference, first) = match put.and_then(|put| Some((put, of_key.get(put)?))) {
+            Some((put, one)) if one.kind == PUT_LONG => {
+                (Some(one.bytes.to_vec()), at.start + put + 1)
+            }
+            Some(_) => continue,
+            None => {
+                let mut value = Value::default();
+                let found = block.map(|block| spec.format.find(low, block, last.key, &mut value));
+                match found {
+                    Some(Ok(())) if value.is_there && value.is_long => {
+                        (Some(value.bytes), at.start)
+                    }
+                    _ => continue,
+                }
+            }
+        };
+        let is_in_block = put.is_none();
+        bases.extend(reference.map(|reference| Base { at, first, reference, is_in_block }));
+    }
+    bases
 }

@@ -47,7 +47,7 @@ impl Part {
 
     /// The blocks of its extent.
     pub(crate) fn run(&self, layout: &Layout) -> BlockRange {
-        BlockRange::new(self.first, layout.rounded(BlockCount::holding(self.length)))
+        BlockRange::new(self.first, layout.division.rounded(BlockCount::holding(self.length)))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

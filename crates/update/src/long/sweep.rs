@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use moirai_units::{BlockRange, Lbn};
 
+use crate::block_format::BlockFormat;
 use crate::ids::{DELETE, PUT_LONG};
 use crate::kind::{Kinds, Modification};
 use crate::long::epoch::Epoch;
@@ -12,6 +13,7 @@ use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::partition::Staged;
 use crate::state::queue::decode;
+use crate::units::Block;
 
 /// References to long values on the device, by what tells them apart.
 #[derive(Debug, Default)]
@@ -67,8 +69,8 @@ impl Shared {
     /// The references in what was read of a partition.
     pub(crate) fn references(&self, read: &Content) -> References {
         let mut all = References::default();
-        for block in read.blocks(self.layout.block_bytes()) {
-            for (_, reference) in self.format.references(block).unwrap_or_default() {
+        for block in read.blocks() {
+            for (_, reference) in read.format().references(block).unwrap_or_default() {
                 all.add(reference);
             }
         }
@@ -109,8 +111,8 @@ impl Shared {
         read: &'a Content,
     ) -> Vec<(&'a [u8], Reference)> {
         let mut all = Vec::new();
-        for block in read.blocks(self.layout.block_bytes()) {
-            all.extend(self.format.references(block).unwrap_or_default());
+        for block in read.blocks() {
+            all.extend(read.format().references(block).unwrap_or_default());
         }
         let staged = read.chunks.iter().flat_map(|chunk| decode(chunk));
         let put = staged.filter(|one| one.kind == PUT_LONG);
@@ -137,12 +139,13 @@ impl Shared {
     /// the block refers to; without merges onto these.
     pub(crate) fn without_damaged<'a>(
         &self,
+        format: &dyn BlockFormat,
         modifications: Vec<Modification<'a>>,
-        block: Option<&'a [u8]>,
+        block: Option<Block<'a>>,
         damaged: &References,
     ) -> Vec<Modification<'a>> {
         let delete = |key| Modification { key, kind: DELETE, bytes: &[] };
-        let references = block.map(|block| self.format.references(block).unwrap_or_default());
+        let references = block.map(|block| format.references(block).unwrap_or_default());
         let in_block = references.into_iter().flatten();
         let in_block = in_block.filter(|(_, reference)| damaged.has(reference));
         let put = |one: Modification<'a>| match one.kind == PUT_LONG && damaged.has(one.bytes) {

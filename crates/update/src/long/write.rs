@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 use crate::codec::Taker;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::ids::PUT;
+use crate::ids::{PUT, SpaceId};
 use crate::kind::Modification;
+use crate::long::PART_BYTES;
 use crate::long::layout::{Index, LongLayout, first_of, holding};
 use crate::long::reference::Reference;
-use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::entry::Entry;
 
 /// A long value that is on the device, for one modification of a group: see
@@ -63,6 +64,8 @@ impl LongValue {
 /// A value that a program writes in parts. It holds up to a part of it, 1 MiB, in memory.
 pub struct ValueWriter {
     shared: Arc<Shared>,
+    /// Of the space that the value is for.
+    spec: Arc<Spec>,
     /// `None` after an error, and after a call that was cancelled.
     layout: Option<LongLayout>,
     /// What is not yet on the device: up to a part.
@@ -79,8 +82,8 @@ pub enum WrittenValue {
 }
 
 impl ValueWriter {
-    pub(crate) fn new(shared: Arc<Shared>) -> ValueWriter {
-        ValueWriter { shared, layout: Some(LongLayout::default()), buffer: Vec::new() }
+    pub(crate) fn new(shared: Arc<Shared>, spec: Arc<Spec>) -> ValueWriter {
+        ValueWriter { shared, spec, layout: Some(LongLayout::default()), buffer: Vec::new() }
     }
 
     /// Appends bytes to the value.
@@ -92,7 +95,7 @@ impl ValueWriter {
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         let mut layout = self.layout.take().ok_or(Error::LongValueUsed)?;
         let have = layout.length().0 + (self.buffer.len() + bytes.len()) as u64;
-        self.shared.check_value_length(have)?;
+        self.spec.check_value_length(have)?;
         while self.buffer.len() + bytes.len() > PART_BYTES {
             let (now, rest) = bytes.split_at(PART_BYTES - self.buffer.len());
             self.buffer.extend_from_slice(now);
@@ -107,9 +110,9 @@ impl ValueWriter {
 
     /// The value, which is durable once its group is. Errors as of [`ValueWriter::write`].
     pub async fn finish(self) -> Result<WrittenValue> {
-        let ValueWriter { shared, layout, buffer } = self;
+        let ValueWriter { shared, spec, layout, buffer } = self;
         let mut layout = layout.ok_or(Error::LongValueUsed)?;
-        if layout.length().0 == 0 && buffer.len() <= shared.longest.1 {
+        if layout.length().0 == 0 && buffer.len() <= spec.longest.1 {
             return Ok(WrittenValue::Short(buffer));
         }
         shared.write_part(&mut layout, &buffer, Turn::Free).await?;
@@ -133,29 +136,20 @@ pub(crate) enum Turn {
 }
 
 impl Shared {
-    /// The longest value of a put.
-    pub(crate) fn value_bytes_max(&self) -> u64 {
-        match self.format.takes_long_values() {
-            true => VALUE_BYTES_MAX.0,
-            false => self.longest.1 as u64,
-        }
-    }
-
-    pub(crate) fn check_value_length(&self, have: u64) -> Result<()> {
-        let most = self.value_bytes_max();
-        match have > most {
-            true => Err(Error::TooLong { what: "value", have: have as usize, most: most as usize }),
-            false => Ok(()),
-        }
-    }
-
     /// The group with its long values on the device, and references in their place; as it is where there are none.
     pub(crate) async fn with_long_values<'a>(
         &self,
         group: &'a Group,
         turn: Turn,
     ) -> Result<Cow<'a, Group>> {
-        if group.longest_put <= self.longest.1 {
+        let specs: Vec<(SpaceId, Arc<Spec>)> = {
+            let spaces = self.spaces.read();
+            let puts = group.uses.iter().filter(|used| used.kind == PUT);
+            let with_spec = puts.filter_map(|used| Some((used, spaces.get(&used.space)?)));
+            let with_long = with_spec.filter(|(used, spec)| used.bytes > spec.longest.1);
+            with_long.map(|(used, spec)| (used.space, Arc::clone(spec))).collect()
+        };
+        if specs.is_empty() {
             return Ok(Cow::Borrowed(group));
         }
         let mut written = Group::new();
@@ -163,8 +157,9 @@ impl Shared {
         let mut taker = Taker(&group.bytes);
         while let Some(entry) = Entry::take(&mut taker) {
             let Entry::Modify { space, modification, .. } = entry else { continue };
-            let Modification { key, kind, bytes } = modification;
-            if kind != PUT || bytes.len() <= self.longest.1 {
+            let Modification { key, bytes, .. } = modification;
+            let mut of_space = specs.iter().filter(|(other, _)| *other == space);
+            if !of_space.any(|(_, spec)| spec.is_long(modification)) {
                 written.add(space, modification);
                 continue;
             }

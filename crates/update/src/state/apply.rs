@@ -14,6 +14,7 @@ use crate::kind::Kinds;
 use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
+use crate::spec::Spec;
 use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed};
 use crate::state::load::Phase;
@@ -95,6 +96,11 @@ impl State {
                 }
                 Entry::Seal { partition } => self.seal(partition, seq).ok_or(Misfit::NotOfLog)?,
                 _ if seq < known => {}
+                Entry::CreateSpace { space, partition, spec } => {
+                    let made = self.specs.made(spec);
+                    let made = made.ok_or_else(|| Misfit::UnknownFormat(spec.name()))?;
+                    self.create_space(space, partition, &made).ok_or(Misfit::NotOfLog)?;
+                }
                 entry => self.change(entry).ok_or(Misfit::NotOfLog)?,
             }
         }
@@ -215,18 +221,25 @@ impl State {
         Some(())
     }
 
+    fn create_space(
+        &mut self,
+        space: SpaceId,
+        partition: PartitionId,
+        spec: &Arc<Spec>,
+    ) -> Option<()> {
+        if self.spaces.contains_key(&space) || space.0 == 0 {
+            return None;
+        }
+        self.unapplied.spaces.remove(&space);
+        self.spaces.insert(space, Directory::new(spec));
+        self.add(partition, Partition::new(space, spec, Box::default(), Seq(0)))
+    }
+
     fn change(&mut self, entry: Entry<'_>) -> Option<()> {
         match entry {
             // What an entry refers to is applied in its place.
             Entry::Modify { .. } | Entry::Seal { .. } | Entry::Elsewhere(_) => None,
-            Entry::CreateSpace { space, partition } => {
-                if self.spaces.contains_key(&space) || space.0 == 0 {
-                    return None;
-                }
-                self.unapplied.spaces.remove(&space);
-                self.spaces.insert(space, Directory::default());
-                self.add(partition, Partition::new(space, Box::default(), Seq(0)))
-            }
+            Entry::CreateSpace { .. } => None,
             Entry::Staged { partition, chunk, first } => {
                 self.settle(partition)?;
                 if chunk.bytes() > 0 {
@@ -321,14 +334,17 @@ impl State {
         if into.first()?.low != low {
             return None;
         }
-        let layout = self.layout;
+        let spec = Arc::clone(self.spec(space)?);
         for Placed { partition, low, location } in into {
-            let mut new = Partition::new(space, low, frontier);
+            let mut new = Partition::new(space, &spec, low, frontier);
             new.covered = covered;
-            let extents = location.extents(&layout);
+            if !location.is_of(&spec) {
+                return None;
+            }
+            let extents = location.extents(&spec.division);
             let extents = extents.map(|(run, count)| self.arrived(run.first, count));
             let extents = extents.collect::<Option<Vec<Extent>>>()?;
-            new.place = Arc::new(Place::new(extents, location));
+            new.place = Arc::new(Place::new(&spec, extents, location));
             self.add(partition, new)?;
         }
         for (active, since) in came {

@@ -1,26 +1,28 @@
-//! The table of a partition's blocks: lowest keys and checksums.
+//! The table of a partition's blocks: lowest keys, and checksums of their units.
 
 use std::cmp::Ordering;
 
 use crate::codec::{Taker, prefix_of, put_bytes, put_number};
-use crate::data::layout::PARTITION_BLOCKS_MAX;
+use crate::spec::PARTITION_BLOCKS_MAX;
+use crate::units::UNITS_MAX;
 
-/// The blocks of a partition: the lowest key of each, and its checksum.
+/// The blocks of a partition: the lowest key of each, and the checksums of its units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockTable {
     keys: Box<[u8]>,
     /// Where the key of each block ends.
     ends: Box<[u32]>,
+    /// Block by block, those of all units.
     checksums: Box<[u32]>,
 }
 
 impl BlockTable {
-    pub(crate) fn new<'a>(blocks: impl Iterator<Item = (&'a [u8], u32)>) -> BlockTable {
-        let (mut keys, mut ends, mut checksums) = (Vec::new(), Vec::new(), Vec::new());
-        for (low, checksum) in blocks {
+    /// Of blocks with these lowest keys, and the checksums of the units of each, block by block.
+    pub(crate) fn new<'a>(lows: impl Iterator<Item = &'a [u8]>, checksums: Vec<u32>) -> BlockTable {
+        let (mut keys, mut ends) = (Vec::new(), Vec::new());
+        for low in lows {
             keys.extend_from_slice(low);
             ends.push(keys.len() as u32);
-            checksums.push(checksum);
         }
         BlockTable { keys: keys.into(), ends: ends.into(), checksums: checksums.into() }
     }
@@ -35,8 +37,18 @@ impl BlockTable {
         self.keys.get(first.copied().unwrap_or(0) as usize..end as usize).unwrap_or_default()
     }
 
-    pub(crate) fn checksum(&self, block: usize) -> u32 {
-        self.checksums.get(block).copied().unwrap_or(0)
+    /// Whether it is of so many blocks with so many units.
+    pub(crate) fn is_of(&self, blocks: usize, units: usize) -> bool {
+        self.len() == blocks && self.checksums.len() == blocks * units
+    }
+
+    /// Units of a block.
+    fn units(&self) -> usize {
+        self.checksums.len().checked_div(self.len()).unwrap_or(0)
+    }
+
+    pub(crate) fn checksum(&self, block: usize, unit: usize) -> u32 {
+        self.checksums.get(block * self.units() + unit).copied().unwrap_or(0)
     }
 
     /// The block that holds `key`, if there are any: the first one holds all that come before it, too.
@@ -58,26 +70,32 @@ impl BlockTable {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.keys.len() + 8 * self.len() + 96
+        self.keys.len() + 4 * (self.len() + self.checksums.len()) + 96
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.len() as u64);
+        put_number(out, self.units() as u64);
         for block in 0..self.len() {
             put_bytes(out, self.low(block));
-            out.extend_from_slice(&self.checksum(block).to_le_bytes());
+            for unit in 0..self.units() {
+                out.extend_from_slice(&self.checksum(block, unit).to_le_bytes());
+            }
         }
     }
 
     pub(crate) fn take(taker: &mut Taker<'_>) -> Option<BlockTable> {
-        let count = taker.number()?;
-        if count > u64::from(PARTITION_BLOCKS_MAX) {
+        let (count, units) = (taker.number()?, taker.number()?);
+        if count > u64::from(PARTITION_BLOCKS_MAX) || units > UNITS_MAX as u64 {
             return None;
         }
-        let mut blocks = Vec::new();
+        let (mut lows, mut checksums) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            blocks.push((taker.bytes()?, taker.le32()?));
+            lows.push(taker.bytes()?);
+            for _ in 0..units {
+                checksums.push(taker.le32()?);
+            }
         }
-        Some(BlockTable::new(blocks.into_iter()))
+        Some(BlockTable::new(lows.into_iter(), checksums))
     }
 }

@@ -1,14 +1,17 @@
 //! Tests: changes among many partitions take few steps at once.
 
+use std::sync::Arc;
+
 use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::data::checkpoint::encode_state;
-use crate::data::layout::Layout;
 use crate::data::place::Location;
 use crate::ids::{PUT, PartitionId, Seq, SpaceId};
 use crate::kind::{Kinds, Modification};
+use crate::spec::{Division, whole_blocks};
 use crate::state::State;
+use crate::state::directory::Directory;
 use crate::state::entry::{Entry, Placed, put_modification};
 use crate::state::partition::Partition;
 
@@ -26,18 +29,20 @@ fn key(partition: u32, number: u32) -> [u8; 4] {
 /// So many partitions without blocks, of which some are sealed and have `queued` modifications that came before, and as many
 /// after.
 fn state_of(partitions: u32, queued: u32) -> State {
-    let layout = Layout {
-        data: BlockRange::new(Lbn(16), BlockCount(1 << 20)),
+    let data = BlockRange::new(Lbn(16), BlockCount(1 << 20));
+    let division = Division {
         grain: BlockCount(1),
         block: BlockCount(16),
         partition_blocks: 32,
         staging: BlockCount(512),
     };
-    let mut state = State::new(layout, Extents::new(layout.data, layout.grain, Ensembles::none()));
-    state.spaces.entry(SPACE).or_default();
+    let specs = whole_blocks(division);
+    let spec = Arc::clone(&specs.default);
+    let mut state = State::new(specs, Extents::new(data, division.grain, Ensembles::none()));
+    state.spaces.insert(SPACE, Directory::new(&spec));
     for number in 0..partitions {
         let low: Box<[u8]> = if number == 0 { Box::default() } else { key(number, 0).into() };
-        state.add(PartitionId(number), Partition::new(SPACE, low, Seq(0))).unwrap();
+        state.add(PartitionId(number), Partition::new(SPACE, &spec, low, Seq(0))).unwrap();
     }
     let mut modified = Vec::new();
     for partition in swept(partitions) {

@@ -3,21 +3,33 @@
 //! A chunk is modifications in the order of their keys, so those of a block are a stretch of it. That, with what comes
 //! for the next blocks when it is short, is a *part*. A filter of the keys of each part stays in memory, with a byte for
 //! each modification: who reads a value reads the parts alone that may have something of it.
+//!
+//! Where blocks have several units, a chunk has several *runs*, each in the order of keys and divided into parts: one of
+//! modifications that may change any unit, and behind it one for each unit that some modifications change alone. Who reads some
+//! units reads the first run and theirs. The modifications of one key are applied run by run, so all that come before one that
+//! may change any unit are in the first run, too.
+//!
+//! ```text
+//!  key 7:   set a = 1 | put | set a = 2 | set b = 3 | set a = 4     (oldest first)
+//!  runs:    any unit: put         unit 0: set a = 2, set a = 4         unit 1: set b = 3
+//! ```
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
+use crate::block_format::BlockFormat;
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
-use crate::data::layout::PARTITION_BLOCKS_MAX;
 use crate::filter::KeyHash;
 use crate::ids::{AFTER_POINT, DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
 use crate::long::sweep::References;
+use crate::spec::PARTITION_BLOCKS_MAX;
 use crate::state::block_table::BlockTable;
 use crate::state::queue::{Queue, encode};
 use crate::state::sorted::Sorted;
+use crate::units::{UNITS_MAX, UnitSet};
 
 /// What is known of a chunk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,12 +46,16 @@ pub(crate) struct Chunk {
 /// A part has so many bytes at least, if not the last: less is not read by itself.
 const PART_BYTES_MIN: u32 = BLOCK_BYTES as u32;
 
-/// The modifications of a block, or of some blocks.
+/// The number of the run of modifications that may change any unit. That of unit n has number n + 1.
+const ANY_UNIT: u8 = 0;
+
+/// The modifications of a run for a block, or for some blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// The first of them, and the last.
-    first: u16,
-    last: u16,
+    run: u8,
+    /// The first of the blocks, and the last.
+    first: u8,
+    last: u8,
     /// Modifications up to its end, and bytes of filters.
     count: u32,
     /// Bytes up to its end.
@@ -56,14 +72,69 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// The blocks that may hold `key`, the first and the last.
-    fn holding(&self, key: &[u8]) -> (u16, u16) {
+    fn holding(&self, key: &[u8]) -> (u8, u8) {
         match self {
             Blocks::Of(table) => {
-                let block = table.holding(key) as u16;
+                let block = table.holding(key) as u8;
                 (block, block)
             }
-            Blocks::All(count) => (0, count.saturating_sub(1) as u16),
+            Blocks::All(count) => (0, count.saturating_sub(1) as u8),
         }
+    }
+}
+
+/// A run that is being made.
+#[derive(Default)]
+struct Run {
+    bytes: Vec<u8>,
+    parts: Vec<Part>,
+    filters: Vec<u8>,
+    /// Of the modifications of the last part.
+    hashes: Vec<KeyHash>,
+    /// Where the last part begins.
+    begin: u32,
+}
+
+impl Run {
+    /// Begins with the modifications of a key, of these blocks.
+    fn begin_key(&mut self, run: u8, (first, last): (u8, u8)) {
+        let is_full = |part: &Part| part.end - self.begin >= PART_BYTES_MIN;
+        if self.parts.last().is_none_or(|part| last != part.last && is_full(part)) {
+            self.end_part();
+            self.begin = self.bytes.len() as u32;
+            self.parts.push(Part { run, first, last, count: 0, end: self.begin, checksum: 0 });
+        }
+        if let Some(part) = self.parts.last_mut() {
+            part.last = last;
+        }
+    }
+
+    fn put(&mut self, modification: Modification<'_>) {
+        let before = self.bytes.len();
+        encode(&mut self.bytes, modification);
+        self.hashes.push(KeyHash::of(modification.key));
+        if let Some(part) = self.parts.last_mut() {
+            let added = self.bytes.get(before..).unwrap_or_default();
+            part.checksum = crc32c::crc32c_append(part.checksum, added);
+            part.count = (self.filters.len() + self.hashes.len()) as u32;
+            part.end = self.bytes.len() as u32;
+        }
+    }
+
+    fn end_part(&mut self) {
+        let before = self.filters.len();
+        self.filters.resize(before + self.hashes.len(), 0);
+        let filter = self.filters.get_mut(before..).unwrap_or_default();
+        self.hashes.drain(..).for_each(|hash| hash.put_into(filter));
+    }
+
+    /// Puts another one behind.
+    fn append(&mut self, next: Run) {
+        let (bytes, count) = (self.bytes.len() as u32, self.filters.len() as u32);
+        let moved = |part: Part| Part { end: part.end + bytes, count: part.count + count, ..part };
+        self.parts.extend(next.parts.into_iter().map(moved));
+        self.bytes.extend_from_slice(&next.bytes);
+        self.filters.extend_from_slice(&next.filters);
     }
 }
 
@@ -74,72 +145,76 @@ impl Chunk {
         queue: &Queue,
         blocks: &Blocks,
         kinds: &Kinds,
+        format: &dyn BlockFormat,
     ) -> (Chunk, Vec<u8>, References) {
         let mut sorted = Sorted::new(&[], queue);
-        let mut bytes = Vec::with_capacity(queue.bytes());
-        let mut filters = Vec::with_capacity(queue.count());
-        // Of the modifications of the last part.
-        let mut hashes = Vec::new();
-        let put_filter = |filters: &mut Vec<u8>, hashes: &mut Vec<KeyHash>| {
-            let before = filters.len();
-            filters.resize(before + hashes.len(), 0);
-            let filter = filters.get_mut(before..).unwrap_or_default();
-            hashes.drain(..).for_each(|hash| hash.put_into(filter));
-        };
-        let mut parts: Vec<Part> = Vec::new();
+        let mut runs = vec![Run::default()];
+        if let Some(first) = runs.first_mut() {
+            first.bytes.reserve(queue.bytes());
+            first.filters.reserve(queue.count());
+        }
         let mut kinds_of: Vec<KindNumber> = Vec::new();
         let mut deleted_bytes = 0;
         let mut left = References::default();
-        // Where the last part begins.
-        let mut begin = 0;
         let mut of_key = Vec::new();
         while let Some(key) = sorted.take_key(&mut of_key) {
-            let (first, last) = blocks.holding(key);
-            let before = bytes.len();
-            let is_full = |part: &Part| part.end - begin >= PART_BYTES_MIN;
-            if parts.last().is_none_or(|part| last != part.last && is_full(part)) {
-                put_filter(&mut filters, &mut hashes);
-                begin = before as u32;
-                parts.push(Part { first, last, count: 0, end: 0, checksum: 0 });
-            }
+            let at = blocks.holding(key);
             let is_mark = |one: &Modification<'_>| one.kind == AFTER_POINT;
             let has_marks = of_key.iter().any(is_mark);
-            // In a history nothing is left out: a read point may need it.
-            if !has_marks {
-                left.add_put(left_out(&of_key).iter().copied());
-            }
-            let mut put = |modification: Modification<'_>| {
-                let before = bytes.len();
-                encode(&mut bytes, modification);
+            let mut put = |run: &mut Run, modification: Modification<'_>| {
+                let before = run.bytes.len();
+                run.put(modification);
                 if modification.kind == DELETE {
-                    deleted_bytes += (bytes.len() - before) as u32;
+                    deleted_bytes += (run.bytes.len() - before) as u32;
                 }
-                hashes.push(KeyHash::of(key));
                 if !kinds_of.contains(&modification.kind) {
                     kinds_of.push(modification.kind);
                 }
             };
-            // In a history, what came before a read point and after it is told apart, and each point is told once.
             if has_marks {
+                // In a history nothing is left out: a read point may need it. What came before a read point and after it is told
+                // apart, and each point is told once.
                 let mut told = None;
                 of_key.retain(|one| !is_mark(one) || told.replace(one.bytes) != Some(one.bytes));
-            }
-            for some in of_key.chunk_by(|one, next| is_mark(one) == is_mark(next)) {
-                match some.first() {
-                    Some(mark) if is_mark(mark) => some.iter().copied().for_each(&mut put),
-                    _ => for_each_combined(some, kinds, &mut put),
+                let Some(run) = run_of(&mut runs, ANY_UNIT) else { continue };
+                run.begin_key(ANY_UNIT, at);
+                for some in of_key.chunk_by(|one, next| is_mark(one) == is_mark(next)) {
+                    match some.first() {
+                        Some(mark) if is_mark(mark) => {
+                            some.iter().copied().for_each(|one| put(run, one));
+                        }
+                        _ => for_each_combined(some, kinds, |one| put(run, one)),
+                    }
                 }
+                of_key.clear();
+                continue;
+            }
+            left.add_put(left_out(&of_key).iter().copied());
+            let of_units = |one: &Modification<'_>| format.unit_of(one);
+            let any = of_key.iter().rposition(|one| of_units(one).is_none()).map_or(0, |at| at + 1);
+            let (any_unit, one_unit) = of_key.split_at_checked(any).unwrap_or((&of_key, &[]));
+            if let Some(run) = run_of(&mut runs, ANY_UNIT).filter(|_| !any_unit.is_empty()) {
+                run.begin_key(ANY_UNIT, at);
+                for_each_combined(any_unit, kinds, |one| put(run, one));
+            }
+            let mut units: Vec<usize> = one_unit.iter().filter_map(of_units).collect();
+            units.sort_unstable();
+            units.dedup();
+            for unit in units {
+                let number = ANY_UNIT + 1 + unit.min(UNITS_MAX - 1) as u8;
+                let Some(run) = run_of(&mut runs, number) else { continue };
+                let of_unit = one_unit.iter().filter(|one| of_units(one) == Some(unit));
+                let of_unit: Vec<Modification<'_>> = of_unit.copied().collect();
+                run.begin_key(number, at);
+                for_each_combined(&of_unit, kinds, |one| put(run, one));
             }
             of_key.clear();
-            if let Some(part) = parts.last_mut() {
-                let added = bytes.get(before..).unwrap_or_default();
-                part.checksum = crc32c::crc32c_append(part.checksum, added);
-                part.last = last;
-                (part.count, part.end) =
-                    ((filters.len() + hashes.len()) as u32, bytes.len() as u32);
-            }
         }
-        put_filter(&mut filters, &mut hashes);
+        runs.iter_mut().for_each(Run::end_part);
+        let mut runs = runs.into_iter();
+        let mut all = runs.next().unwrap_or_default();
+        runs.for_each(|run| all.append(run));
+        let Run { bytes, parts, filters, .. } = all;
         let kinds = kinds_of.into();
         let chunk = Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds };
         (chunk, bytes, left)
@@ -171,20 +246,47 @@ impl Chunk {
         before.map_or((0, 0), |before| (before.end as usize, before.count as usize))
     }
 
-    /// The bytes where modifications of some blocks are, if there are any; when the last of these parts may have something
-    /// of `key`, if one is given.
-    pub(crate) fn bytes_for(
+    /// Gives `take` the bytes where modifications of some units of some blocks are, run by run; when the last part that a
+    /// run has of these blocks may have something of `key`, if one is given.
+    pub(crate) fn for_each_range(
         &self,
+        blocks: &Range<usize>,
+        units: UnitSet,
+        key: Option<KeyHash>,
+        mut take: impl FnMut(Range<usize>),
+    ) {
+        let runs = self.parts.last().map_or(0, |last| last.run + 1);
+        for run in 0..runs {
+            if run == ANY_UNIT || units.has(usize::from(run - ANY_UNIT - 1)) {
+                self.range_of(run, blocks, key).into_iter().for_each(&mut take);
+            }
+        }
+    }
+
+    fn range_of(
+        &self,
+        run: u8,
         blocks: &Range<usize>,
         key: Option<KeyHash>,
     ) -> Option<Range<usize>> {
-        let first = self.parts.partition_point(|part| (part.last as usize) < blocks.start);
-        let end = self.parts.partition_point(|part| (part.first as usize) < blocks.end);
+        let is_before = |part: &Part| (part.run, usize::from(part.last)) < (run, blocks.start);
+        let is_within = |part: &Part| (part.run, usize::from(part.first)) < (run, blocks.end);
+        let first = self.parts.partition_point(is_before);
+        let end = self.parts.partition_point(is_within);
         let last = end.checked_sub(1).filter(|last| *last >= first)?;
         let last_part = self.parts.get(last)?;
         let filter = self.filters.get(self.before(last).1..last_part.count as usize)?;
         let is_wanted = key.is_none_or(|key| key.may_be_in(filter));
         is_wanted.then_some(self.before(first).0..last_part.end as usize)
+    }
+
+    /// The bytes of each run: the modifications in it are in the order of their keys.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+        let mut begin = 0;
+        self.parts.chunk_by(|one, next| one.run == next.run).map(move |parts| {
+            let end = parts.last().map_or(begin, |last| last.end as usize);
+            std::mem::replace(&mut begin, end)..end
+        })
     }
 
     /// Whether `content` is whole parts of the chunk, from the one that begins with byte `from` on, as they were written.
@@ -220,6 +322,7 @@ impl Chunk {
         put_number(out, self.parts.len() as u64);
         let (mut count, mut end) = (0, 0);
         for part in &self.parts {
+            put_number(out, u64::from(part.run));
             put_number(out, u64::from(part.first));
             put_number(out, u64::from(part.last - part.first));
             put_number(out, u64::from(part.count - count));
@@ -237,23 +340,36 @@ impl Chunk {
         let mut parts: Vec<Part> = Vec::new();
         let (mut count, mut end) = (0_u32, 0_u32);
         for _ in 0..taker.number()? {
+            let run = taker.number32()?;
             let first = taker.number32()?;
             let last = first.checked_add(taker.number32()?)?;
-            if last >= PARTITION_BLOCKS_MAX
-                || parts.last().is_some_and(|before| u32::from(before.last) >= first)
+            let follows =
+                |before: &Part| (u32::from(before.run), u32::from(before.last)) < (run, first);
+            if run > UNITS_MAX as u32
+                || last >= PARTITION_BLOCKS_MAX
+                || !parts.last().is_none_or(follows)
             {
                 return None;
             }
             count = count.checked_add(taker.number32()?)?;
             end = end.checked_add(taker.number32()?)?;
-            let (first, last) = (first as u16, last as u16);
-            parts.push(Part { first, last, count, end, checksum: taker.le32()? });
+            let (run, first, last) = (run as u8, first as u8, last as u8);
+            parts.push(Part { run, first, last, count, end, checksum: taker.le32()? });
         }
         let filters = taker.fixed(count as usize)?.into();
         let deleted_bytes = taker.number32()?;
         let kinds = taker.bytes()?.iter().copied().map(KindNumber).collect();
         Some(Chunk { parts: parts.into(), filters, deleted_bytes, kinds })
     }
+}
+
+/// The run with a number, which is made where there is none.
+fn run_of(runs: &mut Vec<Run>, number: u8) -> Option<&mut Run> {
+    let number = usize::from(number);
+    if runs.len() <= number {
+        runs.resize_with(number + 1, Run::default);
+    }
+    runs.get_mut(number)
 }
 
 /// The modifications of a key that do not matter: those before the last one that replaces.
@@ -266,7 +382,7 @@ fn left_out<'a, 'b>(of_key: &'b [Modification<'a>]) -> &'b [Modification<'a>] {
 fn for_each_combined(
     of_key: &[Modification<'_>],
     kinds: &Kinds,
-    put: &mut impl FnMut(Modification<'_>),
+    mut put: impl FnMut(Modification<'_>),
 ) {
     let mut rest = of_key.get(left_out(of_key).len()..).unwrap_or_default().iter();
     let Some(mut last) = rest.next().copied() else { return };
@@ -290,11 +406,22 @@ fn for_each_combined(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PUT;
     use crate::ids::PointNumber;
     use crate::state::queue::decode;
+    use crate::{PUT, WholeBlocks};
 
     const BLOCKS: [&[u8]; 3] = [b"b", b"d", b"f"];
+
+    fn bytes_for(
+        chunk: &Chunk,
+        blocks: Range<usize>,
+        key: Option<KeyHash>,
+    ) -> Option<Range<usize>> {
+        let mut all = Vec::new();
+        chunk.for_each_range(&blocks, UnitSet::ALL, key, |range| all.push(range));
+        assert!(all.len() <= 1);
+        all.pop()
+    }
 
     /// Of values of 200 bytes.
     fn chunk_of(keys: &[&[u8]]) -> (Chunk, Vec<u8>) {
@@ -304,8 +431,8 @@ mod tests {
             encode(&mut encoded, Modification { key, kind: PUT, bytes: &[7; 200] });
             queue.push(key, &encoded, PointNumber::default());
         }
-        let table = BlockTable::new(BLOCKS.into_iter().map(|low| (low, 0)));
-        let (chunk, bytes, _) = Chunk::of(&queue, &Blocks::Of(Arc::new(table)), &Kinds::new());
+        let table = Blocks::Of(Arc::new(BlockTable::new(BLOCKS.into_iter(), vec![0; 3])));
+        let (chunk, bytes, _) = Chunk::of(&queue, &table, &Kinds::new(), &WholeBlocks);
         (chunk, bytes)
     }
 
@@ -315,7 +442,7 @@ mod tests {
         let (chunk, bytes) = chunk_of(&all);
         assert_eq!(chunk.bytes(), bytes.len());
         let keys_of = |blocks: Range<usize>, key| -> Vec<String> {
-            let wanted = chunk.bytes_for(&blocks, key).unwrap();
+            let wanted = bytes_for(&chunk, blocks, key).unwrap();
             let part = &bytes[wanted.clone()];
             assert!(chunk.is_right(wanted.start, part));
             let mut damaged = part.to_vec();
@@ -337,13 +464,13 @@ mod tests {
         assert_eq!(chunk.parts().count(), 2);
         let others = (0..100_u8).filter(|last| !b"012".contains(last));
         let may_be =
-            |last: &u8| chunk.bytes_for(&(2..3), Some(KeyHash::of(&[b'f', *last]))).is_some();
+            |last: &u8| bytes_for(&chunk, 2..3, Some(KeyHash::of(&[b'f', *last]))).is_some();
         let taken = others.filter(may_be).count();
         assert!(taken <= 10, "{taken} of 97 keys that are not there");
         // Nothing of the first block, and of the last.
         let (chunk, _) = chunk_of(&[b"d1", b"d2"]);
-        assert_eq!((chunk.bytes_for(&(0..1), None), chunk.bytes_for(&(2..3), None)), (None, None));
-        assert!(chunk.bytes_for(&(0..3), None).is_some());
+        assert_eq!((bytes_for(&chunk, 0..1, None), bytes_for(&chunk, 2..3, None)), (None, None));
+        assert!(bytes_for(&chunk, 0..3, None).is_some());
     }
 
     #[test]
@@ -358,10 +485,16 @@ mod tests {
         for end in 0..encoded.len() {
             assert_eq!(Chunk::take(&mut Taker(&encoded[..end])), None);
         }
-        // A block that no partition has, and blocks out of their order.
-        assert!(Chunk::take(&mut Taker(&[1, 63, 0, 0, 0, 0, 0, 0, 0, 0, 0])).is_some());
-        assert_eq!(Chunk::take(&mut Taker(&[1, 63, 1, 0, 0, 0, 0, 0, 0, 0, 0])), None);
-        let twice = [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(Chunk::take(&mut Taker(&twice)), None);
+        // A block that no partition has, a run of no unit, and runs and blocks out of their order.
+        let taken = |parts: &[[u8; 3]]| {
+            let mut encoded = vec![parts.len() as u8];
+            parts.iter().for_each(|part| encoded.extend([&part[..], &[0; 6]].concat()));
+            encoded.extend([0, 0]);
+            Chunk::take(&mut Taker(&encoded)).is_some()
+        };
+        assert!(taken(&[[0, 63, 0]]) && !taken(&[[0, 63, 1]]));
+        assert!(taken(&[[64, 0, 0]]) && !taken(&[[65, 0, 0]]));
+        assert!(taken(&[[0, 1, 0], [0, 2, 0], [3, 1, 0]]));
+        assert!(!taken(&[[0, 1, 0], [0, 1, 0]]) && !taken(&[[3, 1, 0], [0, 2, 0]]));
     }
 }

@@ -4,7 +4,10 @@
 //! moves entries of one chunk and changes the sums of the later chunks. Of 4 million partitions that is 16 KiB and 64 KiB at
 //! most, where one list of all entries would move 64 MiB under the lock of the state.
 
+use std::sync::Arc;
+
 use crate::ids::PartitionId;
+use crate::spec::Spec;
 
 /// Entries of a chunk at most.
 const CHUNK_MAX: usize = 1 << 10;
@@ -13,8 +16,10 @@ const CHUNK_MAX: usize = 1 << 10;
 pub(crate) type Entry = (u64, PartitionId);
 
 /// The partitions of a space, in the order of their lowest keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Directory {
+    /// What the blocks of the space are.
+    pub(crate) spec: Arc<Spec>,
     /// None is empty.
     chunks: Vec<Vec<Entry>>,
     /// Entries of each chunk and of all before it.
@@ -22,6 +27,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// No partition yet.
+    pub(crate) fn new(spec: &Arc<Spec>) -> Directory {
+        Directory { spec: Arc::clone(spec), chunks: Vec::new(), ends: Vec::new() }
+    }
+
     /// How many partitions there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
@@ -127,7 +137,16 @@ impl Directory {
 mod tests {
     use rand::Rng;
 
+    use moirai_units::BlockCount;
+
     use super::*;
+    use crate::spec::{Division, whole_blocks};
+
+    fn directory() -> Directory {
+        let (one, staging) = (BlockCount(1), BlockCount(8));
+        let division = Division { grain: one, block: one, partition_blocks: 4, staging };
+        Directory::new(&whole_blocks(division).default)
+    }
 
     /// Chunks are bounded, and so are their number and the work of each change.
     fn check(directory: &Directory, count: usize) {
@@ -144,7 +163,7 @@ mod tests {
     #[test]
     fn directory_is_as_a_list() {
         let mut random = moirai_runtime::random("directory");
-        let (mut directory, mut list) = (Directory::default(), Vec::new());
+        let (mut directory, mut list) = (directory(), Vec::new());
         for turn in 0..40_000_u32 {
             let grows = turn % 20_000 < 12_000;
             if list.is_empty() || random.random_ratio(if grows { 9 } else { 1 }, 10) {
@@ -173,7 +192,7 @@ mod tests {
     #[test]
     fn change_among_4_million_partitions_moves_few_entries() {
         const COUNT: u32 = 4 << 20;
-        let mut directory = Directory::default();
+        let mut directory = directory();
         for number in 0..COUNT {
             directory.insert(number as usize, (u64::from(number) << 8, PartitionId(number)));
         }

@@ -10,6 +10,7 @@ use crate::data::place::Location;
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
 use crate::long::runs::{encode_runs, take_runs};
+use crate::spec::SpecBytes;
 use crate::state::chunk::Chunk;
 
 /// What an entry of the engine begins with, where others have their space.
@@ -30,7 +31,7 @@ pub(crate) enum Entry<'a> {
     /// A modification, and it as queues have it.
     Modify { space: SpaceId, modification: Modification<'a>, encoded: &'a [u8] },
     /// A space with one partition.
-    CreateSpace { space: SpaceId, partition: PartitionId },
+    CreateSpace { space: SpaceId, partition: PartitionId, spec: SpecBytes<'a> },
     /// What is pending in a partition is about to leave memory; what comes is apart from it.
     Seal { partition: PartitionId },
     /// What was sealed is in a chunk, whose extent begins at `first`.
@@ -92,9 +93,10 @@ impl Entry<'_> {
             Entry::Modify { space, modification, .. } => {
                 put_modification(out, *space, *modification);
             }
-            Entry::CreateSpace { space, partition } => {
+            Entry::CreateSpace { space, partition, spec } => {
                 own(out, CREATE_SPACE, *partition);
                 put_number(out, u64::from(space.0));
+                spec.encode(out);
             }
             Entry::Seal { partition } => own(out, SEAL, *partition),
             Entry::Staged { partition, chunk, first } => {
@@ -148,7 +150,10 @@ impl Entry<'_> {
         let what = taker.byte()?;
         let partition = PartitionId(taker.number32()?);
         Some(match what {
-            CREATE_SPACE => Entry::CreateSpace { space: taker.space()?, partition },
+            CREATE_SPACE => {
+                let space = taker.space()?;
+                Entry::CreateSpace { space, partition, spec: SpecBytes::take(taker)? }
+            }
             SEAL => Entry::Seal { partition },
             STAGED => {
                 let chunk = Chunk::take(taker)?;

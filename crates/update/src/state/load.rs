@@ -94,11 +94,12 @@ mod tests {
     use moirai_units::{BlockCount, BlockRange, Lbn};
 
     use super::*;
-    use crate::data::layout::Layout;
     use crate::group::Group;
     use crate::ids::{PUT, SpaceId};
     use crate::kind::{Kinds, Modification};
+    use crate::spec::{Division, whole_blocks};
     use crate::state::chunk::Chunk;
+    use crate::state::directory::Directory;
     use crate::state::partition::Partition;
 
     /// What was loaded is sealed with the number that the next logged group has, which may be a seal.
@@ -107,10 +108,13 @@ mod tests {
         const A: PartitionId = PartitionId(0);
         let data = BlockRange::new(Lbn(16), BlockCount(64));
         let (one, staging) = (BlockCount(1), BlockCount(8));
-        let layout = Layout { data, grain: one, block: one, partition_blocks: 4, staging };
-        let mut state = State::new(layout, Extents::new(data, one, Ensembles::none()));
-        state.spaces.insert(SpaceId(1), Default::default());
-        state.add(A, Partition::new(SpaceId(1), Box::default(), Seq(0))).unwrap();
+        let division = Division { grain: one, block: one, partition_blocks: 4, staging };
+        let specs = whole_blocks(division);
+        let spec = Arc::clone(&specs.default);
+        let mut state = State::new(specs, Extents::new(data, one, Ensembles::none()));
+        state.spaces.insert(SpaceId(1), Directory::new(&spec));
+        let partition = Partition::new(SpaceId(1), &spec, Box::default(), Seq(0));
+        state.add(A, partition).unwrap();
         let mut group = Group::new();
         group.modify(SpaceId(1), Modification { key: b"a", kind: PUT, bytes: b"b" });
         state.applied = Seq(8);

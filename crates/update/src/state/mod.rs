@@ -25,13 +25,13 @@ use moirai_extents::{Extent, Extents, tree_bytes};
 use moirai_units::Lbn;
 
 use crate::codec::prefix_of;
-use crate::data::layout::Layout;
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::long::epoch::Epoch;
 use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
+use crate::spec::{Spec, Specs};
 use crate::state::apply::Moving;
 use crate::state::directory::Directory;
 use crate::state::load::Phase;
@@ -43,11 +43,13 @@ use crate::state::points::Points;
 const CHANGE_STEPS: u64 = 32;
 
 /// What an entry cannot mean: the log is damaged, or was not made by this program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Misfit {
     NotOfLog,
     NoSpace(SpaceId),
     UnknownKind(KindNumber),
+    /// A space has the format with this name, which is not known, or not with its parameters.
+    UnknownFormat(String),
 }
 
 #[derive(Debug)]
@@ -83,7 +85,7 @@ pub(crate) struct State {
     /// Modifications that did not fit the value that they were applied to, since the engine was formatted.
     pub(crate) refused: u64,
     pub(crate) extents: Arc<Extents>,
-    layout: Layout,
+    pub(crate) specs: Specs,
     /// Whether it has what neither the log nor a checkpoint says yet.
     pub(crate) is_ahead: bool,
     /// Partitions that need the log, by the oldest group that each needs.
@@ -136,7 +138,7 @@ pub(crate) struct Unapplied {
 }
 
 impl State {
-    pub(crate) fn new(layout: Layout, extents: Arc<Extents>) -> State {
+    pub(crate) fn new(specs: Specs, extents: Arc<Extents>) -> State {
         State {
             spaces: BTreeMap::new(),
             partitions: Partitions::default(),
@@ -160,7 +162,7 @@ impl State {
             directory_bytes: 0,
             refused: 0,
             extents,
-            layout,
+            specs,
             is_ahead: false,
             needing: BTreeSet::new(),
             hot: BTreeSet::new(),
@@ -236,6 +238,11 @@ impl State {
         self.spaces.contains_key(&space) || self.unapplied.spaces.contains_key(&space)
     }
 
+    /// What the blocks of a space are.
+    pub(crate) fn spec(&self, space: SpaceId) -> Option<&Arc<Spec>> {
+        self.spaces.get(&space).map(|directory| &directory.spec)
+    }
+
     /// Bytes of memory for modifications: those in queues, those that are not applied yet, and records on their way.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.queued_bytes + self.unapplied.bytes + self.ingested_bytes
@@ -266,10 +273,11 @@ impl State {
         self.steps += CHANGE_STEPS;
         let directory = self.spaces.get(&space)?;
         let place = self.rank(directory, &partition.low);
+        let small_max = u64::from(directory.spec.division.partition_blocks) / 4;
         self.directory_bytes += partition.directory_bytes();
         self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
         let blocks = partition.place.blocks() as u64;
-        if blocks <= u64::from(self.layout.partition_blocks) / 4 {
+        if blocks <= small_max {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;
@@ -316,12 +324,11 @@ impl State {
     }
 
     /// Counts what reading staged modifications of a partition cost, and remembers it once that is as much as writing
-    /// its blocks anew would, of `block_bytes` each: it pays to rent until one has paid the price. Tells whether it is.
-    pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64, block_bytes: usize) -> bool {
+    /// its blocks anew would: it pays to rent until one has paid the price. Tells whether it is.
+    pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64) -> bool {
         let Some(partition) = self.partition_mut(id) else { return false };
         partition.paid_bytes += bytes;
-        let is_costly =
-            !partition.is_set_aside && partition.paid_bytes >= partition.price_bytes(block_bytes);
+        let is_costly = !partition.is_set_aside && partition.paid_bytes >= partition.price_bytes();
         is_costly && self.costly.insert(id)
     }
 

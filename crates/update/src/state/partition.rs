@@ -8,6 +8,7 @@ use moirai_units::BlockCount;
 
 use crate::data::place::Place;
 use crate::ids::{PointNumber, Seq, SpaceId};
+use crate::spec::Spec;
 use crate::state::chunk::Chunk;
 use crate::state::queue::Queue;
 
@@ -77,11 +78,16 @@ impl Staged {
 }
 
 impl Partition {
-    pub(crate) fn new(space: SpaceId, low: Box<[u8]>, frontier: Seq) -> Partition {
+    pub(crate) fn new(
+        space: SpaceId,
+        spec: &Arc<Spec>,
+        low: Box<[u8]>,
+        frontier: Seq,
+    ) -> Partition {
         Partition {
             space,
             low,
-            place: Arc::default(),
+            place: Arc::new(Place::empty(spec)),
             staged: Vec::new(),
             paid_bytes: 0,
             is_set_aside: false,
@@ -97,8 +103,8 @@ impl Partition {
     /// What it costs to read its blocks and what is staged, and to write its blocks anew: two reads and a write, and
     /// the work on it, which takes readers about as long again: 64 blocks of 4 KiB cost them some 2 ms, by few runs on
     /// flash whose speed varies.
-    pub(crate) fn price_bytes(&self, block_bytes: usize) -> u64 {
-        let blocks = (self.place.blocks() * block_bytes) as u64;
+    pub(crate) fn price_bytes(&self) -> u64 {
+        let blocks = (self.place.blocks() * self.place.block_bytes()) as u64;
         2 * (2 * blocks + staged_blocks(&self.staged).bytes().0) + 3 * REQUEST_BYTES
     }
 

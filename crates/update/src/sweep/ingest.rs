@@ -120,7 +120,7 @@ impl IngestRequest {
             if is_open && (self.has_begun || !parts.is_empty()) {
                 break;
             }
-            let made = 1 + records.bytes() / shared.layout.partition_bytes();
+            let made = 1 + records.bytes() / directory.spec.division.partition_bytes();
             entry_bytes +=
                 2 * partition.place.memory_bytes() + made * (partition.low.len() + ENTRY_BYTES);
             let is_full =

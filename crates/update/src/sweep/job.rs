@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::long::sweep::has_references;
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::State;
 use crate::state::entry::Entry;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
@@ -154,6 +155,11 @@ impl Job {
     pub(super) fn queued_bytes(&self) -> usize {
         let ingested = self.ingest.as_ref().map_or(0, |part| part.records.bytes());
         self.members.iter().map(|one| one.sealed.queue.bytes()).sum::<usize>() + ingested
+    }
+
+    /// What the blocks of its space are.
+    pub(super) fn spec(&self) -> Option<Arc<Spec>> {
+        self.members.first().map(|first| Arc::clone(first.place.spec()))
     }
 
     /// Device blocks of its blocks and staged chunks.
@@ -333,7 +339,7 @@ impl Shared {
         }
         let is_due = state.small.len() * SMALL_SHARE >= state.partitions.len();
         if has_log && (is_due || (ids.is_empty() && self.is_idle())) {
-            merge = neighbours_to_merge(state, &ids, self.layout.partition_blocks as usize);
+            merge = neighbours_to_merge(state, &ids);
         }
         match ids.is_empty() && merge.is_empty() {
             true if is_unfinished => Look::Unfinished,
@@ -347,10 +353,9 @@ impl Shared {
     fn worth_rewriting(&self, state: &mut State, cursor: &mut Cursor) -> (Vec<PartitionId>, bool) {
         let slots = state.partitions.slots();
         let end = cursor.slot.saturating_add(LOOKED_AT as u32).min(slots);
-        let block_bytes = self.layout.block_bytes();
-        let mut is_worth = (cursor.slot..end).map(PartitionId).filter(|id| {
-            state.partition(*id).is_some_and(|one| is_worth_rewriting(one, block_bytes))
-        });
+        let mut is_worth = (cursor.slot..end)
+            .map(PartitionId)
+            .filter(|id| state.partition(*id).is_some_and(is_worth_rewriting));
         let first = is_worth.next();
         cursor.has_found |= first.is_some();
         let ids = self.optional(state, first.into_iter().chain(is_worth));
@@ -403,9 +408,9 @@ fn is_pending(state: &State, id: PartitionId) -> bool {
 }
 
 /// Whether a partition is worth rewriting when there is nothing else to do.
-fn is_worth_rewriting(partition: &Partition, block_bytes: usize) -> bool {
+fn is_worth_rewriting(partition: &Partition) -> bool {
     let waiting = partition.active.bytes() as u64 + staged_blocks(&partition.staged).bytes().0;
-    let blocks = (partition.place.blocks() * block_bytes) as u64;
+    let blocks = (partition.place.blocks() * partition.place.block_bytes()) as u64;
     // A short delete may free a long value.
     let is_much = partition.place.has_long() || waiting >= blocks / IDLE_SHARE;
     is_sealable(partition) && waiting > 0 && is_much
@@ -413,12 +418,7 @@ fn is_worth_rewriting(partition: &Partition, block_bytes: usize) -> bool {
 
 /// Neighbours, one of them small, whose blocks are to be those of one partition; none when there are none, or one of them
 /// is among `taken`.
-fn neighbours_to_merge(
-    state: &mut State,
-    taken: &[PartitionId],
-    partition_blocks: usize,
-) -> Vec<PartitionId> {
-    let most = partition_blocks * 3 / 4;
+fn neighbours_to_merge(state: &mut State, taken: &[PartitionId]) -> Vec<PartitionId> {
     for _ in 0..MERGES_TRIED {
         let Some(id) = state.small.pop_first() else { break };
         let Some((space, place)) = state
@@ -428,6 +428,7 @@ fn neighbours_to_merge(
             continue;
         };
         let Some(directory) = state.spaces.get(&space) else { continue };
+        let most = directory.spec.division.partition_blocks as usize * 3 / 4;
         let blocks_at = |place: usize| {
             let id = directory.at(place).filter(|id| !taken.contains(id))?;
             let one = state.partition(id).filter(|one| is_sealable(one))?;

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use crate::data::layout::Layout;
 use crate::state::partition::staged_blocks;
 use crate::sweep::job::{BATCH_PARTITIONS, Job, Member};
 
@@ -14,8 +13,7 @@ use crate::sweep::job::{BATCH_PARTITIONS, Job, Member};
 /// the fullest make up the rest. For example, 64 partitions that have each staged 8 KiB in one chunk, of 64 KiB that
 /// they may: n = 8, and a batch rewrites 64 / 9, about seven of them. On return 0 <= `due` <= `BATCH_PARTITIONS`:
 /// forced rewrites leave no debt.
-pub(super) fn level(jobs: &mut [Job], layout: &Layout, due: &mut f64) {
-    let room = layout.staging_bytes();
+pub(super) fn level(jobs: &mut [Job], due: &mut f64) {
     let staged = |one: &Member| staged_blocks(&one.staged).bytes().0 as usize;
     // The bytes that one sweep of the partition stages, judged by its chunks so far.
     let chunk = |one: &Member| staged(one).checked_div(one.staged.len()).unwrap_or(0).max(1);
@@ -26,6 +24,7 @@ pub(super) fn level(jobs: &mut [Job], layout: &Layout, due: &mut f64) {
         if one.staged.is_empty() || one.sealed.queue.is_empty() {
             continue;
         }
+        let room = one.place.spec().division.staging_bytes();
         // The share of sweeps that find no room.
         *due += 1.0 / (1 + room / chunk(one)) as f64;
         let is_placed = job.is_to_place || staged(one) + coming(one) > room;

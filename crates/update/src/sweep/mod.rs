@@ -210,7 +210,7 @@ impl Shared {
 
     /// Carries a job out once there is memory for it.
     async fn carry_out_in_memory(&self, job: &mut Job) -> Result<Done> {
-        let bytes = job.working_bytes(&self.layout).max(self.history_working_bytes(job));
+        let bytes = job.working_bytes().max(self.history_working_bytes(job));
         let _taken = self.working.take(bytes).await;
         let cache_bytes_max = self.cache_bytes_max(&self.state());
         self.cache.shrink(cache_bytes_max);
@@ -329,7 +329,7 @@ impl<'a> Sweeper<'a> {
     async fn seal_next(&mut self) -> Result<bool> {
         let shared = self.shared;
         let Some(mut jobs) = shared.seal_some(&mut self.cursor).await? else { return Ok(false) };
-        level(&mut jobs, &shared.layout, &mut self.due);
+        level(&mut jobs, &mut self.due);
         self.forget_staged(&mut jobs);
         self.waiting.extend(jobs);
         Ok(true)

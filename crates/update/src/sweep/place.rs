@@ -14,11 +14,13 @@ use crate::long::made::Made;
 use crate::long::sweep::References;
 use crate::read_whole::Content;
 use crate::shared::Shared;
+use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
 use crate::state::sorted::Sorted;
 use crate::sweep::Done;
 use crate::sweep::job::{Job, Member};
 use crate::sweep::writes::Writes;
+use crate::units::UnitSet;
 
 /// The new blocks of a partition, or of neighbours that were merged.
 #[derive(Default)]
@@ -115,12 +117,13 @@ impl Shared {
     }
 
     async fn place_with<'a>(&'a self, job: &Job, writes: &mut Writes<'a>) -> Result<Done> {
-        let block_bytes = self.layout.block_bytes();
-        let mut pieces = Pieces::on_device(block_bytes, &self.extents, self.checkpoint_reserve());
+        let Some(spec) = job.spec() else { return Ok(Done::Postponed) };
+        let made = Made::on_device(&self.extents, self.checkpoint_reserve());
+        let mut pieces = Pieces::of(&spec, UnitSet::ALL, made);
         // The long values that the partitions refer to, before and after.
         let mut long = Long::default();
         let is_to_salvage = |member: &Member| self.state().to_salvage.contains(&member.id);
-        let most = self.layout.partition_blocks as usize;
+        let most = spec.division.partition_blocks as usize;
         let mut is_appended = job.members.len() == 1;
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
         for member in &job.members {
@@ -147,10 +150,10 @@ impl Shared {
                 Err(error) => return Ok(Done::SetAside(error)),
             };
             let full = if is_appended { most } else { (most * 3 / 4).max(1) };
-            let (block_bytes, growth_max) = (pieces.block_bytes(), self.layout.partition_bytes());
-            let growth = |one: &Modification<'_>| self.format.growth_bytes(one, block_bytes);
+            let (block_bytes, growth_max) = (pieces.block_bytes(), spec.division.partition_bytes());
+            let growth = |one: &Modification<'_>| spec.format.growth_bytes(one, block_bytes);
             let table = &read.table;
-            let mut blocks = read.blocks(block_bytes);
+            let mut blocks = read.blocks();
             // First what comes before all blocks, and then block after block.
             for next in 0..=table.len() {
                 let index = next.checked_sub(1);
@@ -165,20 +168,20 @@ impl Shared {
                 loop {
                     // A block is given away with all modifications up to its last key.
                     let last =
-                        block.map(|block| self.format.last_key(low.unwrap_or_default(), block));
+                        block.map(|block| spec.format.last_key(low.unwrap_or_default(), block));
                     let Ok(last) = last.transpose() else {
                         return Ok(Done::SetAside(damaged()));
                     };
                     let mut some = take_some(&mut sorted, &read, (last, end), growth_max, growth);
                     if !damaged_long.is_empty() {
-                        some = self.without_damaged(some, block, &damaged_long);
+                        some = self.without_damaged(read.format(), some, block, &damaged_long);
                     }
                     if block.is_none() && some.is_empty() {
                         break;
                     }
                     let first = some.first().map(|first| first.key);
                     let low = low.take().or(first).unwrap_or_default();
-                    let merged = self.merge_long(low, block, &some, &mut pieces).await?;
+                    let merged = self.merge_long(&spec, low, block, &some, &mut pieces).await?;
                     if let Some(error) = merged.unreadable {
                         return Ok(Done::SetAside(error));
                     }
@@ -189,7 +192,7 @@ impl Shared {
                         some = merged.put_into(&some);
                     }
                     let applied =
-                        self.format.apply(low, block.take(), &some, &self.kinds, &mut pieces);
+                        spec.format.apply(low, block.take(), &some, &self.kinds, &mut pieces);
                     if applied.is_err() {
                         return Ok(Done::SetAside(damaged()));
                     }
@@ -197,7 +200,7 @@ impl Shared {
                         return Ok(Done::Postponed);
                     }
                     while pieces.len() > if is_appended { most } else { 2 * most } {
-                        if !self.write_blocks(pieces.take(full), writes, &mut long).await? {
+                        if !self.write_blocks(&spec, pieces.take(full), writes, &mut long).await? {
                             return Ok(Done::Postponed);
                         }
                     }
@@ -206,7 +209,7 @@ impl Shared {
         }
         if pieces.len() > most {
             let count = if is_appended { most } else { pieces.len().div_ceil(2) };
-            if !self.write_blocks(pieces.take(count), writes, &mut long).await? {
+            if !self.write_blocks(&spec, pieces.take(count), writes, &mut long).await? {
                 return Ok(Done::Postponed);
             }
         }
@@ -215,7 +218,7 @@ impl Shared {
             true => job.rest(writes, &pieces),
             false => None,
         };
-        if rest.is_none() && !self.write_blocks(pieces, writes, &mut long).await? {
+        if rest.is_none() && !self.write_blocks(&spec, pieces, writes, &mut long).await? {
             return Ok(Done::Postponed);
         }
         self.counts.placed.add(1);
@@ -270,9 +273,9 @@ impl Shared {
     /// Whether all modifications are of keys behind those of a partition's blocks.
     fn is_behind(&self, member: &Member, read: &Content, first: Option<&[u8]>) -> Result<bool> {
         let Some(last) = read.table.len().checked_sub(1) else { return Ok(true) };
-        let block = read.blocks(self.layout.block_bytes()).last();
+        let block = read.blocks().last();
         let Some((block, first)) = block.zip(first) else { return Ok(false) };
-        let last_key = self.format.last_key(read.table.low(last), block);
+        let last_key = read.format().last_key(read.table.low(last), block);
         let last_key = last_key.map_err(|_| self.damaged_block(&member.place, last))?;
         Ok(first > last_key)
     }
@@ -280,6 +283,7 @@ impl Shared {
     /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
     async fn write_blocks<'a>(
         &'a self,
+        spec: &Spec,
         mut pieces: Pieces,
         writes: &mut Writes<'a>,
         long: &mut Long,
@@ -288,24 +292,29 @@ impl Shared {
             return Ok(true);
         }
         let mut has_long = false;
-        for (_, block) in pieces.iter().filter(|(_, block)| self.format.has_long_values(block)) {
-            for (_, reference) in self.format.references(block).unwrap_or_default() {
+        let format = &spec.format;
+        for (_, block) in pieces.iter().filter(|(_, block)| format.has_long_values(*block)) {
+            for (_, reference) in format.references(block).unwrap_or_default() {
                 has_long = true;
                 long.after.add(reference);
             }
         }
         let low = pieces.lows.first().cloned().unwrap_or_default();
-        let table = pieces.iter().map(|(low, block)| (low, crc32c::crc32c(block)));
-        let table = Arc::new(BlockTable::new(table));
+        let units = spec.unit_bytes.len();
+        let units =
+            pieces.iter().flat_map(|(_, block)| (0..units).map(move |unit| block.unit(unit)));
+        let checksums = units.map(|unit| crc32c::crc32c(unit.unwrap_or_default())).collect();
+        let lows = pieces.iter().map(|(low, _)| low);
+        let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
         let (mut extents, mut runs) = (Vec::new(), Vec::new());
-        let block = self.layout.block;
+        let block = spec.division.block;
         let mut is_written = false;
         while !is_written {
             let count = BlockCount(pieces.len() as u64 * block.0) + table_place.device_blocks();
             let unit = match pieces.is_empty() {
                 true => count,
-                false => self.layout.extent_of(1),
+                false => spec.division.extent_of(1),
             };
             let extent = self.extents.take_part(count, unit, self.checkpoint_reserve());
             let Some(extent) = extent else {
@@ -317,7 +326,9 @@ impl Shared {
             let room = (extent.blocks.count.0 / block.0) as usize;
             let now = pieces.take(room.min(pieces.len()));
             runs.push(Run { first: extent.first(), count: now.len() as u32 });
-            let mut bytes = now.bytes;
+            let mut strips = now.strips.into_iter();
+            let mut bytes = strips.next().unwrap_or_default();
+            strips.for_each(|strip| bytes.extend_from_slice(&strip));
             if is_written {
                 bytes.extend_from_slice(&table_bytes);
             }

@@ -33,20 +33,20 @@ impl Shared {
             return Ok(Done::Staged(Chunk::default(), None, Vec::new()));
         }
         let used = staged_blocks(&member.staged);
+        let division = &member.place.spec().division;
         if limit == Limit::Partition {
             // A queue that is too long as it is may be short enough once it is combined; a quarter is worth the try.
             let worth = used.bytes().0 as usize + queue.bytes() / 4;
             // Where there are no blocks, making some is as cheap.
-            if member.place.blocks() == 0 || worth > self.layout.staging_bytes() {
+            if member.place.blocks() == 0 || worth > division.staging_bytes() {
                 return Ok(Done::Postponed);
             }
         }
         let blocks = self.blocks_for_chunk(member).await;
-        let (chunk, bytes, left) = Chunk::of(queue, &blocks, &self.kinds);
+        let (chunk, bytes, left) =
+            Chunk::of(queue, &blocks, &self.kinds, &*member.place.spec().format);
         let reserve = match limit {
-            Limit::Partition
-                if used + self.layout.rounded(chunk.length()) > self.layout.staging =>
-            {
+            Limit::Partition if used + division.rounded(chunk.length()) > division.staging => {
                 return Ok(Done::Postponed);
             }
             Limit::Partition if self.frees_much(member, &chunk) => return Ok(Done::Postponed),
@@ -77,7 +77,7 @@ impl Shared {
     /// Whether applying what is staged, and `chunk`, would give much of the partition's space back.
     fn frees_much(&self, member: &Member, chunk: &Chunk) -> bool {
         let staged: u64 = member.staged.iter().map(|one| one.chunk.deleted_bytes()).sum();
-        let blocks = (member.place.blocks() * self.layout.block_bytes()) as u64;
+        let blocks = (member.place.blocks() * member.place.block_bytes()) as u64;
         staged + chunk.deleted_bytes() >= blocks / DELETED_SHARE
     }
 }

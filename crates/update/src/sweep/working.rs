@@ -2,7 +2,6 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::data::layout::Layout;
 use crate::state::partition::staged_blocks;
 use crate::sweep::job::{Job, Member};
 
@@ -41,7 +40,7 @@ impl Working {
 
 impl Job {
     /// Bytes that it takes, about, beside its queues.
-    pub(super) fn working_bytes(&self, layout: &Layout) -> usize {
+    pub(super) fn working_bytes(&self) -> usize {
         let queued = self.queued_bytes();
         // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
         let to_stage = queued / 2 + 2 * queued;
@@ -49,15 +48,15 @@ impl Job {
         if self.is_to_clear || (!self.is_to_place && has_blocks) {
             return to_stage;
         }
-        let bytes = |count: usize| count * layout.block_bytes();
         let member = |one: &Member| {
             // The blocks as they were, as they come to be, and on their way to the device.
-            let blocks = 3 * bytes(one.place.blocks());
+            let blocks = 3 * one.place.blocks() * one.place.block_bytes();
             blocks + staged_blocks(&one.staged).bytes().0 as usize
         };
         let blocks: usize = self.members.iter().map(member).sum();
+        let partition_bytes = self.spec().map_or(0, |spec| spec.division.partition_bytes());
         // New blocks are written once there are enough for two partitions.
-        let new = queued.min(2 * bytes(layout.partition_blocks as usize));
+        let new = queued.min(2 * partition_bytes);
         blocks + queued / 2 + 2 * new
     }
 }

@@ -6,7 +6,7 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::Random;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
-use moirai_update::{Durability, Engine, Format, Kinds, LogWriter, Options, WholeBlocks};
+use moirai_update::{Durability, Engine, Format, Formats, Kinds, LogWriter, Options, WholeBlocks};
 use rand::Rng;
 
 use crate::model::{BLOCK, Model, SPACE, kinds};
@@ -87,7 +87,7 @@ impl Bench {
 
     pub(crate) async fn open_with(&self, kinds: Kinds) -> moirai_update::Result<Engine> {
         let (data, logs) = (Arc::clone(&self.data), devices(&self.logs));
-        Engine::open(data, &logs, kinds, Arc::new(WholeBlocks), self.options).await
+        Engine::open(data, &logs, kinds, Formats::of(WholeBlocks), self.options).await
     }
 
     /// Opens it, though the power may fail meanwhile, again and again; tells whether it did.
