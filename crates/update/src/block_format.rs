@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::group::Group;
+use crate::ids::SpaceId;
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
 use crate::long::made::Made;
@@ -74,6 +76,12 @@ pub trait BlockFormat: Send + Sync {
     /// Bytes by which a modification makes blocks longer, about: how much is applied at once goes by it.
     fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
 
+    /// Bytes that the log takes for the modifications of other spaces that come of applying one modification, at most: see
+    /// [`Pieces::emit`]. With 0, none come of any.
+    fn emitted_bytes_max(&self) -> usize {
+        0
+    }
+
     /// What the format is called, in 16 bytes at most: devices say which they were formatted with.
     fn name(&self) -> &'static str;
 
@@ -102,6 +110,16 @@ pub struct Pieces {
     refused: u64,
     /// The long values that merges make.
     pub(crate) made: Made,
+    /// Modifications of other spaces, where they are wanted.
+    pub(crate) emission: Option<Box<Emission>>,
+}
+
+/// Modifications of other spaces that come of applying some.
+#[derive(Debug)]
+pub(crate) struct Emission {
+    pub(crate) group: Group,
+    /// How many bytes of the log they may take.
+    pub(crate) bytes_max: usize,
 }
 
 impl Pieces {
@@ -120,7 +138,8 @@ impl Pieces {
     fn with(block_bytes: usize, unit_bytes: &Arc<[usize]>, units: UnitSet, made: Made) -> Pieces {
         let (lows, strips) = (Vec::new(), vec![Vec::new(); unit_bytes.len()]);
         let unit_bytes = Arc::clone(unit_bytes);
-        Pieces { block_bytes, unit_bytes, units, lows, strips, refused: 0, made }
+        let emission = None;
+        Pieces { block_bytes, unit_bytes, units, lows, strips, refused: 0, made, emission }
     }
 
     /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
@@ -173,6 +192,18 @@ impl Pieces {
             *to = std::mem::replace(strip, rest);
         }
         taken
+    }
+
+    /// Adds a modification of another space, which becomes durable together with the blocks: where a blind update made an entry
+    /// of an index stale, this deletes it.
+    ///
+    /// It may be left out: for readers, who write no blocks; where records are ingested or come in a bulk group; and by a sweep
+    /// for which the log had no room, as when it is nearly full or being loaded.
+    pub fn emit(&mut self, space: SpaceId, modification: Modification<'_>) {
+        let Some(Emission { group, bytes_max }) = self.emission.as_deref_mut() else { return };
+        if group.bytes_with(modification) <= *bytes_max {
+            group.modify(space, modification);
+        }
     }
 
     /// Counts modifications that did not fit their values.

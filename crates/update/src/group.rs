@@ -8,6 +8,9 @@ use crate::kind::Modification;
 use crate::long::write::LongValue;
 use crate::state::entry::{Entry, put_modification};
 
+/// What an entry takes beside its key and content, at most: three numbers of up to five bytes, and its kind.
+const ENTRY_OVERHEAD_BYTES: usize = 16;
+
 /// Modifications that are durable together or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
@@ -84,6 +87,11 @@ impl Group {
             self.added_bytes += self.bytes.len() - before;
         }
         self.count += 1;
+    }
+
+    /// Bytes of the entries with one more, at most.
+    pub(crate) fn bytes_with(&self, one: Modification<'_>) -> usize {
+        self.bytes.len() + one.key.len() + one.bytes.len() + ENTRY_OVERHEAD_BYTES
     }
 
     /// Whether two of its puts are of one long value.

@@ -225,6 +225,11 @@ impl Chunk {
         &self.kinds
     }
 
+    /// How many modifications there are.
+    pub(crate) fn count(&self) -> usize {
+        self.filters.len()
+    }
+
     /// Bytes of the deletes in it.
     pub(crate) fn deleted_bytes(&self) -> u64 {
         u64::from(self.deleted_bytes)

@@ -51,12 +51,14 @@ impl State {
 
     /// Takes the modifications of a group that their partitions lack. `None` when the group is none of a log.
     pub(crate) fn load(&mut self, seq: Seq, group: &[u8]) -> Option<()> {
-        let mut taker = Taker(if is_own(group) { &[] } else { group });
+        let is_own = is_own(group);
+        let mut taker = Taker(group);
         while !taker.is_empty() {
             let (space, modification, encoded) = match Entry::take(&mut taker)? {
                 Entry::Modify { space, modification, encoded } => (space, modification, encoded),
-                // The outline has the blocks of long values.
+                // The outline has the blocks of long values, and what the engine's own entries tell.
                 Entry::Long { .. } => continue,
+                _ if is_own => continue,
                 _ => return None,
             };
             let partition = self.partition_of(space, modification.key)?;

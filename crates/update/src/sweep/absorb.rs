@@ -296,7 +296,7 @@ impl Sweeper<'_> {
                 history: None,
             });
             loop {
-                match shared.place(&piece).await? {
+                match shared.place(&piece, None).await? {
                     Done::Placed(placed) => break whole.append(placed),
                     Done::SetAside(error) => return Ok(Err(unreadable(shared, &error))),
                     _ if shared.end_oldest_point() => {}

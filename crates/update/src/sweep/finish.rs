@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::{Entry, Placed};
 use crate::sweep::job::{Job, Member};
-use crate::sweep::place::Rewritten;
+use crate::sweep::place::{Emitted, Rewritten};
 use crate::sweep::{Done, encode_freed};
 
 /// A batch that was carried out. Neither the log nor readers know of it yet.
@@ -52,14 +52,28 @@ impl Shared {
         let (is_logged, end) = {
             let mut state = self.state();
             let mut group = Vec::new();
-            for (job, done) in carried.done {
+            // Modifications of other spaces that came of it.
+            let mut emitted = Emitted::default();
+            for (job, mut done) in carried.done {
+                if let Done::Placed(rewritten) = &mut done {
+                    self.take_emitted(&mut emitted, &mut rewritten.emitted);
+                }
                 left.extend(self.encode_done(&mut state, job, done, &mut group, &mut finished));
             }
             let is_logged = are_logged && self.log.has_room_for_own(group.len());
-            match group.is_empty() {
-                true => (is_logged, Seq(0)),
-                false => (is_logged, self.append_own(&mut state, group, is_logged)),
+            if is_logged {
+                group.append(&mut emitted.entries);
             }
+            self.counts.modifications.add(emitted.count);
+            let end = match group.is_empty() {
+                true => Seq(0),
+                false => self.append_own(&mut state, group, is_logged),
+            };
+            // A checkpoint has no queues: these are logged in any case, in the room that was kept for them.
+            if !emitted.entries.is_empty() {
+                self.append(&mut state, &emitted.entries);
+            }
+            (is_logged, end)
         };
         finished.has_progress = !left.is_empty();
         let is_loading = self.state().is_loading();
@@ -88,6 +102,13 @@ impl Shared {
             }
         }
         Ok(finished)
+    }
+
+    /// Puts modifications that came of a sweep behind others; no room is kept for them any more, since they are appended next.
+    fn take_emitted(&self, all: &mut Emitted, of_job: &mut Emitted) {
+        all.entries.append(&mut of_job.entries);
+        all.count += of_job.count;
+        of_job.held.take().into_iter().for_each(|bytes| self.log.give_back(bytes));
     }
 
     /// Appends the entries that tell of a job; gives the job, unless it is to be done again.

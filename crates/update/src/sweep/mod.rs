@@ -229,14 +229,15 @@ impl Shared {
             [member] => member,
             // Where a merge fails, each partition is swept by itself.
             _ => {
-                return self.place(job).await.map(|done| match done {
+                let held = self.hold_emitted(job).unwrap_or_default();
+                return self.place(job, held).await.map(|done| match done {
                     Done::Placed(rewritten) => Done::Placed(rewritten),
                     _ => Done::Postponed,
                 });
             }
         };
         if job.ingest.is_some() || self.state().to_salvage.contains(&member.id) {
-            return self.place(job).await;
+            return self.place(job, None).await;
         }
         if member.is_set_aside {
             return self.stage(member, Limit::Space).await;
@@ -246,7 +247,15 @@ impl Shared {
         {
             return Ok(staged);
         }
-        match self.place(job).await? {
+        let held = match self.hold_emitted(job) {
+            Ok(held) => held,
+            // It may be placed later, when there is room for what comes of it.
+            Err(()) => match self.stage(member, Limit::Partition).await? {
+                staged @ Done::Staged(..) => return Ok(staged),
+                _ => None,
+            },
+        };
+        match self.place(job, held).await? {
             // It need not be now. But where space is wanted, and nothing is there to stage, it waits for space: it would be
             // chosen again at once.
             Done::Postponed

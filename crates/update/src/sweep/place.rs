@@ -6,9 +6,10 @@ use std::sync::Arc;
 use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange};
 
-use crate::block_format::Pieces;
+use crate::block_format::{Emission, Pieces};
 use crate::data::place::{Location, Run, TablePlace};
 use crate::error::Result;
+use crate::group::Group;
 use crate::kind::{Kinds, Modification};
 use crate::long::made::Made;
 use crate::long::sweep::References;
@@ -34,6 +35,15 @@ pub(super) struct Rewritten {
     pub(super) freed: Vec<BlockRange>,
     /// Records from this key on were left for the next batch; see `ingest`.
     pub(super) rest: Option<Box<[u8]>>,
+    pub(super) emitted: Emitted,
+}
+
+/// Modifications of other spaces that came of a sweep, and the room in the log that is kept for them.
+#[derive(Default)]
+pub(super) struct Emitted {
+    pub(super) entries: Vec<u8>,
+    pub(super) count: u64,
+    pub(super) held: Option<usize>,
 }
 
 impl Rewritten {
@@ -43,6 +53,7 @@ impl Rewritten {
         self.refused += next.refused;
         self.made.append(&mut next.made);
         self.freed.append(&mut next.freed);
+        debug_assert!(next.emitted.held.is_none(), "of ingested records none comes");
     }
 
     /// Bytes of the entries that tell of it, at most.
@@ -109,17 +120,52 @@ impl Shared {
     /// extents: as one partition where they fit, as two halves up to twice as many, and else as partitions that are
     /// three quarters full. Keys that are appended in order fill them. [`Done::Postponed`] when there is no space,
     /// [`Done::SetAside`] when something cannot be read.
-    pub(super) async fn place(&self, job: &Job) -> Result<Done> {
+    ///
+    /// With `held`, what comes of it for other spaces may take so many bytes of the log, which are kept for it.
+    pub(super) async fn place(&self, job: &Job, held: Option<usize>) -> Result<Done> {
         let mut writes = Writes::default();
-        let done = self.place_with(job, &mut writes).await;
+        let done = self.place_with(job, held, &mut writes).await;
         writes.settle().await?;
+        if !matches!(done, Ok(Done::Placed(_))) {
+            held.into_iter().for_each(|bytes| self.log.give_back(bytes));
+        }
         done
     }
 
-    async fn place_with<'a>(&'a self, job: &Job, writes: &mut Writes<'a>) -> Result<Done> {
+    /// Keeps room in the log for what comes of placing a job for other spaces: none where nothing does, and `Err` where the log
+    /// has no room. What is kept leaves enough of it for the engine's own entries.
+    pub(super) fn hold_emitted(&self, job: &Job) -> std::result::Result<Option<usize>, ()> {
+        let of_one = job.spec().map_or(0, |spec| spec.format.emitted_bytes_max());
+        if of_one == 0 || job.ingest.is_some() {
+            return Ok(None);
+        }
+        let count = |member: &Member| {
+            let staged: usize = member.staged.iter().map(|one| one.chunk.count()).sum();
+            staged + member.sealed.queue.count()
+        };
+        let bytes = job.members.iter().map(count).sum::<usize>().saturating_mul(of_one);
+        // Nothing else is appended while the state is locked.
+        let _state = self.state();
+        let has_room =
+            self.log.has_room_for_own(bytes.saturating_add(2 * self.log.own_bytes_max()));
+        if !job.is_logged || !has_room {
+            return Err(());
+        }
+        self.log.hold(bytes);
+        Ok(Some(bytes))
+    }
+
+    async fn place_with<'a>(
+        &'a self,
+        job: &Job,
+        held: Option<usize>,
+        writes: &mut Writes<'a>,
+    ) -> Result<Done> {
         let Some(spec) = job.spec() else { return Ok(Done::Postponed) };
         let made = Made::on_device(&self.extents, self.checkpoint_reserve());
         let mut pieces = Pieces::of(&spec, UnitSet::ALL, made);
+        pieces.emission =
+            held.map(|bytes_max| Box::new(Emission { group: Group::new(), bytes_max }));
         // The long values that the partitions refer to, before and after.
         let mut long = Long::default();
         let is_to_salvage = |member: &Member| self.state().to_salvage.contains(&member.id);
@@ -214,6 +260,12 @@ impl Shared {
             }
         }
         let refused = pieces.refused();
+        let emitted = pieces.emission.take().map(|emission| emission.group).unwrap_or_default();
+        if let Err(error) = self.check(&emitted).and_then(|()| self.check_prepared(&emitted)) {
+            return Ok(Done::SetAside(error));
+        }
+        let count = emitted.len() as u64;
+        let emitted = Emitted { entries: emitted.bytes, count, held };
         let rest = match is_appended {
             true => job.rest(writes, &pieces),
             false => None,
@@ -233,7 +285,7 @@ impl Shared {
         written.extend(rest.clone().map(empty));
         let Long { before, after, made } = long;
         let freed = self.left_runs(before, &after).await;
-        Ok(Done::Placed(Rewritten { written, refused, made, freed, rest }))
+        Ok(Done::Placed(Rewritten { written, refused, made, freed, rest, emitted }))
     }
 
     /// An empty partition in the place of a job's.
@@ -250,7 +302,7 @@ impl Shared {
         }
         let freed = self.left_runs(before, &References::default()).await;
         let written = vec![Written { low, ..Written::default() }];
-        Rewritten { written, refused: 0, made: Vec::new(), freed, rest: None }
+        Rewritten { written, freed, ..Rewritten::default() }
     }
 
     /// Writes the long values that merges have made; tells whether there was space for them.

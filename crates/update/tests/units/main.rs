@@ -7,6 +7,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod indexed;
 mod pairs;
 
 use std::collections::BTreeMap;
@@ -99,11 +100,11 @@ async fn filled(devices: &Devices, count: u64) -> Engine {
 }
 
 /// All records in the order of their keys, as far as these units tell.
-async fn scanned(reader: Reader<'_>) -> Result<Vec<(u64, (u64, u64))>, Error> {
+async fn scanned(reader: Reader<'_>, space: SpaceId) -> Result<Vec<(u64, (u64, u64))>, Error> {
     let mut records = Vec::new();
     let mut next: Option<Box<[u8]>> = Some(Box::default());
     while let Some(key) = next {
-        let Some(view) = reader.view(PAIRS, At::Key(&key), 64).await? else { break };
+        let Some(view) = reader.view(space, At::Key(&key), 64).await? else { break };
         view.blocks().for_each(|(_, block)| records.extend(shown(block)));
         next = view.next;
     }
@@ -126,7 +127,7 @@ fn a_scan_of_one_unit_reads_half_of_the_blocks() {
         let mut read = Vec::new();
         for units in [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)] {
             devices.metered.take();
-            let records = scanned(engine.now().units(units)).await.unwrap();
+            let records = scanned(engine.now().units(units), PAIRS).await.unwrap();
             let model = (0..COUNT).map(|key| (key, (key, 1000 + key))).collect();
             assert_eq!(records, expected(&model, units));
             read.push(devices.metered.take().read_blocks.0);
@@ -186,7 +187,7 @@ fn staged_parts_are_divided_by_units() {
         let mut staged = Vec::new();
         for units in [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)] {
             devices.metered.take();
-            let records = scanned(engine.now().units(units)).await.unwrap();
+            let records = scanned(engine.now().units(units), PAIRS).await.unwrap();
             assert_eq!(records, expected(&model, units));
             let of_blocks = if units == UnitSet::ALL { 2 * blocks } else { blocks };
             let Meter { read_blocks, .. } = devices.metered.take();
@@ -212,7 +213,7 @@ fn staged_parts_are_divided_by_units() {
         engine.checkpoint().await.unwrap();
         for units in [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)] {
             let reader = engine.now().units(units);
-            assert_eq!(scanned(reader).await.unwrap(), expected(&model, units));
+            assert_eq!(scanned(reader, PAIRS).await.unwrap(), expected(&model, units));
         }
     });
 }
@@ -230,8 +231,8 @@ fn a_damaged_unit_stops_readers_of_that_unit_alone() {
         // The second unit of the second block.
         let lbn = blocks.unwrap().blocks.first + BlockCount(count + 1);
         devices.data.corrupt(lbn);
-        assert_eq!(scanned(engine.now().units(UnitSet::one(A))).await.unwrap().len(), 100);
-        let damaged = scanned(engine.now().units(UnitSet::one(B))).await;
+        assert_eq!(scanned(engine.now().units(UnitSet::one(A)), PAIRS).await.unwrap().len(), 100);
+        let damaged = scanned(engine.now().units(UnitSet::one(B)), PAIRS).await;
         let Err(Error::Damaged { blocks, .. }) = damaged else { panic!("{damaged:?}") };
         assert_eq!((blocks.first, blocks.count), (lbn, BlockCount(1)));
     });
@@ -316,7 +317,7 @@ async fn content(
     reader: Reader<'_>,
     units: UnitSet,
 ) -> Result<(Vec<(u64, (u64, u64))>, BTreeMap<u64, u8>), Error> {
-    let pairs = scanned(reader.units(units)).await?;
+    let pairs = scanned(reader.units(units), PAIRS).await?;
     let mut whole = BTreeMap::new();
     for key in 0..40_u64 {
         let value = reader.get(WHOLE, &key.to_be_bytes()).await?.unwrap();
@@ -407,5 +408,5 @@ async fn survive() {
 
 #[test]
 fn two_formats_survive_power_cuts() {
-    each_seed(200, survive);
+    each_seed(if cfg!(debug_assertions) { 200 } else { 20_000 }, survive);
 }

@@ -61,7 +61,7 @@ pub(crate) fn kinds() -> Kinds {
 
 type Record = ([u8; 8], u64);
 /// A key with `a` and `b`.
-type KeyedPair = ([u8; 8], (u64, u64));
+pub(crate) type KeyedPair = ([u8; 8], (u64, u64));
 
 fn records(unit: &[u8]) -> Option<Vec<Record>> {
     let count = u64::from_le_bytes(*unit.first_chunk()?) as usize;
@@ -74,7 +74,7 @@ fn records(unit: &[u8]) -> Option<Vec<Record>> {
 }
 
 /// Each record with its numbers; those of a unit that was not read are 0.
-fn pairs(block: Block<'_>) -> Option<Vec<KeyedPair>> {
+pub(crate) fn pairs(block: Block<'_>) -> Option<Vec<KeyedPair>> {
     let unit = |unit| Some(block.unit(unit).map(records)?.ok_or(NotOfFormat));
     let (a, b) = (unit(0).transpose().ok()?, unit(1).transpose().ok()?);
     match (a, b) {
