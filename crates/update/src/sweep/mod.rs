@@ -66,7 +66,9 @@ use crate::sweep::place::Rewritten;
 use crate::sweep::stage::Limit;
 pub(crate) use crate::sweep::working::Working;
 
-/// Partitions in the pipeline: one is read, one is applied, one is written.
+/// Partitions in the pipeline of each disk: one is read, one is applied, one is written. On four simulated disks, three for each
+/// take a fifth less time than one for each; to have the disks take turns beside that changes nothing, since extents that are
+/// written together lie on all of them.
 const PIPELINE: usize = 3;
 
 /// Runs of long values in one entry: the state is locked while an entry is applied.
@@ -350,8 +352,7 @@ impl<'a> Sweeper<'a> {
         // What nobody waits for leaves the device to those who read.
         let pipeline = match jobs.iter().all(|job| job.is_optional) {
             true => 1,
-            // Each of the disks below has one, at least.
-            false => PIPELINE.max(shared.data.inquiry().parallelism as usize),
+            false => PIPELINE * (shared.data.inquiry().parallelism as usize).max(1),
         };
         let mut done: Vec<(Job, Done)> = futures::stream::iter(jobs)
             .map(async |mut job| {
