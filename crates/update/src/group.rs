@@ -41,6 +41,16 @@ impl Use {
         let (key_bytes, bytes) = (one.key.len(), one.bytes.len());
         Use { space, kind: one.kind, key_bytes, bytes, has_long: false }
     }
+
+    fn is_like(&self, other: &Use) -> bool {
+        (self.space, self.kind) == (other.space, other.kind)
+    }
+
+    fn include(&mut self, other: &Use) {
+        self.key_bytes = self.key_bytes.max(other.key_bytes);
+        self.bytes = self.bytes.max(other.bytes);
+        self.has_long |= other.has_long;
+    }
 }
 
 impl Group {
@@ -53,20 +63,16 @@ impl Group {
     /// Adds a modification; it comes after those before it.
     pub fn modify(&mut self, space: SpaceId, modification: Modification<'_>) {
         self.add(space, modification);
-        self.note(Use::of(space, modification));
+        let used = Use::of(space, modification);
+        match self.uses.last_mut() {
+            Some(last) if last.is_like(&used) => last.include(&used),
+            _ => self.note(used),
+        }
     }
 
     fn note(&mut self, used: Use) {
-        let is_same = |one: &Use| (one.space, one.kind) == (used.space, used.kind);
-        let last = self.uses.len().checked_sub(1);
-        let at = last.filter(|last| self.uses.get(*last).is_some_and(is_same));
-        match at.or_else(|| self.uses.iter().position(is_same)).and_then(|at| self.uses.get_mut(at))
-        {
-            Some(one) => {
-                one.key_bytes = one.key_bytes.max(used.key_bytes);
-                one.bytes = one.bytes.max(used.bytes);
-                one.has_long |= used.has_long;
-            }
+        match self.uses.iter_mut().find(|one| one.is_like(&used)) {
+            Some(one) => one.include(&used),
             None => self.uses.push(used),
         }
     }
