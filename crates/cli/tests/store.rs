@@ -103,3 +103,56 @@ fn a_backup_has_all_trees_and_is_restored() {
     assert!(status == Some(1) && error.contains("there is no file"), "{error}");
     assert!(!folder.join("none.kv").exists() && !folder.join("d.kv").exists());
 }
+
+/// A backup that is killed in between has all trees or none, and what has none is not taken for a backup.
+#[test]
+fn a_backup_that_is_killed_is_whole_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let lines: String = (0..200_000).map(|number| format!("{number:08}\tvalue\n")).collect();
+    std::fs::write(folder.join("lines.txt"), lines).unwrap();
+    succeed(folder, &["kv", "--store", "file:a.kv?size=128MiB", "load", "--sorted", "lines.txt"]);
+    let mut killed = 0;
+    for wait_ms in [0, 20, 40, 60, 80, 120, 160, 200] {
+        let mut child = common::moirai(
+            folder,
+            &["store", "backup", "--store", "file:a.kv", "--to", "file:b.kv"],
+        )
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+        while !folder.join("b.kv").exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now(); // tidy: allow(a test waits for a process)
+        }
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms)); // tidy: allow(a test waits for a process)
+        child.kill().unwrap();
+        let is_done = child.wait().unwrap().success();
+        let restore =
+            ["store", "restore", "--store", "file:c.kv?size=128MiB", "--from", "file:b.kv"];
+        let (status, printed, error) = run(folder, &restore);
+        match status {
+            Some(0) => assert!(printed.starts_with("1 tree, 200,000 records, "), "{printed}"),
+            _ => {
+                killed += 1;
+                assert!(!is_done && !error.contains("panicked"), "{error}");
+            }
+        }
+        for left in ["b.kv", "c.kv"] {
+            drop(std::fs::remove_file(folder.join(left)));
+        }
+    }
+    assert!(killed > 0, "each of them was done before it was killed");
+}
+
+#[test]
+fn what_is_no_store_of_keys_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("rows.csv"), "id\n1\n").unwrap();
+    let load = ["table", "load", "--store", "file:t.img?size=64MiB", "--csv", "rows.csv"];
+    succeed(folder, &load);
+    let (status, _, error) = run(folder, &["store", "check", "--store", "file:t.img"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("holds a table store of Moirai"), "{error}");
+}

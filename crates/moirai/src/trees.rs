@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
-use moirai_storage::{Device, Inquiry, Occupant, clear_ends, occupants};
+use moirai_storage::{Device, Inquiry, Occupant, clear_ends, occupant, occupants};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
 use moirai_volume::{Concatenation, Section};
@@ -64,8 +64,14 @@ pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -
     if !options.read_only {
         devices.refuse_usurped().await.map_err(of_device)?;
     }
-    let lengths = Engine::lengths(&*devices.data).await?;
-    devices.store(lengths, kinds, options).await
+    match Engine::lengths(&*devices.data).await {
+        Ok(lengths) => devices.store(lengths, kinds, options).await,
+        Err(moirai_update::Error::NotFormatted { device, .. }) => {
+            let holds = occupant(&*devices.data).await.map_err(of_device)?;
+            Err(moirai_update::Error::NotFormatted { device, holds }.into())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens the store of trees at `place`, or makes one as `new` says where the devices are blank. Inside a runtime

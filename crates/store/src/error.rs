@@ -57,7 +57,8 @@ pub enum Error {
 
     /// The device is full.
     #[error(
-        "{device} is full: {needed} more do not fit in its {capacity}; drop a table, or use a larger device"
+        "{device} is full: {needed} more do not fit in its {capacity}; drop a table, or use a larger device (in columns, a table \
+         takes an ensemble for each, 1 MiB of a file, and in rows (`--layout nsm`) what it holds)"
     )]
     Full {
         /// The device.

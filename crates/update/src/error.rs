@@ -1,6 +1,6 @@
 //! What can go wrong in the update engine.
 
-use moirai_storage::Device;
+use moirai_storage::{Device, Occupant};
 use moirai_units::{BlockRange, ByteCount};
 
 use crate::ids::{KINDS_OF_PROGRAMS, KindNumber, SpaceId};
@@ -33,12 +33,12 @@ pub enum Error {
     },
 
     /// A device that was not formatted.
-    #[error(
-        "{device} holds no key-value store (on a blank device `put`, `merge`, `load`, `batch` or `restore` creates one)"
-    )]
+    #[error("{device} holds {}", holds_instead(.holds.as_ref()))]
     NotFormatted {
         /// The device.
         device: String,
+        /// The data that it holds, where that was looked for.
+        holds: Option<Occupant>,
     },
 
     /// A device holds a store of another format version.
@@ -260,6 +260,14 @@ pub enum Error {
         /// Its size, without the log.
         capacity: ByteCount,
     },
+}
+
+/// What a device holds in the place of a store.
+fn holds_instead(holds: Option<&Occupant>) -> String {
+    match holds {
+        Some(occupant) => format!("{occupant}, and no key-value store"),
+        None => "no key-value store (on a blank device `put`, `merge`, `load`, `batch` or `restore` creates one)".to_owned(),
+    }
 }
 
 impl Error {

@@ -189,7 +189,7 @@ impl Superblock {
         for copy in 0..2 {
             let blocks = BlockRange::new(Lbn(copy * COPY_BLOCKS.0), COPY_BLOCKS);
             if blocks.end().0 > device.inquiry().capacity.0 {
-                return Err(Error::NotFormatted { device: name() });
+                return Err(Error::NotFormatted { device: name(), holds: None });
             }
             match device.read(blocks).await {
                 Ok(buffer) => {
@@ -220,7 +220,7 @@ impl Superblock {
                 blocks: BlockRange::new(Lbn(0), SUPERBLOCKS),
             }),
             (None, None, Some(error)) => Err(error.into()),
-            (None, None, None) => Err(Error::NotFormatted { device: name() }),
+            (None, None, None) => Err(Error::NotFormatted { device: name(), holds: None }),
         }
     }
 
