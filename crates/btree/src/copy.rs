@@ -74,7 +74,8 @@ impl ReadPoint<'_> {
     /// copied.
     ///
     /// # Errors
-    /// [`Error::TreeExists`]; errors as of [`Reader`], and of [`Store::ingest`] into `to`.
+    /// [`Error::TreeExists`]; errors as of [`Reader`], and of [`Store::ingest`] into `to`; and
+    /// [`GroupTooLong`](moirai_update::Error::GroupTooLong) at the end where the log of `to` does not take the names of all trees.
     ///
     /// # Cancel safety
     /// As of [`Store::copy_tree`].

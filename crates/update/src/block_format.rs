@@ -76,8 +76,8 @@ pub trait BlockFormat: Send + Sync {
     /// Bytes by which a modification makes blocks longer, about: how much is applied at once goes by it.
     fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
 
-    /// Bytes that the log takes for the modifications of other spaces that come of applying one modification, at most: see
-    /// [`Pieces::emit`]. With 0, none come of any.
+    /// Bytes of the modifications of other spaces that come of applying one modification, at most, with 16 for each beside its
+    /// key and content: see [`Pieces::emit`]. With 0, none come of any.
     fn emitted_bytes_max(&self) -> usize {
         0
     }
@@ -194,11 +194,15 @@ impl Pieces {
         taken
     }
 
-    /// Adds a modification of another space, which becomes durable together with the blocks: where a blind update made an entry
-    /// of an index stale, this deletes it.
+    /// Adds a modification of another space, which is durable no later than the blocks: where a blind update made an entry of an
+    /// index stale, this deletes it.
     ///
-    /// It may be left out: for readers, who write no blocks; where records are ingested or come in a bulk group; and by a sweep
-    /// for which the log had no room, as when it is nearly full or being loaded.
+    /// It comes after all that was committed since the partition was sealed. So where a group may make the same entry again, let
+    /// it be of a kind that looks first, as at a version in the entry. It may not lead back to a space that it came from.
+    ///
+    /// It may be left out: for readers, who write no blocks; where records are ingested, cleared or come in a bulk group; by a
+    /// sweep for which the log had no room, as when it is nearly full or being loaded; beyond a sixteenth of the memory for one
+    /// partition; and where the other space does not take it, which a warning says.
     pub fn emit(&mut self, space: SpaceId, modification: Modification<'_>) {
         let Some(Emission { group, bytes_max }) = self.emission.as_deref_mut() else { return };
         if group.bytes_with(modification) <= *bytes_max {

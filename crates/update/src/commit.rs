@@ -40,7 +40,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Options`] for what [`SpaceFormat`] does not allow, a format that [`Formats`](crate::Formats) lack, and blocks
-    /// or partitions that are too long for the data device; [`Error::NoSpace`] for number 0; [`Error::ReadOnly`];
+    /// or partitions that are too long for the data device; [`Error::Full`] where less is free than rewriting such partitions
+    /// takes; [`Error::NoSpace`] for number 0; [`Error::ReadOnly`];
     /// [`Error::Stopped`].
     pub async fn create_space_of(&self, space: SpaceId, format: &SpaceFormat) -> Result<()> {
         let shared = &self.shared;
@@ -65,6 +66,10 @@ impl Engine {
                     break *seq;
                 }
                 shared.check_running()?;
+                // What is kept free to rewrite its partitions must not make a store full.
+                if !shared.has_room_for_partition(spec.division.partition()) {
+                    return Err(Error::full(&*shared.data));
+                }
                 // Partitions that the log does not know would have numbers before this one's.
                 if !state.is_ahead && shared.log.has_room(0) {
                     let partition = state.partitions.reserve();
@@ -110,7 +115,7 @@ impl Engine {
 
     /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
     /// between: what `decide` reads stays as it is until the group is in, and contains every group that was taken in
-    /// before. Returns when the group is as durable as the options say.
+    /// before; sweeps alone may add what comes of other spaces ([`Pieces::emit`](crate::Pieces::emit)). Returns when the group is as durable as the options say.
     ///
     /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged, and room that was
     /// reserved ([`Engine::reserve`]) is used or given back. So

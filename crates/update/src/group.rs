@@ -8,7 +8,8 @@ use crate::kind::Modification;
 use crate::long::write::LongValue;
 use crate::state::entry::{Entry, put_modification};
 
-/// What an entry takes beside its key and content, at most: three numbers of up to five bytes, and its kind.
+/// What an entry takes beside its key and content, at most: three numbers of up to five bytes, and its kind. See
+/// `BlockFormat::emitted_bytes_max`.
 const ENTRY_OVERHEAD_BYTES: usize = 16;
 
 /// Modifications that are durable together or not at all.

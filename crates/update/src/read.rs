@@ -217,6 +217,7 @@ impl Shared {
         moment: Moment<'_>,
     ) -> Result<Option<Lookup>> {
         let holder = self.holder(state, space, Probe::Key(key), moment.point)?;
+        holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told) = (Vec::new(), false);
         for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
@@ -312,7 +313,8 @@ impl Shared {
             return;
         }
         let block = wanted.place.find(wanted.blocks.start);
-        let is_alone = block.is_none_or(|block| self.cache.has(block.extent, block.number(0)));
+        let unit = wanted.place.spec().units(wanted.units).next().unwrap_or(0);
+        let is_alone = block.is_none_or(|block| self.cache.has(block.extent, block.number(unit)));
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
         let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();

@@ -1,6 +1,6 @@
 //! Reads of whole partitions, for sweeps and checks.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -119,7 +119,7 @@ impl Shared {
             if !one.chunk.is_right(0, bytes) {
                 return Err(damaged());
             }
-            let run = |run| bytes.get(run).map(|run| buffer.slice_ref(run));
+            let run = |(_, run)| bytes.get::<Range<usize>>(run).map(|run| buffer.slice_ref(run));
             found.chunks.extend(one.chunk.runs().filter_map(run));
         }
         Ok(found)
@@ -168,17 +168,30 @@ impl Shared {
         }
         let mut chunks = Vec::with_capacity(staged.len());
         for one in staged {
-            for run in one.chunk.runs() {
+            // What changes one unit may build on what the first run had for the same blocks.
+            let mut lost_before: Vec<RangeInclusive<usize>> = Vec::new();
+            for (is_any_unit, run) in one.chunk.runs() {
                 let mut content = Vec::with_capacity(run.len());
                 let parts = one.chunk.parts().filter(|(_, bytes)| run.contains(&bytes.start));
                 for (of, bytes) in parts {
                     let (range, before) = self.staged_at(one, &bytes);
-                    let read = self.data.read(range).await.ok();
+                    let is_apart = |lost: &RangeInclusive<usize>| {
+                        lost.end() < of.start() || of.end() < lost.start()
+                    };
+                    let read = match lost_before.iter().all(is_apart) {
+                        true => self.data.read(range).await.ok(),
+                        false => None,
+                    };
                     let from = bytes.start.wrapping_sub(before);
                     let read = read.as_ref().and_then(|read| read.get(from..from + bytes.len()));
                     match read.filter(|read| one.chunk.is_right(bytes.start, read)) {
                         Some(read) => content.extend_from_slice(read),
-                        None => lost.push(Lost::Staged(of, range)),
+                        None => {
+                            if is_any_unit {
+                                lost_before.push(of.clone());
+                            }
+                            lost.push(Lost::Staged(of, range));
+                        }
                     }
                 }
                 chunks.push(content.into());

@@ -41,7 +41,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads these units of blocks alone, and of staged modifications those that may change them. Values, and the blocks of views,
-    /// have what their format makes of that.
+    /// have what their format makes of that. Reads fail with [`Error::Options`](crate::Error::Options) where the format has none of
+    /// these.
     #[must_use]
     pub fn units(self, units: UnitSet) -> Reader<'a> {
         Reader { moment: Moment { units, ..self.moment }, ..self }

@@ -45,6 +45,13 @@ impl Shared {
         BlockCount(checkpoints + 2 * partition)
     }
 
+    /// Whether enough is free to keep two partitions of so many device blocks free, too.
+    pub(crate) fn has_room_for_partition(&self, blocks: BlockCount) -> bool {
+        let longest = self.partition_blocks_max.load(Ordering::Relaxed);
+        let more = 2 * blocks.0.saturating_sub(longest);
+        more == 0 || self.extents.free().0 >= self.reserve().0 + more
+    }
+
     /// Remembers how long the next checkpoint may be, and what the maps take of the memory.
     pub(crate) fn note_directory(&self) {
         let (bytes, maps_bytes) = {

@@ -251,6 +251,19 @@ impl Spec {
         (0..self.unit_bytes.len()).filter(move |unit| units.has(*unit))
     }
 
+    /// An error where none of these units is there.
+    pub(crate) fn check_units(&self, units: UnitSet) -> Result<(), Error> {
+        if self.units(units).next().is_some() {
+            return Ok(());
+        }
+        let (name, count) = (self.format.name(), self.unit_bytes.len());
+        let problem = format!(
+            "no unit of format `{name}` is asked for, which has {count}: name one from 0 to {}",
+            count - 1
+        );
+        Err(Error::Options { problem })
+    }
+
     /// Device blocks before a unit of a block, and of the unit.
     pub(crate) fn unit_blocks(&self, unit: usize) -> (BlockCount, BlockCount) {
         let holding = |bytes: usize| BlockCount::holding(ByteCount(bytes as u64));

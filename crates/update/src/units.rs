@@ -28,9 +28,9 @@ impl UnitSet {
         UnitSet(if unit < UNITS_MAX { 1 << unit } else { 0 })
     }
 
-    /// Those of both.
+    /// These and others.
     #[must_use]
-    pub fn and(self, other: UnitSet) -> UnitSet {
+    pub fn with(self, other: UnitSet) -> UnitSet {
         UnitSet(self.0 | other.0)
     }
 

@@ -297,6 +297,7 @@ impl Shared {
             At::Last => Probe::Last,
         };
         let holder = self.holder(state, space, probe, moment.point)?;
+        holder.place.spec().check_units(moment.units)?;
         let count = holder.place.blocks();
         let blocks_max = blocks_max.min(VIEW_BYTES_MAX / holder.place.block_bytes()).max(1);
         let (is_first, is_last) = match at {

@@ -189,13 +189,26 @@ impl Chunk {
                 of_key.clear();
                 continue;
             }
-            left.add_put(left_out(&of_key).iter().copied());
+            // Who makes modifications of other spaces of what changes sees each change.
+            let is_whole = format.emitted_bytes_max() > 0;
+            if !is_whole {
+                left.add_put(left_out(&of_key).iter().copied());
+            }
+            let put_all =
+                |run: &mut Run,
+                 some: &[Modification<'_>],
+                 put: &mut dyn FnMut(&mut Run, Modification<'_>)| {
+                    match is_whole {
+                        true => some.iter().copied().for_each(|one| put(run, one)),
+                        false => for_each_combined(some, kinds, |one| put(run, one)),
+                    }
+                };
             let of_units = |one: &Modification<'_>| format.unit_of(one);
             let any = of_key.iter().rposition(|one| of_units(one).is_none()).map_or(0, |at| at + 1);
             let (any_unit, one_unit) = of_key.split_at_checked(any).unwrap_or((&of_key, &[]));
             if let Some(run) = run_of(&mut runs, ANY_UNIT).filter(|_| !any_unit.is_empty()) {
                 run.begin_key(ANY_UNIT, at);
-                for_each_combined(any_unit, kinds, |one| put(run, one));
+                put_all(run, any_unit, &mut put);
             }
             let mut units: Vec<usize> = one_unit.iter().filter_map(of_units).collect();
             units.sort_unstable();
@@ -206,7 +219,7 @@ impl Chunk {
                 let of_unit = one_unit.iter().filter(|one| of_units(one) == Some(unit));
                 let of_unit: Vec<Modification<'_>> = of_unit.copied().collect();
                 run.begin_key(number, at);
-                for_each_combined(&of_unit, kinds, |one| put(run, one));
+                put_all(run, &of_unit, &mut put);
             }
             of_key.clear();
         }
@@ -285,12 +298,14 @@ impl Chunk {
         is_wanted.then_some(self.before(first).0..last_part.end as usize)
     }
 
-    /// The bytes of each run: the modifications in it are in the order of their keys.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
+    /// The bytes of each run, and whether it is the one of modifications that may change any unit. The modifications of a run are in
+    /// the order of their keys.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (bool, Range<usize>)> {
         let mut begin = 0;
         self.parts.chunk_by(|one, next| one.run == next.run).map(move |parts| {
             let end = parts.last().map_or(begin, |last| last.end as usize);
-            std::mem::replace(&mut begin, end)..end
+            let is_any = parts.first().is_some_and(|first| first.run == ANY_UNIT);
+            (is_any, std::mem::replace(&mut begin, end)..end)
         })
     }
 

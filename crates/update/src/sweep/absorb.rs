@@ -150,6 +150,7 @@ impl Sweeper<'_> {
         let bytes_max = shared.memory_bytes / BATCH_SHARE;
         let mut failed = None;
         for (mut job, one) in jobs.into_iter().zip(&touched) {
+            job.is_of_bulk = true;
             let Some(member) = job.members.first() else { continue };
             let is_blank = member.place.blocks() == 0 && member.staged.is_empty();
             let mut slice = Queue::default();

@@ -49,7 +49,7 @@ impl Shared {
         // Extents that these replaced are free once this is durable.
         let mut left: Vec<Job> = Vec::new();
         // Whether the log has it, and the end of what readers must see then.
-        let (is_logged, end) = {
+        let (is_logged, end, emitted_end) = {
             let mut state = self.state();
             let mut group = Vec::new();
             // Modifications of other spaces that came of it.
@@ -60,7 +60,8 @@ impl Shared {
                 }
                 left.extend(self.encode_done(&mut state, job, done, &mut group, &mut finished));
             }
-            let is_logged = are_logged && self.log.has_room_for_own(group.len());
+            let bytes = group.len() + emitted.entries.len();
+            let is_logged = are_logged && self.log.has_room_for_own(bytes);
             if is_logged {
                 group.append(&mut emitted.entries);
             }
@@ -70,10 +71,11 @@ impl Shared {
                 false => self.append_own(&mut state, group, is_logged),
             };
             // A checkpoint has no queues: these are logged in any case, in the room that was kept for them.
-            if !emitted.entries.is_empty() {
-                self.append(&mut state, &emitted.entries);
-            }
-            (is_logged, end)
+            let emitted_end = match emitted.entries.is_empty() {
+                true => None,
+                false => Some(Seq(self.append(&mut state, &emitted.entries).0 + 1)),
+            };
+            (is_logged, end, emitted_end)
         };
         finished.has_progress = !left.is_empty();
         let is_loading = self.state().is_loading();
@@ -81,6 +83,9 @@ impl Shared {
             true => self.flushed_before(end).await?,
             false => {
                 self.visible_before(end).await?;
+                if let Some(end) = emitted_end {
+                    self.flushed_before(end).await?;
+                }
                 // The checkpoint says where all is, and frees the log. While a log is loaded, one serves many sweeps.
                 if !is_loading {
                     self.take_checkpoint().await?;

@@ -71,6 +71,8 @@ pub(super) struct Job {
     pub(super) is_to_clear: bool,
     /// Records that go into its blocks after all that is sealed.
     pub(super) ingest: Option<IngestPart>,
+    /// Whether it brings modifications of a bulk group to blocks; see `absorb`.
+    pub(super) is_of_bulk: bool,
     /// Whether nobody waits for it.
     pub(super) is_optional: bool,
     /// Whether the log holds the seal.
@@ -175,6 +177,7 @@ impl Job {
             is_to_place: false,
             is_to_clear: false,
             ingest: None,
+            is_of_bulk: false,
             is_optional: false,
             is_logged: true,
         }
@@ -182,12 +185,13 @@ impl Job {
 
     /// A job for each of its partitions.
     pub(super) fn split(self) -> impl DoubleEndedIterator<Item = Job> {
-        let Job { members, is_optional, is_logged, .. } = self;
+        let Job { members, is_of_bulk, is_optional, is_logged, .. } = self;
         members.into_iter().map(move |member| Job {
             members: vec![member],
             is_to_place: false,
             is_to_clear: false,
             ingest: None,
+            is_of_bulk,
             is_optional,
             is_logged,
         })
@@ -269,6 +273,7 @@ impl Shared {
             is_to_place,
             is_to_clear: false,
             ingest: None,
+            is_of_bulk: false,
             is_optional,
             is_logged,
         };

@@ -231,7 +231,7 @@ impl Shared {
             [member] => member,
             // Where a merge fails, each partition is swept by itself.
             _ => {
-                let held = self.hold_emitted(job).unwrap_or_default();
+                let Ok(held) = self.hold_emitted(job) else { return Ok(Done::Postponed) };
                 return self.place(job, held).await.map(|done| match done {
                     Done::Placed(rewritten) => Done::Placed(rewritten),
                     _ => Done::Postponed,
@@ -251,6 +251,8 @@ impl Shared {
         }
         let held = match self.hold_emitted(job) {
             Ok(held) => held,
+            // With nothing to stage it would be chosen again at once.
+            Err(()) if member.sealed.queue.is_empty() => None,
             // It may be placed later, when there is room for what comes of it.
             Err(()) => match self.stage(member, Limit::Partition).await? {
                 staged @ Done::Staged(..) => return Ok(staged),

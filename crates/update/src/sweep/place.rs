@@ -23,6 +23,9 @@ use crate::sweep::job::{Job, Member};
 use crate::sweep::writes::Writes;
 use crate::units::UnitSet;
 
+/// The part of the memory that modifications of other spaces may take which come of one job.
+const EMITTED_SHARE: usize = 16;
+
 /// The new blocks of a partition, or of neighbours that were merged.
 #[derive(Default)]
 pub(super) struct Rewritten {
@@ -136,7 +139,7 @@ impl Shared {
     /// has no room. What is kept leaves enough of it for the engine's own entries.
     pub(super) fn hold_emitted(&self, job: &Job) -> std::result::Result<Option<usize>, ()> {
         let of_one = job.spec().map_or(0, |spec| spec.format.emitted_bytes_max());
-        if of_one == 0 || job.ingest.is_some() {
+        if of_one == 0 || job.ingest.is_some() || job.is_of_bulk {
             return Ok(None);
         }
         let count = |member: &Member| {
@@ -144,6 +147,7 @@ impl Shared {
             staged + member.sealed.queue.count()
         };
         let bytes = job.members.iter().map(count).sum::<usize>().saturating_mul(of_one);
+        let bytes = bytes.min(self.memory_bytes / EMITTED_SHARE);
         // Nothing else is appended while the state is locked.
         let _state = self.state();
         let has_room =
@@ -261,9 +265,14 @@ impl Shared {
         }
         let refused = pieces.refused();
         let emitted = pieces.emission.take().map(|emission| emission.group).unwrap_or_default();
-        if let Err(error) = self.check(&emitted).and_then(|()| self.check_prepared(&emitted)) {
-            return Ok(Done::SetAside(error));
-        }
+        let emitted = match self.check(&emitted).and_then(|()| self.check_prepared(&emitted)) {
+            Ok(()) => emitted,
+            Err(error) => {
+                let name = spec.format.name();
+                tracing::warn!("what format `{name}` makes for other spaces is left out: {error}");
+                Group::new()
+            }
+        };
         let count = emitted.len() as u64;
         let emitted = Emitted { entries: emitted.bytes, count, held };
         let rest = match is_appended {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use moirai_runtime::{Random, block_on_virtual, each_seed, random};
-use moirai_units::ByteCount;
+use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
+use moirai_units::{ByteCount, Nanos};
 use moirai_update::{
     Block, BlockFormat, DELETE, Engine, Error, Formats, Group, Kinds, Modification, NotOfFormat,
     Options, PUT, Pieces, SpaceFormat, SpaceId, Value, WholeBlocks,
@@ -107,15 +107,22 @@ fn formats() -> Formats {
 }
 
 async fn opened(devices: &Devices, memory: u64) -> Result<Engine, Error> {
+    opened_with(devices, memory, 0).await
+}
+
+async fn opened_with(
+    devices: &Devices,
+    memory: u64,
+    staging_percent: u32,
+) -> Result<Engine, Error> {
     let options = Options { memory: ByteCount(memory), ..Options::default() };
     let engine = devices.open_with(formats(), options).await?;
-    // Nothing is staged: each sweep sees old and new.
     let format = |name: &str, parameters: &[u8]| SpaceFormat {
         name: name.into(),
         parameters: parameters.into(),
         block_bytes: ByteCount(BLOCK as u64),
         partition_blocks: 8,
-        staging_percent: 0,
+        staging_percent,
     };
     engine.create_space_of(ROWS, &format("indexed", &INDEX.0.to_le_bytes())).await?;
     engine.create_space_of(INDEX, &format("pairs", &[])).await?;
@@ -197,6 +204,62 @@ fn sweeps_delete_entries_that_blind_updates_made_stale() {
         }
         let entries = next - 1;
         assert!(entries > 20 * KEYS, "{entries} entries were made");
+        engine.close().await.unwrap();
+    });
+}
+
+/// What is staged is not combined, so that the sweep that writes the blocks sees each value.
+#[test]
+fn values_that_were_staged_leave_no_entries() {
+    block_on_virtual(1, async {
+        let mut random = random("staged index");
+        let devices = Devices::formatted(40_000, 8000).await;
+        let engine = opened_with(&devices, 1 << 20, 400).await.unwrap();
+        let (mut model, mut next) = (Model::new(), 1);
+        for _ in 0..12 {
+            for _ in 0..20 {
+                let group = any_group(&mut random, &mut model, &mut next);
+                engine.commit(&group).await.unwrap();
+            }
+            engine.checkpoint().await.unwrap();
+            check(&engine, &model, false).await;
+        }
+        assert!(engine.figures().staged_bytes > 0, "nothing was staged");
+        // What waits is worth rewriting once nobody works.
+        for _ in 0..3 {
+            sleep(Nanos(600_000_000_000)).await;
+            engine.checkpoint().await.unwrap();
+        }
+        assert!(rows(&engine).await == model);
+        check(&engine, &model, true).await;
+        engine.close().await.unwrap();
+    });
+}
+
+/// Bulk groups make nothing for other spaces, and keep no room in the log for it.
+#[test]
+fn bulk_groups_leave_the_log_free() {
+    block_on_virtual(1, async {
+        let devices = Devices::formatted(20_000, 1000).await;
+        let engine = opened(&devices, 1 << 20).await.unwrap();
+        for turn in 0..60_u64 {
+            let mut bulk = engine.bulk();
+            for key in 0..KEYS {
+                let (key, pair) = (key.to_be_bytes(), bytes_of((turn, key)));
+                let put = Modification { key: &key, kind: PUT, bytes: &pair };
+                bulk.modify(ROWS, put).await.unwrap();
+            }
+            // More than one group of the log takes.
+            for key in 0..20_000_u64 {
+                let put = Modification { key: &key.to_be_bytes(), kind: PUT, bytes: &[1; 16] };
+                bulk.modify(INDEX, put).await.unwrap();
+            }
+            bulk.commit().await.unwrap();
+        }
+        let mut group = Group::new();
+        let one = Modification { key: &7_u64.to_be_bytes(), kind: SET_A, bytes: &[9; 8] };
+        group.modify(ROWS, one);
+        engine.commit(&group).await.unwrap();
         engine.close().await.unwrap();
     });
 }

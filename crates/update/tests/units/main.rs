@@ -145,7 +145,7 @@ fn a_point_read_takes_the_units_that_it_asks_for() {
         for (key, units, blocks, pair) in [
             (777, UnitSet::one(A), 1, (777, 0)),
             (1200, UnitSet::one(B), 1, (0, 2200)),
-            (1500, UnitSet::one(A).and(UnitSet::one(B)), 2, (1500, 2500)),
+            (1500, UnitSet::one(A).with(UnitSet::one(B)), 2, (1500, 2500)),
             // Both are kept by now.
             (1501, UnitSet::ALL, 0, (1501, 2501)),
             (778, UnitSet::one(A), 0, (778, 0)),
@@ -276,6 +276,11 @@ fn an_engine_opens_with_the_formats_of_its_spaces_alone() {
             assert!(said.contains(problem), "{said}");
         }
         assert_eq!(engine.spaces(), [PAIRS, WHOLE]);
+        // Units that no block has.
+        let reader = engine.now().units(UnitSet::one(2));
+        let refused = reader.get(PAIRS, &[0; 8]).await;
+        assert!(matches!(refused, Err(Error::Options { .. })), "{refused:?}");
+        assert!(engine.now().units(UnitSet::one(B)).get(WHOLE, &[0; 8]).await.is_err());
     });
 }
 
