@@ -11,6 +11,7 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement;
 use futures::TryStreamExt;
 use moirai_runtime::{Task, is_virtual, spawn};
 use moirai_store::Store;
@@ -18,6 +19,7 @@ use moirai_store::Store;
 use crate::Result;
 use crate::overflow::OverflowIsAnError;
 use crate::table::StoreTable;
+use crate::using::qualify_columns;
 use crate::yielding::YieldingJoins;
 
 /// A session in which statements are run.
@@ -59,8 +61,15 @@ impl Database {
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        let plan =
-            self.context.sql_with_options(statement, options).await?.create_physical_plan().await?;
+        let state = self.context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let mut parsed = state.sql_to_statement(statement, &dialect)?;
+        if let Statement::Statement(parsed) = &mut parsed {
+            qualify_columns(&mut **parsed);
+        }
+        let plan = state.statement_to_plan(parsed).await?;
+        options.verify_plan(&plan)?;
+        let plan = self.context.execute_logical_plan(plan).await?.create_physical_plan().await?;
         Ok(execute_stream(plan, self.context.task_ctx())?)
     }
 

@@ -13,6 +13,7 @@ mod prune;
 mod scan_exec;
 mod script;
 mod table;
+mod using;
 mod yielding;
 
 pub use database::{Database, memory_database};
