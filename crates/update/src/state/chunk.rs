@@ -138,6 +138,89 @@ impl Run {
     }
 }
 
+/// The runs of a chunk that is being made, by their numbers.
+struct Runs<'a> {
+    runs: Vec<Run>,
+    /// What is combined by them; nothing is, where whoever reads the chunk is to see each modification.
+    combining: Option<&'a Kinds>,
+    kinds: Vec<KindNumber>,
+    deleted_bytes: u32,
+}
+
+impl Runs<'_> {
+    /// Puts modifications of a key, of these blocks, into a run.
+    fn put(&mut self, number: u8, at: (u8, u8), some: &[Modification<'_>]) {
+        if some.is_empty() {
+            return;
+        }
+        let number = usize::from(number);
+        if self.runs.len() <= number {
+            self.runs.resize_with(number + 1, Run::default);
+        }
+        let Runs { runs, combining, kinds, deleted_bytes } = self;
+        let Some(run) = runs.get_mut(number) else { return };
+        run.begin_key(number as u8, at);
+        let mut put = |one: Modification<'_>| {
+            let before = run.bytes.len();
+            run.put(one);
+            if one.kind == DELETE {
+                *deleted_bytes += (run.bytes.len() - before) as u32;
+            }
+            if !kinds.contains(&one.kind) {
+                kinds.push(one.kind);
+            }
+        };
+        match combining.filter(|_| !some.iter().any(is_mark)) {
+            Some(kinds) => for_each_combined(some, kinds, put),
+            None => some.iter().copied().for_each(&mut put),
+        }
+    }
+
+    /// Puts all modifications of a key among which there are marks of read points. What came before a read point and after it is
+    /// told apart, and each point is told once.
+    fn put_history(&mut self, at: (u8, u8), of_key: &mut Vec<Modification<'_>>) {
+        let mut told = None;
+        of_key.retain(|one| !is_mark(one) || told.replace(one.bytes) != Some(one.bytes));
+        for some in of_key.chunk_by(|one, next| is_mark(one) == is_mark(next)) {
+            self.put(ANY_UNIT, at, some);
+        }
+    }
+
+    /// Puts all modifications of a key: up to the last that may change any unit into the first run, and the others into those of
+    /// their units.
+    fn put_by_units(
+        &mut self,
+        at: (u8, u8),
+        of_key: &[Modification<'_>],
+        format: &dyn BlockFormat,
+    ) {
+        let unit_of = |one: &Modification<'_>| format.unit_of(one);
+        let any = of_key.iter().rposition(|one| unit_of(one).is_none()).map_or(0, |at| at + 1);
+        let (any_unit, one_unit) = of_key.split_at_checked(any).unwrap_or((of_key, &[]));
+        self.put(ANY_UNIT, at, any_unit);
+        let mut units: Vec<usize> = one_unit.iter().filter_map(unit_of).collect();
+        units.sort_unstable();
+        units.dedup();
+        for unit in units {
+            let of_unit = one_unit.iter().filter(|one| unit_of(one) == Some(unit));
+            let of_unit: Vec<Modification<'_>> = of_unit.copied().collect();
+            self.put(ANY_UNIT + 1 + unit.min(UNITS_MAX - 1) as u8, at, &of_unit);
+        }
+    }
+
+    /// The chunk, and its bytes.
+    fn end(mut self) -> (Chunk, Vec<u8>) {
+        self.runs.iter_mut().for_each(Run::end_part);
+        let mut runs = self.runs.into_iter();
+        let mut all = runs.next().unwrap_or_default();
+        runs.for_each(|run| all.append(run));
+        let Run { bytes, parts, filters, .. } = all;
+        let (parts, filters) = (parts.into(), filters.into());
+        let (deleted_bytes, kinds) = (self.deleted_bytes, self.kinds.into());
+        (Chunk { parts, filters, deleted_bytes, kinds }, bytes)
+    }
+}
+
 impl Chunk {
     /// What `queue` holds, as short as the kinds allow; with the chunk's bytes, and the references to long values that are
     /// left out.
@@ -148,88 +231,30 @@ impl Chunk {
         format: &dyn BlockFormat,
     ) -> (Chunk, Vec<u8>, References) {
         let mut sorted = Sorted::new(&[], queue);
-        let mut runs = vec![Run::default()];
-        if let Some(first) = runs.first_mut() {
-            first.bytes.reserve(queue.bytes());
-            first.filters.reserve(queue.count());
-        }
-        let mut kinds_of: Vec<KindNumber> = Vec::new();
-        let mut deleted_bytes = 0;
+        let first = Run {
+            bytes: Vec::with_capacity(queue.bytes()),
+            filters: Vec::with_capacity(queue.count()),
+            ..Run::default()
+        };
+        // Who makes modifications of other spaces of what changes sees each change.
+        let combining = (format.emitted_bytes_max() == 0).then_some(kinds);
+        let mut runs = Runs { runs: vec![first], combining, kinds: Vec::new(), deleted_bytes: 0 };
         let mut left = References::default();
         let mut of_key = Vec::new();
         while let Some(key) = sorted.take_key(&mut of_key) {
             let at = blocks.holding(key);
-            let is_mark = |one: &Modification<'_>| one.kind == AFTER_POINT;
-            let has_marks = of_key.iter().any(is_mark);
-            let mut put = |run: &mut Run, modification: Modification<'_>| {
-                let before = run.bytes.len();
-                run.put(modification);
-                if modification.kind == DELETE {
-                    deleted_bytes += (run.bytes.len() - before) as u32;
+            // In a history nothing is left out: a read point may need it.
+            if of_key.iter().any(is_mark) {
+                runs.put_history(at, &mut of_key);
+            } else {
+                if combining.is_some() {
+                    left.add_put(left_out(&of_key).iter().copied());
                 }
-                if !kinds_of.contains(&modification.kind) {
-                    kinds_of.push(modification.kind);
-                }
-            };
-            if has_marks {
-                // In a history nothing is left out: a read point may need it. What came before a read point and after it is told
-                // apart, and each point is told once.
-                let mut told = None;
-                of_key.retain(|one| !is_mark(one) || told.replace(one.bytes) != Some(one.bytes));
-                let Some(run) = run_of(&mut runs, ANY_UNIT) else { continue };
-                run.begin_key(ANY_UNIT, at);
-                for some in of_key.chunk_by(|one, next| is_mark(one) == is_mark(next)) {
-                    match some.first() {
-                        Some(mark) if is_mark(mark) => {
-                            some.iter().copied().for_each(|one| put(run, one));
-                        }
-                        _ => for_each_combined(some, kinds, |one| put(run, one)),
-                    }
-                }
-                of_key.clear();
-                continue;
-            }
-            // Who makes modifications of other spaces of what changes sees each change.
-            let is_whole = format.emitted_bytes_max() > 0;
-            if !is_whole {
-                left.add_put(left_out(&of_key).iter().copied());
-            }
-            let put_all =
-                |run: &mut Run,
-                 some: &[Modification<'_>],
-                 put: &mut dyn FnMut(&mut Run, Modification<'_>)| {
-                    match is_whole {
-                        true => some.iter().copied().for_each(|one| put(run, one)),
-                        false => for_each_combined(some, kinds, |one| put(run, one)),
-                    }
-                };
-            let of_units = |one: &Modification<'_>| format.unit_of(one);
-            let any = of_key.iter().rposition(|one| of_units(one).is_none()).map_or(0, |at| at + 1);
-            let (any_unit, one_unit) = of_key.split_at_checked(any).unwrap_or((&of_key, &[]));
-            if let Some(run) = run_of(&mut runs, ANY_UNIT).filter(|_| !any_unit.is_empty()) {
-                run.begin_key(ANY_UNIT, at);
-                put_all(run, any_unit, &mut put);
-            }
-            let mut units: Vec<usize> = one_unit.iter().filter_map(of_units).collect();
-            units.sort_unstable();
-            units.dedup();
-            for unit in units {
-                let number = ANY_UNIT + 1 + unit.min(UNITS_MAX - 1) as u8;
-                let Some(run) = run_of(&mut runs, number) else { continue };
-                let of_unit = one_unit.iter().filter(|one| of_units(one) == Some(unit));
-                let of_unit: Vec<Modification<'_>> = of_unit.copied().collect();
-                run.begin_key(number, at);
-                put_all(run, &of_unit, &mut put);
+                runs.put_by_units(at, &of_key, format);
             }
             of_key.clear();
         }
-        runs.iter_mut().for_each(Run::end_part);
-        let mut runs = runs.into_iter();
-        let mut all = runs.next().unwrap_or_default();
-        runs.for_each(|run| all.append(run));
-        let Run { bytes, parts, filters, .. } = all;
-        let kinds = kinds_of.into();
-        let chunk = Chunk { parts: parts.into(), filters: filters.into(), deleted_bytes, kinds };
+        let (chunk, bytes) = runs.end();
         (chunk, bytes, left)
     }
 
@@ -383,13 +408,9 @@ impl Chunk {
     }
 }
 
-/// The run with a number, which is made where there is none.
-fn run_of(runs: &mut Vec<Run>, number: u8) -> Option<&mut Run> {
-    let number = usize::from(number);
-    if runs.len() <= number {
-        runs.resize_with(number + 1, Run::default);
-    }
-    runs.get_mut(number)
+/// Whether it marks a read point in a history.
+fn is_mark(one: &Modification<'_>) -> bool {
+    one.kind == AFTER_POINT
 }
 
 /// The modifications of a key that do not matter: those before the last one that replaces.
