@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use common::{run, succeed};
@@ -113,7 +114,7 @@ fn a_backup_that_is_killed_is_whole_or_refused() {
     std::fs::write(folder.join("lines.txt"), lines).unwrap();
     succeed(folder, &["kv", "--store", "file:a.kv?size=128MiB", "load", "--sorted", "lines.txt"]);
     let mut killed = 0;
-    for wait_ms in [0, 20, 40, 60, 80, 120, 160, 200] {
+    for blocks in [0, 64, 256, 1024, 4096, 8192, 12_288] {
         let mut child = common::moirai(
             folder,
             &["store", "backup", "--store", "file:a.kv", "--to", "file:b.kv"],
@@ -122,10 +123,11 @@ fn a_backup_that_is_killed_is_whole_or_refused() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-        while !folder.join("b.kv").exists() && child.try_wait().unwrap().is_none() {
+        // Once its file takes so many blocks of 512 bytes.
+        let taken = || std::fs::metadata(folder.join("b.kv")).map_or(0, |file| file.blocks() + 1);
+        while taken() <= blocks && child.try_wait().unwrap().is_none() {
             std::thread::yield_now(); // tidy: allow(a test waits for a process)
         }
-        std::thread::sleep(std::time::Duration::from_millis(wait_ms)); // tidy: allow(a test waits for a process)
         child.kill().unwrap();
         let is_done = child.wait().unwrap().success();
         let restore =

@@ -49,8 +49,8 @@ pub trait BlockFormat: Send + Sync {
         vec![block_bytes]
     }
 
-    /// The unit that a modification changes, where it changes no other and makes and deletes no value: who reads other units
-    /// alone is not shown it. Those of one key that change different units may be applied in any order.
+    /// The only unit that a modification changes. A modification that creates or deletes a value must give `None`: readers of other
+    /// units do not see one that gives a unit. Modifications of a key that change different units may be applied in any order.
     fn unit_of(&self, modification: &Modification<'_>) -> Option<usize> {
         let _ = modification;
         None
@@ -105,7 +105,7 @@ pub struct Pieces {
     /// Which units they have.
     units: UnitSet,
     pub(crate) lows: Vec<Box<[u8]>>,
-    /// For each unit those of all blocks, one behind the other.
+    /// A strip for each unit: that unit of all blocks, one after the other.
     pub(crate) strips: Vec<Vec<u8>>,
     refused: u64,
     /// The long values that merges make.

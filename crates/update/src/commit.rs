@@ -9,7 +9,7 @@ use tokio::sync::MutexGuard;
 use crate::data::format::check_room;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::group::{Group, Use};
+use crate::group::Group;
 use crate::ids::{Seq, SpaceId};
 use crate::kind::Modification;
 use crate::long::write::Turn;
@@ -247,10 +247,6 @@ impl Shared {
         group: &Group,
         entries: &[u8],
     ) -> Result<Seq> {
-        let unknown = group.uses.iter().find(|used| !state.will_have(used.space));
-        if let Some(Use { space, .. }) = unknown {
-            return Err(Error::NoSpace { space: *space });
-        }
         // Another group may have been given one of them meanwhile.
         if group.has_long_twice() || !group.long.iter().all(|value| value.is_new(&self.extents)) {
             return Err(Error::LongValueUsed);

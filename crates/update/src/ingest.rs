@@ -214,9 +214,6 @@ impl<'a> Ingest<'a> {
             shared.check_running()?;
             {
                 let mut state = shared.state();
-                if !state.will_have(self.space) {
-                    return Err(Error::NoSpace { space: self.space });
-                }
                 let most = shared.queues_bytes_max(&state);
                 let has_memory =
                     state.pending_bytes() + bytes <= most || state.pending_bytes() <= most / 2;

@@ -374,9 +374,8 @@ impl Shared {
             if let Some(range) = table_range {
                 let behind = match is_behind(&range) {
                     true => contents.last().zip(runs.last()).and_then(|(content, run)| {
-                        content
-                            .get(run.range.count.bytes().0 as usize..)
-                            .map(Bytes::copy_from_slice)
+                        let behind = content.get(run.range.count.bytes().0 as usize..)?;
+                        Some(content.slice_ref(behind))
                     }),
                     false => next()?,
                 };
@@ -493,18 +492,12 @@ fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
 
 /// The strips of wanted blocks, from what was read of their units.
 fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes> {
-    let unit_bytes = &wanted.place.spec().unit_bytes;
-    let mut strips = vec![Bytes::new(); unit_bytes.len()];
+    let spec = wanted.place.spec();
+    let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
     for (run, content) in runs.iter().zip(contents) {
-        let mut begin = 0;
-        for unit in run.units.clone() {
-            let bytes = unit_bytes.get(unit).copied().unwrap_or(0) * wanted.blocks.len();
-            let strip = content.get(begin..begin + bytes).map(|strip| content.slice_ref(strip));
-            if let (Some(place), Some(strip)) = (strips.get_mut(unit), strip) {
-                *place = strip;
-            }
-            begin += bytes;
-        }
+        let places = strips.iter_mut().skip(run.units.start);
+        let read = spec.strips(run.units.clone(), content, wanted.blocks.len());
+        places.zip(read).for_each(|(place, strip)| *place = strip);
     }
     strips
 }

@@ -96,7 +96,8 @@ impl Shared {
             for count in place.counts() {
                 let content = next()?.unwrap_or_default();
                 self.counts.swept_bytes.add(content.len() as u64);
-                found.runs.push((strips(spec, &content, count), count));
+                let strips = spec.strips(0..spec.unit_bytes.len(), &content, count).collect();
+                found.runs.push((strips, count));
                 behind =
                     content.get(count * spec.block_bytes()..).map(|rest| content.slice_ref(rest));
             }
@@ -201,15 +202,4 @@ impl Shared {
         let runs = vec![(strips, table.len())];
         Content { spec: Arc::clone(spec), table, runs, chunks, lost }
     }
-}
-
-/// The strips of `count` blocks that `content` begins with.
-fn strips(spec: &Spec, content: &Bytes, count: usize) -> Vec<Bytes> {
-    let mut begin = 0;
-    let strip = |bytes: &usize| {
-        let end = begin + bytes * count;
-        let strip = content.get(std::mem::replace(&mut begin, end)..end);
-        strip.map(|strip| content.slice_ref(strip)).unwrap_or_default()
-    };
-    spec.unit_bytes.iter().map(strip).collect()
 }

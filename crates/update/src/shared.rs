@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(crate) extents: Arc<Extents>,
     pub(crate) kinds: Kinds,
     pub(crate) specs: Specs,
-    /// What the blocks of each space are, of those that are being made, too.
+    /// The format of each space, from the moment that its creation is appended to the log. No space is ever removed: a group that
+    /// was checked against this finds its spaces when it is appended.
     pub(crate) spaces: RwLock<BTreeMap<SpaceId, Arc<Spec>>>,
     /// Device blocks of the longest partition of any space.
     pub(crate) partition_blocks_max: AtomicU64,

@@ -4,8 +4,10 @@
 //! and checkpoints say which it is by its name, with its parameters. A program gives the formats that it knows when it opens
 //! the engine ([`Formats`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::block_format::BlockFormat;
@@ -182,7 +184,7 @@ impl Division {
     }
 }
 
-/// What is said of a space where it is made: its format, unless that is the one that the device was formatted with.
+/// A space's format as the log and checkpoints store it: an empty name stands for the format that the device was formatted with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SpecBytes<'a> {
     name: &'a [u8],
@@ -264,6 +266,21 @@ impl Spec {
         Err(Error::Options { problem })
     }
 
+    /// Divides `content`, which begins with these units of `count` blocks, into a strip for each.
+    pub(crate) fn strips(
+        &self,
+        units: Range<usize>,
+        content: &Bytes,
+        count: usize,
+    ) -> impl Iterator<Item = Bytes> {
+        let mut begin = 0;
+        self.unit_bytes.get(units).unwrap_or_default().iter().map(move |bytes| {
+            let end = begin + bytes * count;
+            let strip = content.get(std::mem::replace(&mut begin, end)..end);
+            strip.map(|strip| content.slice_ref(strip)).unwrap_or_default()
+        })
+    }
+
     /// Device blocks before a unit of a block, and of the unit.
     pub(crate) fn unit_blocks(&self, unit: usize) -> (BlockCount, BlockCount) {
         let holding = |bytes: usize| BlockCount::holding(ByteCount(bytes as u64));
@@ -309,7 +326,7 @@ impl Spec {
         SpaceFormat { name, parameters, block_bytes, partition_blocks, staging_percent }
     }
 
-    /// What is said of it where a space is made.
+    /// As the log and checkpoints store it.
     pub(crate) fn bytes(&self) -> SpecBytes<'_> {
         let Some((name, parameters)) = &self.told else { return SpecBytes::default() };
         let Division { block, partition_blocks, staging, .. } = self.division;
@@ -339,7 +356,8 @@ impl Specs {
         Some(Specs { formats, default: Arc::new(default) })
     }
 
-    /// What is said of a space; `None` where it is not known, or cannot be.
+    /// The format that the log or a checkpoint stores; `None` for an unknown name, and for parameters or lengths that it does not
+    /// take.
     pub(crate) fn made(&self, bytes: SpecBytes<'_>) -> Option<Arc<Spec>> {
         if bytes.name.is_empty() {
             return Some(Arc::clone(&self.default));

@@ -233,11 +233,6 @@ impl State {
         directory.at(self.rank(directory, key).saturating_sub(1))
     }
 
-    /// Whether a space is there for groups that are appended from now on.
-    pub(crate) fn will_have(&self, space: SpaceId) -> bool {
-        self.spaces.contains_key(&space) || self.unapplied.spaces.contains_key(&space)
-    }
-
     /// What the blocks of a space are.
     pub(crate) fn spec(&self, space: SpaceId) -> Option<&Arc<Spec>> {
         self.spaces.get(&space).map(|directory| &directory.spec)

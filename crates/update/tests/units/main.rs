@@ -1,5 +1,5 @@
-//! Spaces of several formats in one engine, and blocks of two units: what reads of one unit take, what is staged for it, and
-//! that all of it is right through sweeps, power cuts and damage.
+//! Spaces with different formats in one engine, and blocks with two units: how many device blocks a read of one unit takes, how
+//! staged modifications are divided, and what a power cut or a damaged unit leaves.
 
 #![expect(
     clippy::unwrap_used,
@@ -218,7 +218,7 @@ fn staged_parts_are_divided_by_units() {
     });
 }
 
-/// A damaged unit harms who reads it alone. Salvaged, its block is lost and named.
+/// Reads of other units succeed. Dropping what is damaged loses the records of that block, in all units, and no others.
 #[test]
 fn a_damaged_unit_stops_readers_of_that_unit_alone() {
     block_on_virtual(1, async {
@@ -235,6 +235,14 @@ fn a_damaged_unit_stops_readers_of_that_unit_alone() {
         let damaged = scanned(engine.now().units(UnitSet::one(B)), PAIRS).await;
         let Err(Error::Damaged { blocks, .. }) = damaged else { panic!("{damaged:?}") };
         assert_eq!((blocks.first, blocks.count), (lbn, BlockCount(1)));
+        let dropped = engine.drop_damaged().await.unwrap();
+        assert_eq!((dropped.len(), dropped[0].blocks.first), (1, lbn), "{dropped:?}");
+        let lost = RECORDS_MAX as u64..2 * RECORDS_MAX as u64;
+        let kept = (0..100).filter(|key| !lost.contains(key));
+        let model: Model = kept.map(|key| (key, (key, 1000 + key))).collect();
+        let all = scanned(engine.now(), PAIRS).await.unwrap();
+        assert_eq!(all, expected(&model, UnitSet::ALL));
+        assert!(engine.check().await.is_empty());
     });
 }
 
