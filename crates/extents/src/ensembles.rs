@@ -36,10 +36,20 @@ impl Ensembles {
         Ensembles::default()
     }
 
+    /// The device, where it is known.
+    pub(crate) fn device(&self) -> Option<&dyn Device> {
+        self.device.as_deref()
+    }
+
     /// The end of the ensemble that holds a block, and what crossing it costs; none where that is nothing, or nothing is known.
     fn end_of(&self, lbn: u64) -> Option<(u64, u64)> {
         let ensemble = self.device.as_ref()?.ensemble(Lbn(lbn)).ok()?;
         (ensemble.switch > BlockCount::ZERO).then(|| (ensemble.blocks.end().0, ensemble.switch.0))
+    }
+
+    /// What crossing the end of the ensemble costs that holds a block, in blocks.
+    pub(crate) fn switch(&self, lbn: u64) -> u64 {
+        self.end_of(lbn).map_or(0, |(_, switch)| switch)
     }
 
     /// How many boundaries a run of blocks crosses.

@@ -23,26 +23,28 @@ const PASSED_OVER: usize = 8;
 /// The free runs of a device.
 #[derive(Debug)]
 pub struct Extents {
-    free: Mutex<Free>,
+    pub(crate) free: Mutex<Free>,
     /// All blocks for extents.
     all: BlockRange,
-    grain: BlockCount,
-    ensembles: Ensembles,
+    pub(crate) grain: BlockCount,
+    pub(crate) ensembles: Ensembles,
     /// A mistake that tests make to see that they notice it: of so many extents one is given although it is not free.
     #[cfg(feature = "canary")]
     twice: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Free {
+pub(crate) struct Free {
     /// Free runs by their first block: none overlaps or touches another.
-    runs: BTreeMap<u64, u64>,
+    pub(crate) runs: BTreeMap<u64, u64>,
     /// The same runs as (length, first block).
     by_length: BTreeSet<(u64, u64)>,
     /// Blocks in all runs.
-    blocks: u64,
+    pub(crate) blocks: u64,
     /// Where the last extent ended: extents that are written together lie together.
     next: u64,
+    /// The same of the last extents that were taken in rows, in the first of them.
+    pub(crate) next_column: u64,
     /// How many extents were taken.
     taken: u64,
     /// Blocks that were freed and not yet discarded; some may be in use again.
@@ -70,7 +72,7 @@ impl Extents {
         let grain = BlockCount(grain.0.max(1));
         let first = all.first.0.next_multiple_of(grain.0);
         let end = all.end().0 / grain.0 * grain.0;
-        let mut free = Free { next: first, ..Free::default() };
+        let mut free = Free { next: first, next_column: first, ..Free::default() };
         if end > first {
             free.insert(first, end - first);
         }
@@ -260,7 +262,7 @@ impl Extents {
         free.discardable = free.runs.clone();
     }
 
-    fn remove(self: &Arc<Extents>, free: &mut Free, first: u64, count: u64) -> Extent {
+    pub(crate) fn remove(self: &Arc<Extents>, free: &mut Free, first: u64, count: u64) -> Extent {
         free.remove(first, count);
         free.taken += 1;
         let blocks = BlockRange::new(Lbn(first), BlockCount(count));
@@ -270,6 +272,16 @@ impl Extents {
 }
 
 impl Free {
+    /// The first free block from `first` on, and the end of its run.
+    pub(crate) fn from(&self, first: u64) -> Option<(u64, u64)> {
+        let end_of = |(run, length): (&u64, &u64)| (*run, *run + *length);
+        let holding = self.runs.range(..=first).next_back().map(end_of);
+        match holding.filter(|(_, end)| *end > first) {
+            Some((_, end)) => Some((first, end)),
+            None => self.runs.range(first..).next().map(end_of),
+        }
+    }
+
     /// Takes `count` blocks from `first` on out of the run that holds them.
     fn remove(&mut self, first: u64, count: u64) {
         let Some((run, length)) = self.runs.range(..=first).next_back() else { return };

@@ -8,7 +8,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `store`, `superblock`, `catalog`, `blob` | what is on the device, and how it is replaced |
-//! | `regions`, `space` | where extents go |
+//! | `space` | where extents go |
 //! | `schema`, `values`, `columns` | between Arrow and bytes |
 //! | `shape`, `minipage`, `column_writer` | A-pages |
 //! | `heap`, `row`, `heap_writer`, `directory` | pages of rows and of texts |
@@ -30,7 +30,6 @@ mod load;
 mod minipage;
 mod read;
 mod reader;
-mod regions;
 mod row;
 mod scan;
 mod schema;

@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
+use moirai_extents::{Region, region_at};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use serde::{Deserialize, Serialize};
 
-use crate::regions::{Region, region_at};
 use crate::{Error, Result};
 
 /// Columns `first_column..first_column + columns` of all slots of some regions.

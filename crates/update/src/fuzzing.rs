@@ -49,7 +49,7 @@ fn state_with_space() -> State {
 pub fn superblock(bytes: &[u8]) {
     if let Some(superblock) = Superblock::decode(bytes) {
         let Layout { data, division } = superblock.layout;
-        let _ = (division.partition(), division.blocks_at(data.end(), 1));
+        let _ = (division.partition(), data.end() + division.block);
         for ring in &superblock.rings {
             let _ = ring.segment_at(ring.segments);
         }
@@ -117,7 +117,8 @@ fn entries(group: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::place::{Location, Run, TablePlace};
+    use crate::data::place::{Location, TablePlace};
+    use crate::data::strips::{Run, StripRows};
     use crate::data::superblock::{Checkpoint, NAME_BYTES};
     use crate::group::Group;
     use crate::ids::PointNumber;
@@ -160,7 +161,8 @@ mod tests {
     fn placed(partition: PartitionId, first: u64, lows: &[&str]) -> Placed {
         let blocks = BlockTable::new(lows.iter().map(|low| low.as_bytes()), vec![7; lows.len()]);
         let low = lows.first().unwrap().as_bytes().into();
-        let runs = vec![Run { first: Lbn(first), count: lows.len() as u32 }];
+        let count = lows.len() as u32;
+        let runs = [Run { first: Lbn(first), count, rows: StripRows::ONE }].into();
         let table = match lows.len() {
             3.. => TablePlace::Behind { bytes: 100, checksum: 7 },
             _ => TablePlace::Short(Arc::new(blocks)),

@@ -495,9 +495,9 @@ fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes
     let spec = wanted.place.spec();
     let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
     for (run, content) in runs.iter().zip(contents) {
-        let places = strips.iter_mut().skip(run.units.start);
-        let read = spec.strips(run.units.clone(), content, wanted.blocks.len());
-        places.zip(read).for_each(|(place, strip)| *place = strip);
+        for (unit, strip) in spec.strips(run.units.clone(), content, wanted.blocks.len()) {
+            strips.get_mut(unit).into_iter().for_each(|to| *to = strip.clone());
+        }
     }
     strips
 }

@@ -10,6 +10,7 @@ use moirai_units::BlockRange;
 use crate::block_format::BlockFormat;
 use crate::codec::is_sum;
 use crate::data::place::Place;
+use crate::data::strips::StripRows;
 use crate::error::Result;
 use crate::shared::Shared;
 use crate::spec::Spec;
@@ -92,16 +93,26 @@ impl Shared {
             Ok(data.map(IoBuf::freeze))
         };
         if runs > 0 {
-            let mut behind = None;
-            for count in place.counts() {
-                let content = next()?.unwrap_or_default();
-                self.counts.swept_bytes.add(content.len() as u64);
-                let strips = spec.strips(0..spec.unit_bytes.len(), &content, count).collect();
+            let mut table = place.short_table().cloned();
+            for run in &place.location().runs {
+                let (rows, count) = (run.rows.count, run.count as usize);
+                let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
+                for row in 0..rows as usize {
+                    let content = next()?.unwrap_or_default();
+                    self.counts.swept_bytes.add(content.len() as u64);
+                    let of_row = StripRows::strips_of(rows, row, strips.len());
+                    let mut end = 0;
+                    for (unit, strip) in spec.strips(of_row.clone(), &content, count) {
+                        end += strip.len();
+                        strips.get_mut(unit).into_iter().for_each(|to| *to = strip.clone());
+                    }
+                    if row == StripRows::table_row(rows, strips.len()) && table.is_none() {
+                        // Only behind the last run there is one.
+                        table = content.get(end..).and_then(|behind| place.take_table(behind));
+                    }
+                }
                 found.runs.push((strips, count));
-                behind =
-                    content.get(count * spec.block_bytes()..).map(|rest| content.slice_ref(rest));
             }
-            let table = behind.and_then(|behind| place.take_table(&behind));
             found.table = table.ok_or_else(|| self.damaged_table(place))?;
             for (index, block) in found.blocks().enumerate() {
                 for unit in 0..spec.unit_bytes.len() {

@@ -4,11 +4,10 @@
 //! and checkpoints say which it is by its name, with its parameters. A program gives the formats that it knows when it opens
 //! the engine ([`Formats`]).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 
 use crate::block_format::BlockFormat;
 use crate::codec::{Taker, put_bytes, put_number};
@@ -177,11 +176,6 @@ impl Division {
     pub(crate) fn partition_bytes(&self) -> usize {
         self.partition().bytes().0 as usize
     }
-
-    /// The first `count` blocks of an extent that begins at `first`.
-    pub(crate) fn blocks_at(&self, first: Lbn, count: usize) -> BlockRange {
-        BlockRange::new(first, BlockCount(self.block.0 * count as u64))
-    }
 }
 
 /// A space's format as the log and checkpoints store it: an empty name stands for the format that the device was formatted with.
@@ -253,6 +247,11 @@ impl Spec {
         (0..self.unit_bytes.len()).filter(move |unit| units.has(*unit))
     }
 
+    /// Bytes of these units of a block.
+    pub(crate) fn bytes_of(&self, units: UnitSet) -> usize {
+        self.units(units).filter_map(|unit| self.unit_bytes.get(unit)).sum()
+    }
+
     /// An error where none of these units is there.
     pub(crate) fn check_units(&self, units: UnitSet) -> Result<(), Error> {
         if self.units(units).next().is_some() {
@@ -269,15 +268,15 @@ impl Spec {
     /// Divides `content`, which begins with these units of `count` blocks, into a strip for each.
     pub(crate) fn strips(
         &self,
-        units: Range<usize>,
+        units: impl Iterator<Item = usize>,
         content: &Bytes,
         count: usize,
-    ) -> impl Iterator<Item = Bytes> {
+    ) -> impl Iterator<Item = (usize, Bytes)> {
         let mut begin = 0;
-        self.unit_bytes.get(units).unwrap_or_default().iter().map(move |bytes| {
-            let end = begin + bytes * count;
+        units.map(move |unit| {
+            let end = begin + self.unit_bytes.get(unit).map_or(0, |bytes| bytes * count);
             let strip = content.get(std::mem::replace(&mut begin, end)..end);
-            strip.map(|strip| content.slice_ref(strip)).unwrap_or_default()
+            (unit, strip.map(|strip| content.slice_ref(strip)).unwrap_or_default())
         })
     }
 

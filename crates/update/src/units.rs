@@ -7,7 +7,8 @@
 //!  three blocks of two units:  | 0.0 | 1.0 | 2.0 | 0.1 | 1.1 | 2.1 | table of the blocks |
 //! ```
 //!
-//! So the units 0 of all blocks are one run of the device, and so is each block whose format has a single unit.
+//! So the units 0 of all blocks are one run of the device, and so is each block whose format has a single unit. On a device with
+//! equivalence classes the runs lie in rows of equivalents: see `crate::data::strips`.
 
 use bytes::Bytes;
 

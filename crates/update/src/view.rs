@@ -22,7 +22,7 @@ use crate::spec::Spec;
 use crate::state::State;
 use crate::state::points::Probe;
 use crate::state::queue::{decode, decode_before, encode};
-use crate::units::Block;
+use crate::units::{Block, UnitSet};
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
@@ -212,7 +212,7 @@ impl Shared {
         sender: mpsc::Sender<Result<View>>,
     ) {
         let most = match self.spec(space) {
-            Ok(spec) => self.views_ahead(&spec, blocks_max),
+            Ok(spec) => self.views_ahead(&spec, moment.units, blocks_max),
             Err(_) => 1,
         };
         let mut next = Some(at);
@@ -242,10 +242,10 @@ impl Shared {
         }
     }
 
-    /// How many views of up to `blocks_max` blocks are read ahead at the same time.
-    fn views_ahead(&self, spec: &Spec, blocks_max: usize) -> usize {
+    /// How many views of these units of up to `blocks_max` blocks are read ahead at the same time.
+    fn views_ahead(&self, spec: &Spec, units: UnitSet, blocks_max: usize) -> usize {
         let partition_blocks = spec.division.partition_blocks as usize;
-        let view_bytes = blocks_max.min(partition_blocks).max(1) * spec.block_bytes();
+        let view_bytes = blocks_max.min(partition_blocks).max(1) * spec.bytes_of(units).max(1);
         let disks = (self.data.inquiry().parallelism as usize).max(1);
         let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
         (ahead_bytes / view_bytes.min(VIEW_BYTES_MAX)).max(1)
@@ -299,7 +299,9 @@ impl Shared {
         let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;
         let count = holder.place.blocks();
-        let blocks_max = blocks_max.min(VIEW_BYTES_MAX / holder.place.block_bytes()).max(1);
+        let blocks_max = blocks_max
+            .min(VIEW_BYTES_MAX / holder.place.spec().bytes_of(moment.units).max(1))
+            .max(1);
         let (is_first, is_last) = match at {
             At::Key(key) => (key <= holder.low, false),
             // All of it lies before the key.

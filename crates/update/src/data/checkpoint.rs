@@ -173,8 +173,8 @@ fn decode_partition(taker: &mut Taker<'_>, state: &mut State, id: u32) -> Option
     let (low, frontier) = (taker.bytes()?.into(), taker.seq()?);
     let mut partition = Partition::new(space, &spec, low, frontier);
     let location = Location::take(taker).filter(|location| location.is_of(&spec))?;
-    let taken = location.extents(&spec.division);
-    let taken = taken.map(|(run, count)| state.extents.take_this(run.first, count));
+    let taken = location.ranges(&spec);
+    let taken = taken.map(|blocks| state.extents.take_this(blocks.first, blocks.count));
     let taken = taken.collect::<Option<Vec<Extent>>>()?;
     partition.place = Arc::new(Place::new(&spec, taken, location));
     for _ in 0..taker.number()? {

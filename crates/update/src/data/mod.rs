@@ -6,5 +6,6 @@ pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod place;
 pub(crate) mod requests;
+pub(crate) mod strips;
 pub(crate) mod superblock;
 pub(crate) mod tables;

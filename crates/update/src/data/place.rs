@@ -4,7 +4,7 @@
 //!  extent: | block 0 | block 1 | ... | block n | table of the blocks |
 //! ```
 //!
-//! Blocks of several units lie unit by unit: see `crate::units`.
+//! Blocks of several units lie strip by strip: see [`strips`](super::strips).
 //!
 //! The table is read when it is needed, so that those of all partitions may take more than memory. A short one is kept where
 //! it is said where the blocks lie: in the log, in checkpoints and in memory.
@@ -13,30 +13,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use moirai_extents::Extent;
-use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
+use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::codec::{Taker, is_sum, put_number};
-use crate::spec::{Division, PARTITION_BLOCKS_MAX, Spec};
+use crate::data::strips::Run;
+use crate::spec::{PARTITION_BLOCKS_MAX, Spec};
 use crate::state::block_table::BlockTable;
 
 /// A table of so many bytes is short: it takes no more than a few blocks, and no read.
 const SHORT_BYTES: usize = 64;
 
-/// Where the blocks of a partition lie: in one extent, or in several on a device whose free blocks are scattered.
+/// Where the blocks of a partition lie: in one run, or in several on a device whose free blocks are scattered.
 #[derive(Debug)]
 pub(crate) struct Place {
     spec: Arc<Spec>,
-    extents: Vec<(Extent, u32)>,
-    table: TablePlace,
-    blocks: u32,
-    has_long: bool,
-}
-
-/// Some of a partition's blocks: where they begin, and how many of the engine's blocks they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) first: Lbn,
-    pub(crate) count: u32,
+    location: Location,
+    /// One for each row of each run.
+    extents: Box<[Extent]>,
 }
 
 /// Where a table is.
@@ -48,26 +41,24 @@ pub(crate) enum TablePlace {
     Behind { bytes: u32, checksum: u32 },
 }
 
-/// A block in its extent.
+/// A block in its run.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockPlace<'a> {
     spec: &'a Spec,
+    run: &'a Run,
+    /// The first of the run.
     pub(crate) extent: &'a Extent,
-    /// Blocks in the extent, and which of them it is.
-    pub(crate) count: usize,
-    pub(crate) index: usize,
+    /// Which block of the run it is.
+    index: usize,
 }
 
 impl BlockPlace<'_> {
     /// The device blocks of a unit of it and of the blocks behind it, up to `blocks` together.
     pub(crate) fn unit(&self, unit: usize, blocks: usize) -> BlockRange {
-        let (before, length) = self.spec.unit_blocks(unit);
-        let before = before.0 * self.count as u64 + length.0 * self.index as u64;
-        let first = self.extent.first() + BlockCount(before);
-        BlockRange::new(first, BlockCount(length.0 * blocks as u64))
+        self.run.unit(self.spec, unit, self.index, blocks)
     }
 
-    /// What a unit of it is called that is kept, among all of its extent.
+    /// What a unit of it is called that is kept, among all of its run.
     pub(crate) fn number(&self, unit: usize) -> usize {
         unit * PARTITION_BLOCKS_MAX as usize + self.index
     }
@@ -77,7 +68,7 @@ impl BlockPlace<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
     /// The last may have no blocks, and the table alone.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Box<[Run]>,
     pub(crate) table: TablePlace,
     /// Whether the blocks refer to long values.
     pub(crate) has_long: bool,
@@ -127,33 +118,31 @@ impl Location {
         self.runs.iter().map(|run| run.count).sum()
     }
 
-    /// The first device block of each extent, and how many it has.
-    pub(crate) fn extents(&self, division: &Division) -> impl Iterator<Item = (Run, BlockCount)> {
-        let last = self.runs.len().saturating_sub(1);
-        self.runs.iter().enumerate().map(move |(index, run)| {
-            let table = match index == last {
+    /// The device blocks in each extent: those of each row of each run, and at the end of the last run those of the table.
+    pub(crate) fn ranges<'a>(&'a self, spec: &'a Spec) -> impl Iterator<Item = BlockRange> + 'a {
+        self.runs.iter().enumerate().flat_map(move |(index, run)| {
+            let table = match index + 1 == self.runs.len() {
                 true => self.table.device_blocks(),
                 false => BlockCount::ZERO,
             };
-            let blocks = division.blocks_at(run.first, run.count as usize).count;
-            (*run, division.rounded(blocks + table))
+            run.rows(spec, table)
         })
     }
 
     /// Whether it can be where blocks of a space lie: it was read.
     pub(crate) fn is_of(&self, spec: &Spec) -> bool {
-        match &self.table {
-            TablePlace::Short(table) => table.is_of(self.blocks() as usize, spec.unit_bytes.len()),
-            TablePlace::Behind { .. } => true,
-        }
+        self.runs.iter().all(|run| run.is_of(spec))
+            && match &self.table {
+                TablePlace::Short(table) => {
+                    table.is_of(self.blocks() as usize, spec.unit_bytes.len())
+                }
+                TablePlace::Behind { .. } => true,
+            }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, (self.runs.len() as u64) << 1 | u64::from(self.has_long));
-        for run in &self.runs {
-            put_number(out, run.first.0);
-            put_number(out, u64::from(run.count));
-        }
+        self.runs.iter().for_each(|run| run.encode(out));
         match &self.table {
             TablePlace::Short(table) => {
                 put_number(out, 0);
@@ -172,7 +161,7 @@ impl Location {
         let count = taker.number()?;
         let has_long = count & 1 == 1;
         for _ in 0..count >> 1 {
-            let run = Run { first: Lbn(taker.number()?), count: taker.number32()? };
+            let run = Run::take(taker)?;
             // Only the last may have the table alone.
             let has_blocks = runs.last().is_none_or(|before| before.count > 0);
             blocks = blocks.checked_add(run.count).filter(|_| has_blocks)?;
@@ -188,7 +177,7 @@ impl Location {
             TablePlace::Behind { .. } => blocks > 0,
         };
         let fits = fits && blocks <= PARTITION_BLOCKS_MAX && (blocks > 0 || !has_long);
-        fits.then_some(Location { runs, table, has_long })
+        fits.then(|| Location { runs: runs.into(), table, has_long })
     }
 }
 
@@ -198,27 +187,16 @@ impl Place {
         Place::new(spec, Vec::new(), Location::default())
     }
 
-    /// The place with these extents, which are those that `location` says.
+    /// The place with these extents, which are those of `location`.
     pub(crate) fn new(spec: &Arc<Spec>, extents: Vec<Extent>, location: Location) -> Place {
-        let counts = location.runs.iter().map(|run| run.count);
-        let blocks = location.blocks();
-        let extents = extents.into_iter().zip(counts).collect();
-        let (spec, has_long) = (Arc::clone(spec), location.has_long);
-        Place { spec, extents, table: location.table, blocks, has_long }
+        Place { spec: Arc::clone(spec), location, extents: extents.into() }
     }
 
     /// The same place, whose blocks are free all the same once others let go of them.
     #[cfg(feature = "canary")]
     pub(crate) fn unowned(&self) -> Place {
-        let extents = self.extents.iter().map(|(extent, count)| (extent.unowned(), *count));
-        let Place { spec, table, blocks, has_long, .. } = self;
-        Place {
-            spec: Arc::clone(spec),
-            extents: extents.collect(),
-            table: table.clone(),
-            blocks: *blocks,
-            has_long: *has_long,
-        }
+        let extents = self.extents.iter().map(Extent::unowned).collect();
+        Place::new(&self.spec, extents, self.location.clone())
     }
 
     /// What the blocks are.
@@ -233,53 +211,48 @@ impl Place {
 
     /// Whether the blocks refer to long values.
     pub(crate) fn has_long(&self) -> bool {
-        self.has_long
+        self.location.has_long
     }
 
     /// How many blocks there are.
     pub(crate) fn blocks(&self) -> usize {
-        self.blocks as usize
+        self.location.blocks() as usize
     }
 
-    pub(crate) fn location(&self) -> Location {
-        let run = |(extent, count): &(Extent, u32)| Run { first: extent.first(), count: *count };
-        let (runs, table) = (self.extents.iter().map(run).collect(), self.table.clone());
-        Location { runs, table, has_long: self.has_long }
-    }
-
-    /// How many blocks each extent has.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = usize> {
-        self.extents.iter().map(|(_, count)| *count as usize)
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
     }
 
     /// Its extents.
     pub(crate) fn extents(&self) -> impl Iterator<Item = &Extent> {
-        self.extents.iter().map(|(extent, _)| extent)
+        self.extents.iter()
     }
 
     /// A number that no other place since the opening has, where there are blocks.
     pub(crate) fn number(&self) -> u64 {
-        self.extents.last().map_or(0, |(extent, _)| extent.number)
+        self.extents.last().map_or(0, |extent| extent.number)
     }
 
     /// Where a block is.
     pub(crate) fn find(&self, block: usize) -> Option<BlockPlace<'_>> {
-        let mut first = 0;
-        for (extent, count) in &self.extents {
-            let count = *count as usize;
+        let (mut first, mut extent) = (0, 0);
+        for run in &self.location.runs {
+            let count = run.count as usize;
             if block < first + count {
-                return Some(BlockPlace { spec: &self.spec, extent, count, index: block - first });
+                let (spec, extent) = (&*self.spec, self.extents.get(extent)?);
+                return Some(BlockPlace { spec, run, extent, index: block - first });
             }
             first += count;
+            extent += run.rows.count as usize;
         }
         None
     }
 
-    /// The blocks that lie in the same extent as one of them, side by side.
+    /// The blocks of the same run as one of them: their strips lie side by side.
     pub(crate) fn neighbours(&self, block: usize) -> Option<Range<usize>> {
         let mut first = 0;
-        for (_, count) in &self.extents {
-            let end = first + *count as usize;
+        for run in &self.location.runs {
+            let end = first + run.count as usize;
             if block < end {
                 return Some(first..end);
             }
@@ -298,21 +271,14 @@ impl Place {
         Some(self.find(block)?.unit(unit, 1))
     }
 
-    /// The device blocks of each extent's blocks, and in the last one of the table behind them.
+    /// The device blocks in each extent; see [`Location::ranges`].
     pub(crate) fn ranges(&self) -> impl Iterator<Item = BlockRange> {
-        let last = self.extents.len().saturating_sub(1);
-        self.extents.iter().enumerate().map(move |(index, (extent, count))| {
-            let mut range = self.spec.division.blocks_at(extent.first(), *count as usize);
-            if index == last {
-                range.count += self.table.device_blocks();
-            }
-            range
-        })
+        self.location.ranges(&self.spec)
     }
 
     /// The table, where it is short.
     pub(crate) fn short_table(&self) -> Option<&Arc<BlockTable>> {
-        match &self.table {
+        match &self.location.table {
             TablePlace::Short(table) => Some(table),
             TablePlace::Behind { .. } => None,
         }
@@ -320,15 +286,14 @@ impl Place {
 
     /// The device blocks of a table that is not short.
     pub(crate) fn table_range(&self) -> Option<BlockRange> {
-        let (extent, count) = self.extents.last()?;
-        let blocks = self.spec.division.blocks_at(extent.first(), *count as usize);
-        let range = BlockRange::new(blocks.end(), self.table.device_blocks());
+        let first = self.location.runs.last()?.table_first(&self.spec);
+        let range = BlockRange::new(first, self.location.table.device_blocks());
         (!range.is_empty()).then_some(range)
     }
 
     /// The table that `content` begins with, when it is that of this place.
     pub(crate) fn take_table(&self, content: &[u8]) -> Option<Arc<BlockTable>> {
-        let (bytes, checksum) = match &self.table {
+        let (bytes, checksum) = match &self.location.table {
             TablePlace::Short(table) => return Some(Arc::clone(table)),
             TablePlace::Behind { bytes, checksum } => (content.get(..*bytes as usize)?, *checksum),
         };
@@ -341,13 +306,14 @@ impl Place {
 
     /// Device blocks of all extents.
     pub(crate) fn device_blocks(&self) -> BlockCount {
-        self.extents.iter().map(|(extent, _)| extent.blocks.count).sum()
+        self.extents.iter().map(|extent| extent.blocks.count).sum()
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Place>()
-            + self.extents.capacity() * size_of::<(Extent, u32)>()
-            + self.table.memory_bytes()
+            + size_of_val(&*self.extents)
+            + size_of_val(&*self.location.runs)
+            + self.location.table.memory_bytes()
     }
 }

@@ -341,8 +341,8 @@ impl State {
             if !location.is_of(&spec) {
                 return None;
             }
-            let extents = location.extents(&spec.division);
-            let extents = extents.map(|(run, count)| self.arrived(run.first, count));
+            let extents = location.ranges(&spec);
+            let extents = extents.map(|blocks| self.arrived(blocks.first, blocks.count));
             let extents = extents.collect::<Option<Vec<Extent>>>()?;
             new.place = Arc::new(Place::new(&spec, extents, location));
             self.add(partition, new)?;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use moirai_extents::Extent;
+use moirai_extents::{Extent, Rows};
 use moirai_units::{BlockCount, BlockRange};
 
 use crate::block_format::{Emission, Pieces};
-use crate::data::place::{Location, Run, TablePlace};
+use crate::data::place::{Location, TablePlace};
+use crate::data::strips::{Run, StripRows};
 use crate::error::Result;
 use crate::group::Group;
 use crate::kind::{Kinds, Modification};
@@ -368,6 +369,12 @@ impl Shared {
         let lows = pieces.iter().map(|(low, _)| low);
         let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
+        if let Some((run, extents)) = self.take_in_rows(spec, pieces.len(), &table_place) {
+            self.write_strips(spec, &run, pieces, &table_bytes, writes).await?;
+            let location = Location { runs: [run].into(), table: table_place, has_long };
+            writes.written.push(Written { low, extents, location, table });
+            return Ok(true);
+        }
         let (mut extents, mut runs) = (Vec::new(), Vec::new());
         let block = spec.division.block;
         let mut is_written = false;
@@ -386,19 +393,67 @@ impl Shared {
             is_written = extent.blocks.count >= count;
             let room = (extent.blocks.count.0 / block.0) as usize;
             let now = pieces.take(room.min(pieces.len()));
-            runs.push(Run { first: extent.first(), count: now.len() as u32 });
-            let mut strips = now.strips.into_iter();
-            let mut bytes = strips.next().unwrap_or_default();
-            strips.for_each(|strip| bytes.extend_from_slice(&strip));
-            if is_written {
-                bytes.extend_from_slice(&table_bytes);
-            }
-            self.counts.placed_bytes.add(bytes.len() as u64);
-            writes.begin(&*self.data, extent.first(), &bytes).await?;
+            let count = now.len() as u32;
+            let run = Run { first: extent.first(), count, rows: StripRows::ONE };
+            let table_bytes: &[u8] = if is_written { &table_bytes } else { &[] };
             extents.push(extent);
+            self.write_strips(spec, &run, now, table_bytes, writes).await?;
+            runs.push(run);
         }
-        let location = Location { runs, table: table_place, has_long };
+        let location = Location { runs: runs.into(), table: table_place, has_long };
         writes.written.push(Written { low, extents, location, table });
         Ok(true)
+    }
+
+    /// Extents for blocks and their table in rows of equivalents, where the format's units can lie so and the device has such
+    /// rows free.
+    fn take_in_rows(
+        &self,
+        spec: &Spec,
+        blocks: usize,
+        table: &TablePlace,
+    ) -> Option<(Run, Vec<Extent>)> {
+        if !StripRows::are_of(spec) {
+            return None;
+        }
+        let (strips, count) = (spec.unit_bytes.len(), blocks as u32);
+        let length = |rows: usize, row: usize| {
+            let behind = row == StripRows::table_row(rows as u32, strips);
+            let behind = if behind { table.device_blocks() } else { BlockCount::ZERO };
+            StripRows::row_blocks(rows as u32, row, spec, count) + behind
+        };
+        let Rows { extents, stride } =
+            self.extents.take_rows(strips, length, self.checkpoint_reserve())?;
+        let rows = StripRows { count: extents.len() as u32, stride };
+        Some((Run { first: extents.first()?.first(), count, rows }, extents))
+    }
+
+    /// Writes the strips of a run's blocks, and their table behind the last: each row with one request.
+    async fn write_strips<'a>(
+        &'a self,
+        spec: &Spec,
+        run: &Run,
+        mut pieces: Pieces,
+        table_bytes: &[u8],
+        writes: &mut Writes<'a>,
+    ) -> Result<()> {
+        let rows = run.rows.count;
+        let table_row = StripRows::table_row(rows, pieces.strips.len());
+        for (row, range) in run.rows(spec, BlockCount::ZERO).enumerate() {
+            let mut bytes = Vec::new();
+            for unit in StripRows::strips_of(rows, row, pieces.strips.len()) {
+                let strip = pieces.strips.get_mut(unit).map(std::mem::take).unwrap_or_default();
+                match bytes.is_empty() {
+                    true => bytes = strip,
+                    false => bytes.extend_from_slice(&strip),
+                }
+            }
+            if row == table_row {
+                bytes.extend_from_slice(table_bytes);
+            }
+            self.counts.placed_bytes.add(bytes.len() as u64);
+            writes.begin(&*self.data, range.first, &bytes).await?;
+        }
+        Ok(())
     }
 }

@@ -7,8 +7,10 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod classes;
 mod indexed;
 mod pairs;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use moirai_update::{
 };
 use rand::Rng;
 
+use crate::classes::Classes;
 use crate::pairs::{
     ADD_BOTH, BLOCK, Pairs, RECORDS_MAX, SET_A, SET_B, bytes_of, kinds, pair_of, shown,
 };
@@ -40,6 +43,8 @@ struct Devices {
     data: Arc<FaultyDevice>,
     log: Arc<FaultyDevice>,
     metered: Arc<Metered>,
+    /// What the engine is opened with.
+    classes: Arc<dyn Device>,
 }
 
 impl Devices {
@@ -54,12 +59,19 @@ impl Devices {
             Format { block_bytes: ByteCount(512), partition_blocks: 8, ..Format::default() };
         let logs = [Arc::clone(&log) as Arc<dyn Device>];
         Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
-        Devices { power, data, log, metered }
+        let classes = Arc::clone(&metered) as _;
+        Devices { power, data, log, metered, classes }
+    }
+
+    /// The data device has regions of equivalents: so many slots of so many blocks.
+    fn with_classes(self, slots: u64, columns: u64) -> Devices {
+        let inner = Arc::clone(&self.metered) as _;
+        Devices { classes: Arc::new(Classes { inner, slots, columns }), ..self }
     }
 
     async fn open_with(&self, formats: Formats, options: Options) -> Result<Engine, Error> {
         let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
-        Engine::open(Arc::clone(&self.metered) as _, &logs, kinds(), formats, options).await
+        Engine::open(Arc::clone(&self.classes), &logs, kinds(), formats, options).await
     }
 
     async fn open(&self) -> Engine {
@@ -343,7 +355,8 @@ async fn content(
 
 async fn survive() {
     let mut random = random("units");
-    let devices = Devices::formatted(6000, 600).await;
+    let (slots, columns) = (random.random_range(1..4), random.random_range(8..200));
+    let devices = Devices::formatted(6000, 600).await.with_classes(slots, columns);
     let options =
         Options { memory: ByteCount(random.random_range(8..64) << 10), ..Options::default() };
     let all = [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)];

@@ -14,25 +14,29 @@
 //!   ...                                        scanning it is sequential, on all disks
 //! ```
 //!
-//! On a device without equivalents a region has one slot, which is one parallel ensemble.
+//! On a device without equivalents a region has one slot, which is one parallel ensemble. What the allocator takes of several
+//! slots at once are rows of a region: see [`Extents::take_rows`](crate::Extents::take_rows).
 
 use moirai_storage::{Device, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 /// A rectangle of the block space; see the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Region {
+pub struct Region {
     /// The blocks of the region; regions tile the device.
-    pub(crate) blocks: BlockRange,
+    pub blocks: BlockRange,
     /// Blocks in each slot.
-    pub(crate) columns: BlockCount,
+    pub columns: BlockCount,
     /// The first block of each slot, in the order in which a page fills them: the semi-sequential
     /// blocks of one disk before those of the next.
-    pub(crate) slot_firsts: Vec<Lbn>,
+    pub slot_firsts: Vec<Lbn>,
 }
 
 /// The region that begins at `first`.
-pub(crate) fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
+///
+/// # Errors
+/// Those of the device's attributes, for a block that it does not have.
+pub fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
     let run = device.parallel_ensemble(first)?;
     let run = BlockRange::between(first, run.end());
     let class: Vec<Lbn> = device.equivalent(first)?.by_column().collect();
@@ -57,6 +61,14 @@ pub(crate) fn region_at(device: &dyn Device, first: Lbn) -> Result<Region> {
     })
 }
 
+/// The region that holds a block, where it has several slots.
+pub(crate) fn region_of(device: &dyn Device, lbn: Lbn) -> Option<Region> {
+    let row = device.parallel_ensemble(lbn).ok()?;
+    let first = device.equivalent(row.first).ok()?.by_column().min()?;
+    let region = region_at(device, first).ok()?;
+    (region.slot_firsts.len() > 1 && region.blocks.contains(lbn)).then_some(region)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +91,9 @@ mod tests {
                 at = region.blocks.end();
                 for (slot, first) in region.slot_firsts.iter().enumerate() {
                     for column in [0, region.columns.0 / 2, region.columns.0 - 1] {
+                        let has_slots = region.slot_firsts.len() > 1;
+                        let of_block = region_of(&*device, *first + BlockCount(column));
+                        assert_eq!(of_block.as_ref(), has_slots.then_some(&region));
                         let class = device.equivalent(*first + BlockCount(column)).unwrap();
                         let member = class.by_column().nth(slot);
                         if region.slot_firsts.len() > 1 {
