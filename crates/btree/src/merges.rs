@@ -25,7 +25,7 @@ impl Kind for AddU64 {
 
 /// Adds: value and operand are decimal numbers as text, like `-12`; no value is zero. A value that is not a number
 /// stays as it is. Sums of more than 128 bits wrap around: whether a sum is one depends on what is added first, and that is
-/// up to sweeps. See [`AddDecimal::has_sum`].
+/// up to sweeps. See [`AddDecimal::sum`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddDecimal;
 
@@ -44,10 +44,10 @@ impl AddDecimal {
         parsed(value).is_some()
     }
 
-    /// Whether the sum of two numbers has 128 bits at most: a program that reads before it merges asks.
+    /// The sum of two numbers, for a program that reads before it merges; `None` where it has more than 128 bits.
     #[must_use]
-    pub fn has_sum(value: &[u8], operand: &[u8]) -> bool {
-        decimal(value).checked_add(decimal(operand)).is_some()
+    pub fn sum(value: &[u8], operand: &[u8]) -> Option<Vec<u8>> {
+        Some(decimal(value).checked_add(decimal(operand))?.to_string().into_bytes())
     }
 }
 

@@ -240,6 +240,26 @@ impl Command {
         !self.only_reads() && !changes
     }
 
+    /// An error where the file that the command reads cannot be read: before a store is made, on what may hold something else.
+    fn check_input(&self) -> Result<(), Failure> {
+        let file = match self {
+            Command::Load { input, .. } | Command::Restore(input) => input.file(),
+            Command::Batch(batch) => batch.file(),
+            Command::Put { value: None, file: Some(file), .. } => file,
+            _ => return Ok(()),
+        };
+        if file == Path::new("-") {
+            return Ok(());
+        }
+        let opened = std::fs::File::open(file).and_then(|opened| opened.metadata());
+        let problem = match opened {
+            Ok(found) if found.is_dir() => "this is a directory".to_owned(),
+            Ok(_) => return Ok(()),
+            Err(error) => error.to_string(),
+        };
+        Err(Failure::Failed(format!("{}: {problem}", file.display())))
+    }
+
     fn only_reads(&self) -> bool {
         matches!(
             self,
@@ -272,6 +292,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "`copy`, `drop` and `rename` take names of trees as arguments: leave --tree out";
         return Err(Failure::Usage(problem.into()));
     }
+    arguments.command.check_input()?;
     let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
     use_one_heap();
@@ -403,8 +424,8 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
         Command::Merge { key, number } => {
             let (key, tree) = (text.read(key)?, tree().await?);
             let number = number.to_string().into_bytes();
-            let checked = batch::check_merge(store.now(), &tree, &key, &number, text).await;
-            checked.map_err(Failure::Failed)?;
+            let value = store.get(&tree, &key).await?;
+            batch::check_merge(value.as_deref(), &key, &number, text).map_err(Failure::Failed)?;
             Ok(store.merge(&tree, ADD, &key, &number).await?)
         }
         Command::Delete { key: Some(key), .. } => {
@@ -496,14 +517,14 @@ async fn scan(
     let mut printed = 0;
     while let Some((key, value)) = scan.next().await? {
         if limit > 0 && printed == limit {
-            output.flush()?;
+            output.flush().map_err(print::failed)?;
             print::note("more records follow: --limit 0 prints all of them");
             return Ok(());
         }
         for part in [&*text.written(key), b"\t", &*text.written(value), b"\n"] {
-            output.write_all(part)?;
+            output.write_all(part).map_err(print::failed)?;
         }
         printed += 1;
     }
-    Ok(output.flush()?)
+    output.flush().map_err(print::failed)
 }

@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-use moirai::storage::DeviceUri;
 
 use crate::failure::Failure;
 
@@ -43,13 +42,15 @@ impl Force {
     }
 }
 
-/// An error when `output` is one of the files that are read, given as paths or as devices' URIs.
+/// An error when `output` is one of the files that are read, given as paths or as devices' URIs: of a volume also those of its
+/// disks. Another name of the same file counts.
 pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure> {
-    let Ok(there) = output.canonicalize() else { return Ok(()) };
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let Some(there) = identity(output) else { return Ok(()) };
     for input in inputs {
         let mut paths = vec![Path::new(input).to_owned()];
-        paths.extend(input.parse().ok().into_iter().flat_map(|uri: DeviceUri| uri.paths()));
-        if paths.iter().any(|path| path.canonicalize().is_ok_and(|path| path == there)) {
+        paths.extend(moirai::files_of(input));
+        if paths.iter().any(|path| identity(path) == Some(there)) {
             return Err(Failure::Usage(format!(
                 "{} is an input of this command, which would overwrite it: name another output",
                 output.display()

@@ -10,17 +10,23 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// The failure of a write to standard output.
+pub(crate) fn failed(error: std::io::Error) -> Failure {
+    match Failure::from(error) {
+        Failure::Failed(problem) => Failure::Failed(format!("writing standard output: {problem}")),
+        failure => failure,
+    }
+}
+
 /// Writes a line to standard output.
 pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
-    writeln!(std::io::stdout().lock(), "{text}")?;
-    Ok(())
+    writeln!(std::io::stdout().lock(), "{text}").map_err(failed)
 }
 
 /// Writes bytes, and ends the line.
 pub(crate) fn bytes_line(bytes: &[u8]) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
-    output.write_all(bytes)?;
-    Ok(output.write_all(b"\n")?)
+    output.write_all(bytes).and_then(|()| output.write_all(b"\n")).map_err(failed)
 }
 
 /// Writes a value as indented JSON.

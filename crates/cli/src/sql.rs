@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Statements to run, separated by semicolons
     statement: Option<String>,
     /// Run these statements; repeat for more
-    #[arg(short = 'c', long = "command", value_name = "STATEMENTS")]
+    #[arg(short = 'c', long = "command", value_name = "STATEMENTS", allow_hyphen_values = true)]
     commands: Vec<String>,
     /// Run the statements of a script, `-` for standard input; scripts run after -c
     #[arg(short = 'f', long = "file", value_name = "FILE")]
@@ -197,7 +197,7 @@ impl Session {
             false => answer.write(&mut text, self.format)?,
         }
         for part in text.chunks(SHOWN_BYTES) {
-            std::io::stdout().lock().write_all(part)?;
+            std::io::stdout().lock().write_all(part).map_err(print::failed)?;
             yield_once().await;
         }
         Ok(())

@@ -58,6 +58,13 @@ fn devices_that_are_none() {
 fn volumes_that_do_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
+    // A MiB is an ensemble of a file, which labels and journal share with no data.
+    let small = [0, 1, 2].map(|disk| format!("--device=file:small{disk}.img?size=1MiB"));
+    for (level, need) in [("raid0", "needs 1.1 MiB"), ("raid5", "needs ")] {
+        let level = format!("--level={level}");
+        let create = ["volume", "create", "v.toml", &level, &small[0], &small[1], &small[2]];
+        check(folder, &create, 1, &["small0.img has 1 MiB, but", need, "give a larger size"]);
+    }
     let two = ["volume", "create", "v.toml", "--device=sim:quantum-atlas-10k"];
     let other = [&two[..], &["--device=sim:seagate-cheetah-36es"]].concat();
     check(folder, &other, 1, &["v.toml", "different geometries"]);
@@ -79,7 +86,7 @@ fn volumes_that_do_not_fit() {
     check(folder, &["volume", "map", "missing.toml", "0"], 1, &["missing.toml"]);
     succeed(folder, &two);
     check(folder, &two, 1, &["v.toml exists"]);
-    check(folder, &["volume", "map", "v.toml", "99999999999"], 1, &["reach past the end"]);
+    check(folder, &["volume", "map", "v.toml", "99999999999"], 1, &["is past the end"]);
 }
 
 #[test]
@@ -87,6 +94,12 @@ fn stores_that_are_none_or_full() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let load = |uri| ["table", "load", "--store", uri, "--tpch", "0.001"];
+    for option in
+        [&["--null", "x"][..], &["--delimiter", ";"], &["--no-header"], &["--schema", "a:int"]]
+    {
+        let command = [&load("file:new?size=64MiB")[..], option].concat();
+        check(folder, &command, 2, &[option[0], "cannot be used with"]);
+    }
     std::fs::write(folder.join("letter"), vec![b'x'; 1 << 20]).unwrap();
     check(folder, &load("file:letter"), 1, &["letter holds data of a format", "--force"]);
     std::fs::write(folder.join("small"), vec![0; 8192]).unwrap();

@@ -56,6 +56,24 @@ fn the_prompt_has_commands_and_goes_on_over_lines() {
     assert_eq!(status(prompt), 0);
 }
 
+/// What is typed ahead, or pasted, is answered line by line.
+#[test]
+fn lines_that_come_at_once_are_all_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["table", "load", "--store=file:s?size=64MiB", "--tpch", "0.001"]);
+    let mut prompt = at_a_terminal(folder, &["sql", "--store=file:s"]);
+    prompt.exp_string("moirai> ").unwrap();
+    prompt
+        .send("select 11 as a;\rselect 22 as b;\rselect count(*)\rfrom nation\r;\r\\q\r")
+        .unwrap();
+    prompt.flush().unwrap();
+    for answer in ["| 11", "| 22", "| 25"] {
+        prompt.exp_string(answer).unwrap();
+    }
+    assert_eq!(status(prompt), 0);
+}
+
 /// A statement that would run for hours ends within a second of Ctrl-C, and the prompt goes on.
 #[test]
 fn ctrl_c_cancels_a_statement() {
@@ -113,6 +131,13 @@ fn ctrl_c_leaves_whole_tables_and_the_load_can_be_repeated() {
     assert!(error.contains("--replace") && error.contains("--if-not-exists"), "{error}");
     let (repeated, _, error) = run(folder, &[&load[..], &["--if-not-exists"]].concat());
     assert_eq!(repeated, Some(0), "{error}");
+    assert_eq!(listed().len(), 8);
+    // One that is replaced stays until the new one is complete.
+    let mut replacing = at_a_terminal(folder, &[&load[..], &["--replace"]].concat());
+    replacing.exp_string("partsupp ").unwrap();
+    replacing.send_control('c').unwrap();
+    replacing.exp_regex("interrupted: table [a-z]+ is as it was; loaded: region, ").unwrap();
+    assert_eq!(status(replacing), 130);
     assert_eq!(listed().len(), 8);
     let small = ["table", "load", "--store=file:s", "--tpch", "0.001", "--replace"];
     succeed(folder, &small);

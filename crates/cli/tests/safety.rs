@@ -108,10 +108,29 @@ fn force_clears_nothing_before_the_command_is_known_to_be_possible() {
             "b",
         ],
         &["kv", "--store=file:used.img", "--log-size=1GiB", "--force", "put", "a", "b"],
+        &["kv", "--store=file:used.img", "--force", "load", "missing.tsv"],
+        &["kv", "--store=file:used.img", "--force", "load", "."],
+        &["kv", "--store=file:used.img", "--force", "batch", "missing.tsv"],
+        &["kv", "--store=file:used.img", "--force", "restore", "missing.dump"],
+        &["kv", "--store=file:used.img", "--force", "put", "a", "--file", "missing"],
+        &["table", "load", "--store=file:used.img", "--force", "--csv", "missing.csv"],
     ] {
         let (status, _, error) = run(folder, command);
         assert!(status != Some(0), "{command:?}: {error}");
         assert!(std::fs::read(folder.join("used.img")).unwrap() == content, "{command:?}: {error}");
+    }
+    // Too small for a store.
+    let content = vec![7; 1500 << 10];
+    std::fs::write(folder.join("small.img"), &content).unwrap();
+    succeed(folder, &["kv", "--store=file:whole.kv?size=16MiB", "put", "a", "b"]);
+    for command in [
+        &["kv", "--store=file:small.img", "--force", "put", "a", "b"][..],
+        &["store", "restore", "--from=file:whole.kv", "--store=file:small.img", "--force"],
+        &["store", "backup", "--store=file:whole.kv", "--to=file:small.img", "--force"],
+    ] {
+        let (status, _, error) = run(folder, command);
+        assert!(status == Some(1) && error.contains("needs"), "{command:?}: {error}");
+        assert!(std::fs::read(folder.join("small.img")).unwrap() == content, "{command:?}");
     }
 }
 
@@ -461,6 +480,57 @@ fn readers_share(folder: &Path, store: &str, file: &str) {
     drop(input);
     assert!(reader.wait().unwrap().success());
     succeed(folder, &["table", "drop", &store, "nation"]);
+}
+
+/// Even with --force nothing is written over the devices of the command itself, whatever they are called.
+#[test]
+fn outputs_are_no_devices_of_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let disks = [0, 1, 2].map(|disk| format!("--device=file:d{disk}.img?size=16MiB"));
+    let raid5 = ["volume", "create", "v.toml", "--level=raid5", &disks[0], &disks[1], &disks[2]];
+    succeed(folder, &raid5);
+    succeed(folder, &["volume", "create", "outer.toml", "--part=volume:v.toml"]);
+    succeed(folder, &["kv", "--store=volume:outer.toml", "put", "a", "b"]);
+    succeed(folder, &["kv", "--store=file:x.kv?size=16MiB", "put", "a", "b"]);
+    std::fs::hard_link(folder.join("x.kv"), folder.join("hard")).unwrap();
+    std::os::unix::fs::symlink("x.kv", folder.join("soft")).unwrap();
+    for command in [
+        &["volume", "draw", "v.toml", "--out", "d1.img"][..],
+        &["volume", "draw", "outer.toml", "--out", "d1.img"],
+        &["volume", "draw", "outer.toml", "--out", "v.toml"],
+        &["store", "map", "--store=volume:outer.toml", "--out", "d2.img"],
+        &["store", "map", "--store=file:x.kv", "--out", "hard"],
+        &["store", "map", "--store=file:x.kv", "--out", "soft"],
+    ] {
+        let (status, _, error) = run(folder, &[command, &["--force"]].concat());
+        assert_eq!(status, Some(2), "{command:?}: {error}");
+        assert!(error.contains("is an input of this command"), "{command:?}: {error}");
+    }
+    for store in ["--store=volume:outer.toml", "--store=file:x.kv"] {
+        assert_eq!(succeed(folder, &["kv", store, "get", "a"]), "b\n");
+    }
+}
+
+/// Standard output that takes nothing is named, and whether the change was made.
+#[test]
+fn a_full_standard_output_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("lines"), "put\ta\tb\n").unwrap();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (command, told) in [
+        (&["kv", "--store=file:k?size=16MiB", "batch", "lines"][..], "the only change is loaded"),
+        (&["kv", "--store=file:k", "get", "a"], "No space left"),
+        (&["kv", "--store=file:k", "scan"], "No space left"),
+        (&["kv", "--store=file:k", "dump"], "No space left"),
+    ] {
+        let mut tool = moirai(folder, command);
+        let output = tool.stdout(full()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("writing standard output") && error.contains(told), "{error}");
+    }
 }
 
 /// Whoever reads standard output or standard error may go away.

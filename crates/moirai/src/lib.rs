@@ -253,6 +253,28 @@ pub fn is_simulated(uri: &str) -> storage::Result<bool> {
     are_simulated(&[uri.to_owned()])
 }
 
+/// The files of a device: what its URI names, and of a volume also what its description names. Of a description that cannot be
+/// read, the URI's own.
+#[must_use]
+pub fn files_of(uri: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    add_files(uri, &mut Vec::new(), &mut files);
+    files
+}
+
+fn add_files(uri: &str, outer: &mut Vec<PathBuf>, files: &mut Vec<PathBuf>) {
+    let Ok(parsed) = uri.parse::<DeviceUri>() else { return };
+    files.extend(parsed.paths());
+    let path = Path::new(&parsed.target);
+    if parsed.scheme == "volume"
+        && enter(&parsed, path, outer).is_ok()
+        && let Ok(description) = Description::read(path)
+    {
+        description.uris().iter().for_each(|uri| add_files(uri, outer, files));
+        outer.pop();
+    }
+}
+
 /// Whether the devices that `uris` name are simulated: all of them or none, because simulated devices run in virtual
 /// time and others in real time.
 pub fn are_simulated(uris: &[String]) -> storage::Result<bool> {

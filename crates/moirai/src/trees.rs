@@ -98,9 +98,11 @@ pub async fn create_trees(
         Err(error) => return Err(error.into()),
     }
     let lengths = devices.new_lengths(&new)?;
-    let overwritten = devices.make_blank(new.overwrite).await.map_err(of_device)?;
     let Parts { data, logs } = devices.divided(lengths)?;
     let format = Format { log: new.writer, ..with_leaves(new.leaf) };
+    // What cannot become a store keeps what it holds.
+    Engine::check_format(&*data, &logs, &format)?;
+    let overwritten = devices.make_blank(new.overwrite).await.map_err(of_device)?;
     Store::format(&*data, &logs, format).await?;
     let store = devices.store(lengths, kinds, options).await?;
     Ok(CreatedTrees { store, is_new: true, overwritten })

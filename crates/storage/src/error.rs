@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request that reaches past the end of the device.
-    #[error("{device}: {blocks} reach past the end of the device, which has {capacity}")]
+    #[error("{device}: {blocks} {} past the end of the device, which has {capacity}", if blocks.count.0 == 1 { "is" } else { "reach" })]
     PastEnd {
         /// The device.
         device: String,
@@ -107,7 +107,7 @@ pub enum Error {
     },
 
     /// Blocks of a volume in a stripe of which more units are gone than the volume survives.
-    #[error("{device}: {blocks} are lost, because {why}")]
+    #[error("{device}: {blocks} {} lost, because {why}", if blocks.count.0 == 1 { "is" } else { "are" })]
     Lost {
         /// The volume.
         device: String,

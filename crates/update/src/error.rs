@@ -154,7 +154,7 @@ pub enum Error {
 
     /// A key or a modification is too long for the blocks of the store.
     #[error(
-        "a {what} of {have} bytes is too long: shorten it to {most} bytes, or create the store with larger blocks"
+        "a {what} of {have} bytes is too long: shorten it to {most} bytes, or create the store with larger blocks (`moirai kv --leaf`)"
     )]
     TooLong {
         /// Key, or modification.

@@ -75,6 +75,18 @@ pub(crate) struct Formatted {
     laid: Laid,
 }
 
+/// An error where a device has fewer blocks than `need`, which it tells in steps that show when it is printed.
+fn check_room(devices: &[Arc<dyn Device>], need: BlockCount) -> Result<()> {
+    match devices.iter().map(|device| device.inquiry()).find(|inquiry| inquiry.capacity < need) {
+        Some(inquiry) => {
+            let (device, have) = (inquiry.name.clone(), inquiry.capacity.bytes());
+            let need = BlockCount(need.0.next_multiple_of(256)).bytes();
+            Err(Error::TooSmall { device, have, need })
+        }
+        None => Ok(()),
+    }
+}
+
 impl Format {
     /// Where everything would lie on `devices`.
     fn over(&self, name: &str, devices: &[Arc<dyn Device>]) -> Result<Formatted> {
@@ -113,12 +125,12 @@ impl Format {
         };
         // The layout begins at an ensemble's beginning, at the same place of each device.
         let mut data = sums.end();
+        let check = |data: Lbn| check_room(devices, BlockCount(data.0) + unit);
         for device in devices {
-            let last = Lbn(data.0 - 1);
-            let device: &dyn Device = &**device;
-            device.check_lbn(last)?;
-            data = data.max(device.ensemble(last)?.blocks.end());
+            check(data)?;
+            data = data.max(device.ensemble(Lbn(data.0 - 1))?.blocks.end());
         }
+        check(data)?;
         let sections = sections(devices, data)?;
         let laid = Laid::kept_on(&sections, self.level, self.layout, &[]).map_err(bad)?;
         Ok(Formatted { journal, sums, data, laid })

@@ -31,6 +31,9 @@ pub(super) fn named(uri: &str) -> Result<Drive, Failure> {
 
 /// The drive of DiskSim's parameter file `path`; `name` says which, where there are several.
 pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure> {
+    if let Err(error) = std::fs::metadata(path) {
+        return Err(Failure::Failed(format!("{}: {error}", path.display())));
+    }
     let imported = import(path, name)?;
     Ok(Drive {
         profile: imported.profile,

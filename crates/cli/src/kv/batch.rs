@@ -1,6 +1,9 @@
 //! `kv batch`: files whose lines are changes, committed group by group.
 
-use moirai::btree::{AddDecimal, Draft, Reader, Store, Tree};
+use std::collections::HashMap;
+use std::path::Path;
+
+use moirai::btree::{AddDecimal, Store, Tree};
 
 use super::ADD;
 use super::load::{Input, Loading, record, split};
@@ -23,7 +26,41 @@ pub(super) struct Batch {
     blind: bool,
 }
 
+impl Batch {
+    pub(super) fn file(&self) -> &Path {
+        self.input.file()
+    }
+}
+
+/// Values that a batch has changed or read: a merge finds them here, however often its key comes.
+#[derive(Default)]
+struct Known {
+    /// The values of keys, by the index of their tree; no value where there is none.
+    values: HashMap<(usize, Vec<u8>), Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Known {
+    fn set(&mut self, tree: usize, key: &[u8], value: Option<Vec<u8>>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
+        self.values.insert((tree, key.to_vec()), value);
+    }
+
+    /// Forgets all once it is much; what it knows is to be in the store then.
+    fn trim(&mut self) {
+        if self.bytes > KNOWN_BYTES {
+            *self = Known::default();
+        }
+    }
+}
+
+/// Bytes of values that are known at most after a group.
+const KNOWN_BYTES: usize = 16 << 20;
+/// Bytes of memory that a known value takes beside key and value, about.
+const ENTRY_BYTES: usize = 128;
+
 /// A change that a line of a batch asks for.
+#[derive(Clone, Copy)]
 enum Change {
     Put,
     Delete,
@@ -39,67 +76,68 @@ pub(super) async fn batch(
 ) -> Result<(), Failure> {
     let mut loading = Loading::start(store, &arguments.input, "changes")?;
     let mut trees: Vec<Tree> = Vec::new();
-    // The changes of the group, as a merge among them finds them.
-    let mut draft = Draft::new();
+    let mut known = Known::default();
     let mut line = Vec::new();
     while loading.next_line(&mut line)? {
         let parsed = parse(&line, arguments.trees, text);
         let (change, name, key, operand) =
             parsed.map_err(|problem| loading.failed_line(problem))?;
         let name = name.as_deref().unwrap_or(default);
-        let tree = match trees.iter().find(|tree| tree.name() == name) {
-            Some(tree) => tree.clone(),
+        let index = match trees.iter().position(|tree| tree.name() == name) {
+            Some(index) => index,
             None => {
-                let tree = store.tree(name).await.map_err(|error| loading.failed_line(error))?;
-                trees.push(tree.clone());
-                tree
+                trees.push(store.tree(name).await.map_err(|error| loading.failed_line(error))?);
+                trees.len() - 1
             }
         };
-        if matches!(change, Change::Merge) && !arguments.blind {
-            let checked = check_merge(store.now().over(&draft)?, &tree, &key, &operand, text).await;
-            checked.map_err(|problem| loading.failed_line(problem))?;
+        let Some(tree) = trees.get(index) else { continue };
+        if !arguments.blind {
+            let value = match change {
+                Change::Put => Some(operand.clone()),
+                Change::Delete => None,
+                Change::Merge => {
+                    let value = match known.values.remove(&(index, key.clone())) {
+                        Some(value) => value,
+                        None => {
+                            let read = store.get(tree, &key).await;
+                            read.map_err(|error| loading.failed_line(error))?
+                        }
+                    };
+                    let sum = check_merge(value.as_deref(), &key, &operand, text);
+                    Some(sum.map_err(|problem| loading.failed_line(problem))?)
+                }
+            };
+            known.set(index, &key, value);
         }
         match change {
-            Change::Put => loading.batch.put(&tree, &key, &operand),
-            Change::Delete => loading.batch.delete(&tree, &key),
-            Change::Merge => loading.batch.merge(&tree, ADD, &key, &operand),
-        }
-        if !arguments.blind {
-            match change {
-                Change::Put => draft.put(&tree, &key, &operand),
-                Change::Delete => draft.delete(&tree, &key),
-                Change::Merge => draft.merge(&tree, ADD, &key, &operand),
-            }
+            Change::Put => loading.batch.put(tree, &key, &operand),
+            Change::Delete => loading.batch.delete(tree, &key),
+            Change::Merge => loading.batch.merge(tree, ADD, &key, &operand),
         }
         if loading.commit_group().await? {
-            draft.clear();
+            known.trim();
         }
     }
     loading.finish().await
 }
 
-/// Fails where `number` cannot be added to the value of `key`.
-pub(super) async fn check_merge(
-    reader: Reader<'_>,
-    tree: &Tree,
+/// The sum of a value, which may be none, and `number`; fails where there is none.
+pub(super) fn check_merge(
+    value: Option<&[u8]>,
     key: &[u8],
     number: &[u8],
     text: Text,
-) -> Result<(), String> {
-    let value = reader.get(tree, key).await.map_err(|error| error.to_string())?;
-    let Some(value) = value else { return Ok(()) };
+) -> Result<Vec<u8>, String> {
+    let value = value.unwrap_or(b"0");
     let shown = |bytes: &[u8]| String::from_utf8_lossy(&text.written(bytes)).into_owned();
-    if !AddDecimal::is_number(&value) {
-        let (key, value) = (shown(key), shown(&value));
+    if !AddDecimal::is_number(value) {
+        let (key, value) = (shown(key), shown(value));
         return Err(format!("the value of `{key}` is not an integer: `{value}`"));
     }
-    if !AddDecimal::has_sum(&value, number) {
+    AddDecimal::sum(value, number).ok_or_else(|| {
         let key = shown(key);
-        return Err(format!(
-            "the sum of `{key}` has more than 128 bits: put a smaller number there"
-        ));
-    }
-    Ok(())
+        format!("the sum of `{key}` has more than 128 bits: put a smaller number there")
+    })
 }
 
 /// What a line of a batch changes: the tree where lines name one, the key, and what comes after it.

@@ -10,35 +10,35 @@ use moirai::btree::{Direction, KeyRange, Store, Tree};
 
 use super::load::{Input, Loading};
 use crate::failure::Failure;
+use crate::print;
 
 /// Writes the trees to standard output.
 pub(super) async fn dump(store: &Store, trees: &[Tree], is_hex: bool) -> Result<(), Failure> {
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let format = if is_hex { "bytevalue" } else { "print" };
-    let mut line = Vec::new();
+    let mut text = Vec::new();
     for tree in trees {
-        line.clear();
-        write_printable(&mut line, tree.name().as_bytes());
-        writeln!(output, "VERSION=3\nformat={format}")?;
-        output.write_all(b"database=")?;
-        output.write_all(&line)?;
-        writeln!(output, "\ntype=btree\nHEADER=END")?;
+        text.clear();
+        text.extend_from_slice(format!("VERSION=3\nformat={format}\ndatabase=").as_bytes());
+        write_printable(&mut text, tree.name().as_bytes());
+        text.extend_from_slice(b"\ntype=btree\nHEADER=END\n");
         let mut scan = store.scan(tree, KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = scan.next().await? {
-            line.clear();
             for bytes in [key, value] {
-                line.push(b' ');
+                text.push(b' ');
                 match is_hex {
-                    true => line.extend_from_slice(hex::encode(bytes).as_bytes()),
-                    false => write_printable(&mut line, bytes),
+                    true => text.extend_from_slice(hex::encode(bytes).as_bytes()),
+                    false => write_printable(&mut text, bytes),
                 }
-                line.push(b'\n');
+                text.push(b'\n');
             }
-            output.write_all(&line)?;
+            output.write_all(&text).map_err(print::failed)?;
+            text.clear();
         }
-        writeln!(output, "DATA=END")?;
+        text.extend_from_slice(b"DATA=END\n");
+        output.write_all(&text).map_err(print::failed)?;
     }
-    Ok(output.flush()?)
+    output.flush().map_err(print::failed)
 }
 
 fn write_printable(line: &mut Vec<u8>, bytes: &[u8]) {

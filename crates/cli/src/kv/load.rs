@@ -25,6 +25,12 @@ pub(super) struct Input {
     acknowledge: bool,
 }
 
+impl Input {
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
 /// The load of a file into trees of a store.
 pub(super) struct Loading<'a> {
     store: &'a Store,
@@ -88,10 +94,13 @@ impl<'a> Loading<'a> {
 
     /// The failure of the whole load, which says what is durable.
     pub(super) fn failed(&self, problem: impl std::fmt::Display) -> Failure {
-        let (file, durable, what) = (self.file.display(), grouped(self.durable), self.what);
-        Failure::Failed(format!(
-            "{file}: {problem}; at least the first {durable} {what} are loaded"
-        ))
+        let file = self.file.display();
+        let loaded = match self.durable {
+            0 => "nothing of it is known to be loaded".to_owned(),
+            1 => format!("at least the first {} is loaded", self.what.trim_end_matches('s')),
+            durable => format!("at least the first {} {} are loaded", grouped(durable), self.what),
+        };
+        Failure::Failed(format!("{file}: {problem}; {loaded}"))
     }
 
     /// The failure of the last line read.
@@ -138,14 +147,24 @@ impl<'a> Loading<'a> {
             1 => self.what.trim_end_matches('s'),
             _ => self.what,
         };
-        if is_virtual() {
-            let virtual_s = now().since(self.began).as_s();
-            return print::line(format!(
-                "{count} {what} in {virtual_s:.1} s of virtual time, {} a second (real time {real_s:.1} s)",
-                rate(virtual_s)
-            ));
-        }
-        print::line(format!("{count} {what} in {real_s:.1} s, {} a second", rate(real_s)))
+        let told = match is_virtual() {
+            true => {
+                let virtual_s = now().since(self.began).as_s();
+                let rate = rate(virtual_s);
+                format!(
+                    "{count} {what} in {virtual_s:.1} s of virtual time, {rate} a second (real time {real_s:.1} s)"
+                )
+            }
+            false => format!("{count} {what} in {real_s:.1} s, {} a second", rate(real_s)),
+        };
+        // Who repeats the command because it failed is to know that all is there.
+        print::line(told).map_err(|failure| match failure {
+            Failure::BrokenPipe => failure,
+            failure if self.durable == 1 => {
+                Failure::Failed(format!("{failure}; the only {what} is loaded"))
+            }
+            failure => Failure::Failed(format!("{failure}; all {count} {what} are loaded")),
+        })
     }
 }
 

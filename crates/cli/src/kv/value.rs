@@ -25,9 +25,9 @@ pub(super) async fn print(value: &ValueReader, is_raw: bool, text: Text) -> Resu
     while begin < value.length().0 {
         let part = value.read(begin..begin + PART_BYTES).await.map_err(Error::from)?;
         begin += PART_BYTES;
-        output.write_all(&part)?;
+        output.write_all(&part).map_err(print::failed)?;
     }
-    Ok(output.flush()?)
+    output.flush().map_err(print::failed)
 }
 
 /// Puts the content of a file under a key.

@@ -22,6 +22,9 @@ enum LayoutArgument {
     Csm,
 }
 
+/// The other sources: `requires` alone does not refuse an option of CSV files beside them.
+const NOT_CSV: [&str; 2] = ["tpch", "parquet"];
+
 /// Load tables: TPC-H, a Parquet file or a CSV file
 ///
 /// The store is created where its device is blank: its first and last MiB are zeros, and so is what else of a file
@@ -55,16 +58,16 @@ pub(crate) struct Arguments {
     if_not_exists: bool,
     /// CSV: columns and types instead of what the values of the file tell, like id:bigint,name:text,born:date; the
     /// types are tinyint, smallint, integer, bigint, real, double, decimal(P,S), boolean, date, timestamp, text
-    #[arg(long, value_name = "NAME:TYPE,...", requires = "csv")]
+    #[arg(long, value_name = "NAME:TYPE,...", requires = "csv", conflicts_with_all = NOT_CSV)]
     schema: Option<CsvSchema>,
     /// CSV: text that means NULL, as an empty field does
-    #[arg(long, value_name = "TEXT", requires = "csv")]
+    #[arg(long, value_name = "TEXT", requires = "csv", conflicts_with_all = NOT_CSV)]
     null: Option<String>,
     /// CSV: character between fields, `\t` for a tab [default: ,]
-    #[arg(long, value_name = "CHAR", requires = "csv")]
+    #[arg(long, value_name = "CHAR", requires = "csv", conflicts_with_all = NOT_CSV)]
     delimiter: Option<CsvDelimiter>,
     /// CSV: the first line is data; columns are called column_1, column_2, ...
-    #[arg(long, requires = "csv")]
+    #[arg(long, requires = "csv", conflicts_with_all = NOT_CSV)]
     no_header: bool,
     /// Create the store on a device that holds something else, whose contents are lost
     #[arg(long)]
@@ -127,6 +130,13 @@ fn note_types(import: &Import) {
         "types told from the values: {}; --schema sets others",
         columns.join(", ")
     ));
+    if let [only] = columns.as_slice()
+        && only.contains([';', '\t', '|'])
+    {
+        print::note(
+            "there is one column: --delimiter names another character between fields than `,`",
+        );
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -196,6 +206,14 @@ impl Loading<'_> {
         self.store.table_names().iter().any(|known| known == name)
     }
 
+    /// What is there of a table whose load has ended early.
+    fn left_of(&self, name: &str) -> String {
+        match self.exists(name) {
+            true => format!("table {name} is as it was"),
+            false => format!("nothing of table {name} is left"),
+        }
+    }
+
     /// Loads the eight tables. Where one fails, those that this command added are dropped again; Ctrl-C keeps them.
     async fn tpch(&self, scale: f64) -> Result<(), Failure> {
         let names = tpch::Table::ALL.map(|table| table.name());
@@ -222,9 +240,10 @@ impl Loading<'_> {
                 Ok(Loaded::Interrupted) => {
                     let there =
                         if complete.is_empty() { "none".into() } else { complete.join(", ") };
+                    let left = self.left_of(name);
                     return Err(Failure::Interrupted(format!(
-                        "interrupted: nothing of table {name} is left; complete tables: {there}; \
-                         --if-not-exists loads the others, --replace loads all tables again"
+                        "interrupted: {left}; loaded: {there}; --if-not-exists loads the others, --replace loads all \
+                         tables again"
                     )));
                 }
                 Ok(Loaded::Complete) if is_new => added.push(name),
@@ -245,10 +264,7 @@ impl Loading<'_> {
         added: &[&str],
         replaced: &[&str],
     ) -> Failure {
-        let mut text = format!("{failure}; nothing of table {name} is left");
-        if self.exists(name) {
-            text = format!("{failure}; table {name} is as it was");
-        }
+        let mut text = format!("{failure}; {}", self.left_of(name));
         for name in added {
             text += &match self.store.drop_table(name).await {
                 Ok(()) => format!(", table {name} is dropped again"),
@@ -274,7 +290,7 @@ impl Loading<'_> {
         match loaded {
             Loaded::Complete | Loaded::Skipped => Ok(()),
             Loaded::Interrupted => {
-                Err(Failure::Interrupted(format!("interrupted: nothing of table {name} is left")))
+                Err(Failure::Interrupted(format!("interrupted: {}", self.left_of(name))))
             }
         }
     }

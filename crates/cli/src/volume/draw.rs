@@ -15,7 +15,8 @@ use crate::{output, print};
 const STRIPES_MIN: u64 = 8;
 
 pub(super) fn draw(path: &Path, out: &Path, at: Lbn, force: &output::Force) -> Result<(), Failure> {
-    force.check(out, &[&path.display().to_string()])?;
+    let path_text = path.display().to_string();
+    force.check(out, &[&path_text, &format!("volume:{path_text}")])?;
     let picture = with_volume(path, |volume, disks| {
         let names: Vec<String> = disks.into_iter().map(|disk| disk.name()).collect();
         picture(volume, &names, at)

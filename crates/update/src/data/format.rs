@@ -61,7 +61,36 @@ impl Default for Format {
     }
 }
 
+/// How data and log are to be divided.
+fn divided(
+    data: &dyn Device,
+    logs: &[Arc<dyn Device>],
+    format: &Format,
+) -> Result<(Layout, Vec<Ring>)> {
+    let layout = divide(data, format)?;
+    if !(1..=LOG_DISKS_MAX).contains(&logs.len()) {
+        let name = &data.inquiry().name;
+        let problem =
+            format!("{name}: a log cannot have {} devices: name 1 to {LOG_DISKS_MAX}", logs.len());
+        return Err(Error::Options { problem });
+    }
+    let rings = logs.iter().map(|log| ring(&**log, format)).collect::<Result<Vec<_>>>()?;
+    Ok((layout, rings))
+}
+
 impl Engine {
+    /// Whether [`Engine::format`] can make these devices those of an engine; nothing is written.
+    ///
+    /// # Errors
+    /// As of [`Engine::format`], but for a log device that is named twice.
+    pub fn check_format(
+        data: &dyn Device,
+        logs: &[Arc<dyn Device>],
+        format: &Format,
+    ) -> Result<()> {
+        divided(data, logs, format).map(drop)
+    }
+
     /// Makes `data` and the devices of a log those of a new engine; they lose what they hold.
     ///
     /// # Errors
@@ -74,16 +103,7 @@ impl Engine {
         format: Format,
     ) -> Result<()> {
         check_runtime().map_err(moirai_storage::Error::NoRuntime)?;
-        let layout = divide(data, &format)?;
-        if !(1..=LOG_DISKS_MAX).contains(&logs.len()) {
-            let name = &data.inquiry().name;
-            let problem = format!(
-                "{name}: a log cannot have {} devices: name 1 to {LOG_DISKS_MAX}",
-                logs.len()
-            );
-            return Err(Error::Options { problem });
-        }
-        let rings = logs.iter().map(|log| ring(&**log, &format)).collect::<Result<Vec<_>>>()?;
+        let (layout, rings) = divided(data, logs, &format)?;
         let start = Start { at: [0; LOG_DISKS_MAX], number: 1, previous: 0, first: Seq(1) };
         let checkpoint = Checkpoint {
             next: Seq(1),
