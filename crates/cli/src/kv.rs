@@ -251,11 +251,14 @@ impl Command {
         if file == Path::new("-") {
             return Ok(());
         }
-        let opened = std::fs::File::open(file).and_then(|opened| opened.metadata());
-        let problem = match opened {
+        let problem = match std::fs::metadata(file) {
             Ok(found) if found.is_dir() => "this is a directory".to_owned(),
-            Ok(_) => return Ok(()),
-            Err(error) => error.to_string(),
+            // Whoever writes into a pipe is not to lose its reader.
+            Ok(found) if !found.is_file() => return Ok(()),
+            found => match found.and_then(|_| std::fs::File::open(file)) {
+                Ok(_) => return Ok(()),
+                Err(error) => error.to_string(),
+            },
         };
         Err(Failure::Failed(format!("{}: {problem}", file.display())))
     }

@@ -51,6 +51,21 @@ fn batches_change_whole_groups() {
     assert!(error.contains("`get` is no change: begin with put, delete or merge"), "{error}");
 }
 
+/// Records may come through a pipe that has a name.
+#[test]
+fn pipes_are_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let script = "mkfifo pipe && (seq 1000 | sed 's/.*/k&\t&/' > pipe; echo $? > status) & sleep 0.3; \
+                  \"$0\" kv --store='file:kv.img?size=64MiB' load pipe";
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_moirai")]).current_dir(folder);
+    let output = shell.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.starts_with("1,000 records in "), "{printed} {output:?}");
+    assert_eq!(kv(folder, &["count"]), "1000\n");
+}
+
 /// A merge of a batch finds what is committed and what the lines before it change.
 #[test]
 fn batches_check_what_they_merge_onto() {
