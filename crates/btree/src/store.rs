@@ -78,11 +78,22 @@ impl Store {
     /// Makes `data` and the devices of a log those of a new store; they lose what they hold. [`Error::LeafBytes`] for leaves
     /// that are no multiple of 512 bytes or longer than 64 KiB, and errors as of [`Engine::format`].
     pub async fn format(data: &dyn Device, logs: &[Arc<dyn Device>], format: Format) -> Result<()> {
+        Store::check_format(data, logs, &format)?;
+        Ok(Engine::format(data, logs, &Leaves, format).await?)
+    }
+
+    /// Checks that [`Store::format`] can make these devices those of a store, and writes nothing. Errors as of that, but for a log
+    /// device that is named twice.
+    pub fn check_format(
+        data: &dyn Device,
+        logs: &[Arc<dyn Device>],
+        format: &Format,
+    ) -> Result<()> {
         let bytes = format.block_bytes.0;
         if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) || bytes > LEAF_BYTES_MAX as u64 {
             return Err(Error::LeafBytes { bytes });
         }
-        Ok(Engine::format(data, logs, &Leaves, format).await?)
+        Ok(Engine::check_format(data, logs, format)?)
     }
 
     /// Opens the store on `data` and `logs`, in the order in which they were formatted. The `kinds` must have every

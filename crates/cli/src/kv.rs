@@ -21,7 +21,7 @@ use moirai::update::{KindNumber, Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
 
 use crate::failure::Failure;
-use crate::{print, run};
+use crate::{output, print, run};
 use text::Text;
 
 /// The tree of commands that name none.
@@ -240,8 +240,17 @@ impl Command {
         !self.only_reads() && !changes
     }
 
-    /// An error where the file that the command reads cannot be read: before a store is made, on what may hold something else.
-    fn check_input(&self) -> Result<(), Failure> {
+    /// An error where the command cannot be carried out, as far as can be told before a store is made on what may hold something
+    /// else: where keys or values are not in digits, or its file cannot be read or is one of the `devices`.
+    fn check(&self, text: Text, devices: &[String]) -> Result<(), Failure> {
+        match self {
+            Command::Put { key, value, .. } => {
+                text.read(key)?;
+                value.as_ref().map(|value| text.read(value)).transpose()?;
+            }
+            Command::Merge { key, .. } => drop(text.read(key)?),
+            _ => {}
+        }
         let file = match self {
             Command::Load { input, .. } | Command::Restore(input) => input.file(),
             Command::Batch(batch) => batch.file(),
@@ -251,6 +260,8 @@ impl Command {
         if file == Path::new("-") {
             return Ok(());
         }
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        output::keep_inputs(file, &devices)?;
         let problem = match std::fs::metadata(file) {
             Ok(found) if found.is_dir() => "this is a directory".to_owned(),
             // Whoever writes into a pipe is not to lose its reader.
@@ -295,9 +306,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "`copy`, `drop` and `rename` take names of trees as arguments: leave --tree out";
         return Err(Failure::Usage(problem.into()));
     }
-    arguments.command.check_input()?;
     let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
+    arguments.command.check(Text { is_hex: arguments.hex }, &uris)?;
     use_one_heap();
     run::in_time(moirai::are_simulated(&uris)?, carry_out(arguments))
 }

@@ -52,7 +52,7 @@ pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure>
         paths.extend(moirai::files_of(input));
         if paths.iter().any(|path| identity(path) == Some(there)) {
             return Err(Failure::Usage(format!(
-                "{} is an input of this command, which would overwrite it: name another output",
+                "{} is a device or an input of this command, which would overwrite it: name another file",
                 output.display()
             )));
         }

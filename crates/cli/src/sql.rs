@@ -84,6 +84,11 @@ struct Session {
 
 impl Session {
     async fn run(&mut self, arguments: &Arguments) -> Result<(), Failure> {
+        let is_option = |given: &&String| given.starts_with('-') && !given.contains('\n');
+        if let Some(given) = arguments.commands.iter().find(is_option) {
+            let problem = format!("-c takes statements, and `{given}` is none");
+            return Err(Failure::Usage(problem));
+        }
         let given = arguments.statement.iter().chain(&arguments.commands);
         let mut is_given = !arguments.files.is_empty();
         for statements in given {

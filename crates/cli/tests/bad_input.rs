@@ -60,7 +60,7 @@ fn volumes_that_do_not_fit() {
     let folder = folder.path();
     // A MiB is an ensemble of a file, which labels and journal share with no data.
     let small = [0, 1, 2].map(|disk| format!("--device=file:small{disk}.img?size=1MiB"));
-    for (level, need) in [("raid0", "needs 1.1 MiB"), ("raid5", "needs ")] {
+    for (level, need) in [("raid0", "needs 2 MiB"), ("raid5", "needs ")] {
         let level = format!("--level={level}");
         let create = ["volume", "create", "v.toml", &level, &small[0], &small[1], &small[2]];
         check(folder, &create, 1, &["small0.img has 1 MiB, but", need, "give a larger size"]);

@@ -60,7 +60,7 @@ fn no_extent_crosses_a_boundary_that_it_would_better_not() {
         assert!(printed.contains("leaves") && printed.contains("default"), "{printed}");
     }
     let again = ["store", "map", "--store", "file:store.kv", "--out"];
-    for (out, why) in [("map.svg", "map.svg exists"), ("store.kv", "is an input of this command")] {
+    for (out, why) in [("map.svg", "map.svg exists"), ("store.kv", "an input of this command")] {
         let (status, _, error) = run(folder, &[&again[..], &[out]].concat());
         assert!(status == Some(2) && error.contains(why), "{error}");
     }

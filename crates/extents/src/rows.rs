@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Going from one slot to the next costs a disk a switch, in which H blocks pass (thesis 6.3.3). Rows of no more than H blocks are
-//! reached sooner side by side, so they are not taken.
+//! reached sooner side by side, so they are not taken. What a slot has left behind its last rows is free for shorter runs alone: so
+//! rows are not taken either where that would be much, and on a device of which little is free.
 
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ use crate::regions::{Region, region_of};
 
 /// Regions that are looked at for free rows.
 const REGIONS_TRIED: usize = 16;
+/// Of a slot at most one such part may be left behind as many rows as fit.
+const LEFT_SHARE: u64 = 6;
 
 /// Extents that begin at the same column of consecutive slots of a region.
 #[derive(Debug)]
@@ -40,8 +43,12 @@ impl Extents {
         length: impl Fn(usize, usize) -> BlockCount,
         reserve: BlockCount,
     ) -> Option<Rows> {
-        let device = self.ensembles.device()?;
+        // Without depth nothing is semi-sequential: the members of a class lie on different disks, or there are none.
+        let device = self.ensembles.device().filter(|device| device.inquiry().depth > 1)?;
         let mut free = self.free.lock();
+        if free.blocks < self.capacity().0 / 4 {
+            return None;
+        }
         let mut next = free.next_column;
         for _ in 0..REGIONS_TRIED {
             // After the last free run comes the first.
@@ -69,6 +76,7 @@ impl Extents {
             let extents = taken.map(|(at, count)| self.remove(&mut free, at.0, *count)).collect();
             return Some(Rows { extents, stride: region.columns });
         }
+        free.next_column = next;
         None
     }
 
@@ -82,7 +90,9 @@ impl Extents {
     ) -> Option<Vec<Lbn>> {
         let (rows, columns) = (lengths.len(), region.columns.0);
         let is_whole = |blocks: u64| blocks.is_multiple_of(self.grain.0);
-        if rows < 2 || !is_whole(region.blocks.first.0) || !is_whole(columns) {
+        let left = columns % lengths.iter().max()?.max(&1);
+        let is_much = left * LEFT_SHARE > columns;
+        if rows < 2 || is_much || !is_whole(region.blocks.first.0) || !is_whole(columns) {
             return None;
         }
         let passed = from.since(region.blocks.first).0;
@@ -163,6 +173,7 @@ mod tests {
         moirai_runtime::block_on_virtual(1, async {
             let device = quadrangles();
             let mut random = moirai_runtime::random("rows");
+            let columns = region_of(&*device, Lbn(0)).unwrap().columns.0;
             let all = BlockRange::new(Lbn(24), BlockCount(100_000));
             let extents = Extents::new(all, BlockCount(1), Ensembles::of(Arc::clone(&device)));
             let mut held: Vec<Vec<Extent>> = Vec::new();
@@ -173,7 +184,8 @@ mod tests {
                     held.swap_remove(random.random_range(0..held.len()));
                     continue;
                 }
-                let count = BlockCount(random.random_range(65..200));
+                // Of a slot next to nothing is left.
+                let count = BlockCount(columns / random.random_range(3..7) - 1);
                 let most = random.random_range(1..7);
                 if most == 1 {
                     held.extend(extents.take(count, BlockCount::ZERO).map(|extent| vec![extent]));
@@ -218,7 +230,7 @@ mod tests {
             let device = quadrangles();
             let region = region_of(&*device, Lbn(0)).unwrap();
             assert_eq!(region.slot_firsts.len(), 4);
-            let all = BlockRange::new(Lbn(0), BlockCount(2 * region.blocks.count.0));
+            let all = BlockRange::new(Lbn(0), BlockCount(3 * region.blocks.count.0));
             let extents = Extents::new(all, BlockCount(1), Ensembles::of(device));
             let half = BlockCount(region.columns.0 / 2);
             let take = || extents.take_rows(2, |_, _| half, BlockCount::ZERO);
@@ -235,10 +247,16 @@ mod tests {
             let expected: Vec<Lbn> =
                 expected.into_iter().flat_map(|slot| [slot, slot + half]).collect();
             assert_eq!(firsts, expected);
-            assert!(take().is_none());
-            held.remove(2);
-            assert_eq!(take().unwrap().extents[0].first(), expected[2]);
-            assert!(extents.take_rows(2, |_, _| half, half).is_none(), "with a reserve");
+            // Once a quarter is free there are no more.
+            held.extend(std::iter::from_fn(take));
+            assert_eq!(held.len(), 10);
+            assert!(extents.free().0 * 4 < all.count.0);
+            held.truncate(4);
+            let reserve = BlockCount(extents.free().0 - half.0);
+            assert!(extents.take_rows(2, |_, _| half, reserve).is_none(), "with a reserve");
+            // Much of each slot would be left.
+            let much = BlockCount(region.columns.0 * 2 / 3);
+            assert!(extents.take_rows(2, |_, _| much, BlockCount::ZERO).is_none());
         });
     }
 
@@ -262,7 +280,7 @@ mod tests {
             let all = BlockRange::new(Lbn(0), BlockCount(100_000));
             for ensembles in [Ensembles::of(disk()), Ensembles::none()] {
                 let extents = Extents::new(all, BlockCount(1), ensembles);
-                assert!(extents.take_rows(2, |_, _| BlockCount(8), BlockCount::ZERO).is_none());
+                assert!(extents.take_rows(2, |_, _| BlockCount(80), BlockCount::ZERO).is_none());
             }
         });
     }

@@ -101,7 +101,8 @@ pub async fn create_trees(
     let Parts { data, logs } = devices.divided(lengths)?;
     let format = Format { log: new.writer, ..with_leaves(new.leaf) };
     // What cannot become a store keeps what it holds.
-    Engine::check_format(&*data, &logs, &format)?;
+    Store::check_format(&*data, &logs, &format)?;
+    options.check()?;
     let overwritten = devices.make_blank(new.overwrite).await.map_err(of_device)?;
     Store::format(&*data, &logs, format).await?;
     let store = devices.store(lengths, kinds, options).await?;

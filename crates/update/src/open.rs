@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use moirai_extents::{Ensembles, Extents};
 use moirai_runtime::{check_timers, now, spawn};
 use moirai_storage::Device;
-use moirai_units::ByteCount;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -31,8 +30,6 @@ use crate::spec::{Formats, Spec, Specs};
 use crate::state::directory::Directory;
 use crate::sweep::{Bulks, Clears, Ingests, Working};
 
-/// The least memory for pending modifications.
-const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
 /// Sweeps take a partition early once this many bytes, or a sixteenth of the memory, are pending for it: each read of the
 /// partition looks through them.
 const HOT_BYTES_MAX: usize = 1 << 20;
@@ -61,11 +58,7 @@ impl Engine {
         options: Options,
     ) -> Result<Engine> {
         check_timers().map_err(moirai_storage::Error::NoRuntime)?;
-        if options.memory < MEMORY_MIN {
-            let problem =
-                format!("memory of {} is too small: give at least {MEMORY_MIN}", options.memory);
-            return Err(Error::Options { problem });
-        }
+        options.check()?;
         let mut superblock = Superblock::read(&*data).await?;
         let name = String::from_utf8_lossy(&superblock.format);
         let name = name.trim_end_matches('\0').to_owned();

@@ -2,6 +2,8 @@
 
 use moirai_units::{ByteCount, Nanos};
 
+use crate::error::{Error, Result};
+
 /// When a group is acknowledged, and from when on readers see it.
 ///
 /// Readers see the groups up to some one, in the order of the log: those that are as durable as the engine's
@@ -80,6 +82,21 @@ pub enum Canary {
     LatePoint,
     /// An extent is given to two owners.
     ExtentTwice,
+}
+
+/// What a store needs at least.
+const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
+
+impl Options {
+    /// [`Error::Options`] for too little memory.
+    pub fn check(&self) -> Result<()> {
+        if self.memory < MEMORY_MIN {
+            let problem =
+                format!("memory of {} is too small: give at least {MEMORY_MIN}", self.memory);
+            return Err(Error::Options { problem });
+        }
+        Ok(())
+    }
 }
 
 impl Default for Options {

@@ -479,7 +479,10 @@ fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
     let mut runs: Vec<UnitRun> = Vec::new();
     for unit in wanted.place.spec().units(wanted.units) {
         let range = block.unit(unit, wanted.blocks.len());
-        match runs.last_mut().filter(|last| last.range.end() == range.first) {
+        // In rows, strips that touch may have others between them.
+        let is_next =
+            |last: &&mut UnitRun| last.units.end == unit && last.range.end() == range.first;
+        match runs.last_mut().filter(is_next) {
             Some(last) => {
                 last.units.end = unit + 1;
                 last.range.count += range.count;
@@ -496,7 +499,9 @@ fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes
     let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
     for (run, content) in runs.iter().zip(contents) {
         for (unit, strip) in spec.strips(run.units.clone(), content, wanted.blocks.len()) {
-            strips.get_mut(unit).into_iter().for_each(|to| *to = strip.clone());
+            if let Some(to) = strips.get_mut(unit) {
+                *to = strip;
+            }
         }
     }
     strips

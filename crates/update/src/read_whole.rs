@@ -22,7 +22,7 @@ use crate::units::Block;
 pub(crate) struct Content {
     spec: Arc<Spec>,
     pub(crate) table: Arc<BlockTable>,
-    /// All blocks, with zeros in the place of those that are lost: the strips of each extent, with how many blocks it has.
+    /// All blocks, with zeros in the place of those that are lost: the strips of each run, with how many blocks it has.
     runs: Vec<(Vec<Bytes>, usize)>,
     /// The runs of each chunk, oldest first, without the parts that are lost.
     pub(crate) chunks: Vec<Bytes>,
@@ -104,7 +104,9 @@ impl Shared {
                     let mut end = 0;
                     for (unit, strip) in spec.strips(of_row.clone(), &content, count) {
                         end += strip.len();
-                        strips.get_mut(unit).into_iter().for_each(|to| *to = strip.clone());
+                        if let Some(to) = strips.get_mut(unit) {
+                            *to = strip;
+                        }
                     }
                     if row == StripRows::table_row(rows, strips.len()) && table.is_none() {
                         // Only behind the last run there is one.

@@ -75,12 +75,12 @@ pub(crate) struct Formatted {
     laid: Laid,
 }
 
-/// An error where a device has fewer blocks than `need`, which it tells in steps that show when it is printed.
+/// An error where a device has fewer blocks than `need`, which it tells in whole MiB.
 fn check_room(devices: &[Arc<dyn Device>], need: BlockCount) -> Result<()> {
     match devices.iter().map(|device| device.inquiry()).find(|inquiry| inquiry.capacity < need) {
         Some(inquiry) => {
             let (device, have) = (inquiry.name.clone(), inquiry.capacity.bytes());
-            let need = BlockCount(need.0.next_multiple_of(256)).bytes();
+            let need = BlockCount(need.0.next_multiple_of(2048)).bytes();
             Err(Error::TooSmall { device, have, need })
         }
         None => Ok(()),

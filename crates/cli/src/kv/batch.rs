@@ -42,8 +42,11 @@ struct Known {
 
 impl Known {
     fn set(&mut self, tree: usize, key: &[u8], value: Option<Vec<u8>>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
-        self.values.insert((tree, key.to_vec()), value);
+        let bytes =
+            |value: &Option<Vec<u8>>| key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
+        self.bytes += bytes(&value);
+        let before = self.values.insert((tree, key.to_vec()), value);
+        self.bytes -= before.map_or(0, |before| bytes(&before));
     }
 
     /// Forgets all once it is much; what it knows is to be in the store then.
@@ -54,7 +57,7 @@ impl Known {
     }
 }
 
-/// Bytes of values that are known at most after a group.
+/// Bytes of values that are known at most after a group, beside the memory of the store.
 const KNOWN_BYTES: usize = 16 << 20;
 /// Bytes of memory that a known value takes beside key and value, about.
 const ENTRY_BYTES: usize = 128;
@@ -96,8 +99,8 @@ pub(super) async fn batch(
                 Change::Put => Some(operand.clone()),
                 Change::Delete => None,
                 Change::Merge => {
-                    let value = match known.values.remove(&(index, key.clone())) {
-                        Some(value) => value,
+                    let value = match known.values.get(&(index, key.clone())) {
+                        Some(value) => value.clone(),
                         None => {
                             let read = store.get(tree, &key).await;
                             read.map_err(|error| loading.failed_line(error))?

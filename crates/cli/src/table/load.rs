@@ -133,9 +133,7 @@ fn note_types(import: &Import) {
     if let [only] = columns.as_slice()
         && only.contains([';', '\t', '|'])
     {
-        print::note(
-            "there is one column: --delimiter names another character between fields than `,`",
-        );
+        print::note("there is one column: --delimiter names the character between fields");
     }
 }
 
@@ -241,9 +239,12 @@ impl Loading<'_> {
                     let there =
                         if complete.is_empty() { "none".into() } else { complete.join(", ") };
                     let left = self.left_of(name);
+                    let others = match self.options.replace {
+                        true => "",
+                        false => "--if-not-exists loads the others, ",
+                    };
                     return Err(Failure::Interrupted(format!(
-                        "interrupted: {left}; loaded: {there}; --if-not-exists loads the others, --replace loads all \
-                         tables again"
+                        "interrupted: {left}; loaded: {there}; {others}--replace loads all tables again"
                     )));
                 }
                 Ok(Loaded::Complete) if is_new => added.push(name),

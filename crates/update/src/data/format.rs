@@ -79,7 +79,7 @@ fn divided(
 }
 
 impl Engine {
-    /// Whether [`Engine::format`] can make these devices those of an engine; nothing is written.
+    /// Checks that [`Engine::format`] can make these devices those of an engine, and writes nothing.
     ///
     /// # Errors
     /// As of [`Engine::format`], but for a log device that is named twice.

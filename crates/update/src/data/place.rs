@@ -261,9 +261,9 @@ impl Place {
         None
     }
 
-    /// Whether the table lies behind all blocks, in the same extent.
+    /// Whether the table lies with all blocks, in the same run.
     pub(crate) fn has_table_with_blocks(&self) -> bool {
-        self.extents.len() == 1 && self.short_table().is_none()
+        self.location.runs.len() == 1 && self.short_table().is_none()
     }
 
     /// The device blocks of a unit of a block.

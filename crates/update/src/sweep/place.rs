@@ -452,7 +452,11 @@ impl Shared {
                 bytes.extend_from_slice(table_bytes);
             }
             self.counts.placed_bytes.add(bytes.len() as u64);
-            writes.begin(&*self.data, range.first, &bytes).await?;
+            if let Err(error) = writes.begin(&*self.data, range.first, &bytes).await {
+                // The extents are free when this returns.
+                let _ = writes.settle().await;
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -11,13 +11,19 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 /// Regions of some slots, one behind the other as far as there is room; behind them and with a single slot there are no classes.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    pub(crate) inner: Arc<dyn Device>,
-    pub(crate) slots: u64,
-    /// Blocks of a slot.
-    pub(crate) columns: u64,
+    inner: Arc<dyn Device>,
+    inquiry: Inquiry,
+    slots: u64,
+    columns: u64,
 }
 
 impl Classes {
+    /// So many slots of so many blocks.
+    pub(crate) fn new(inner: Arc<dyn Device>, slots: u64, columns: u64) -> Arc<Classes> {
+        let inquiry = Inquiry { depth: slots as u32, ..inner.inquiry().clone() };
+        Arc::new(Classes { inner, inquiry, slots, columns })
+    }
+
     fn class(&self, lbn: Lbn) -> Option<Vec<Lbn>> {
         let region = self.slots * self.columns;
         let first = lbn.0 / region * region;
@@ -30,7 +36,7 @@ impl Classes {
 
 impl Device for Classes {
     fn inquiry(&self) -> &Inquiry {
-        self.inner.inquiry()
+        &self.inquiry
     }
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {

@@ -66,7 +66,7 @@ impl Devices {
     /// The data device has regions of equivalents: so many slots of so many blocks.
     fn with_classes(self, slots: u64, columns: u64) -> Devices {
         let inner = Arc::clone(&self.metered) as _;
-        Devices { classes: Arc::new(Classes { inner, slots, columns }), ..self }
+        Devices { classes: Classes::new(inner, slots, columns), ..self }
     }
 
     async fn open_with(&self, formats: Formats, options: Options) -> Result<Engine, Error> {

@@ -2,6 +2,7 @@
 
 use moirai_devices::Access;
 use moirai_storage::Device;
+use moirai_units::Lbn;
 use moirai_update::{
     Block, BlockFormat, Engine, ExtentInUse, ExtentUse, Kinds, Modification, NotOfFormat, Pieces,
     Value,
@@ -168,7 +169,7 @@ fn units_of_a_block_are_equivalent() {
     let wide = Wide { units: 5, unit_bytes: 512 };
     for slots in [1, 2, 3, 5, 8] {
         block_on_virtual(1, async {
-            let devices = Devices::formatted(20_000, 4000).await.with_classes(slots, 200);
+            let devices = Devices::formatted(20_000, 4000).await.with_classes(slots, 1000);
             let classes = Arc::clone(&devices.classes);
             let on = (Arc::clone(&classes), Arc::clone(&devices.log) as _);
             let engine = filled_wide(wide, wide.space_format(), on, COUNT).await;
@@ -176,6 +177,7 @@ fn units_of_a_block_are_equivalent() {
             let used = used.filter(|one| one.used_for == ExtentUse::Blocks(WIDE));
             let extents: Vec<_> = used.map(|one| one.blocks).collect();
             let rows = (slots as usize).min(wide.units);
+            assert!(slots > 1 || classes.equivalent(Lbn(30)).unwrap().lbns.len() == 1);
             let firsts: Vec<_> = extents.iter().map(|one| one.first).collect();
             for first in &firsts {
                 let class = classes.equivalent(*first).unwrap().lbns;
@@ -191,6 +193,20 @@ fn units_of_a_block_are_equivalent() {
             for unit in 0..wide.units {
                 assert_eq!(scan_unit(wide, &engine, unit).await, COUNT);
                 assert_eq!(devices.metered.take().read_blocks.0, COUNT);
+            }
+            // In rows, strips touch that have others between them.
+            for (unit, other) in [(0, 2), (0, 3), (1, 3), (1, 4)] {
+                let units = UnitSet::one(unit).with(UnitSet::one(other));
+                let mut views = engine.now().units(units).views(WIDE, At::Key(&[]), 64, |_| true);
+                while let Some(view) = views.next().await {
+                    for (low, block) in view.unwrap().blocks() {
+                        let key = u64::from_be_bytes(low.try_into().unwrap());
+                        for unit in [unit, other] {
+                            assert_eq!(block.unit(unit), Some(&wide.unit(key, unit)[..]));
+                        }
+                    }
+                }
+                assert_eq!(devices.metered.take().read_blocks.0, 2 * COUNT);
             }
             assert_all(wide, &engine, COUNT).await;
             drop(engine);
@@ -224,7 +240,7 @@ fn whole_blocks_are_read_semi_sequentially() {
             let volume = Volume::new("v".into(), disks, Level::Raid0, layout).unwrap();
             let data: Arc<dyn Device> = match has_classes {
                 true => volume,
-                false => Arc::new(Classes { inner: volume, slots: 1, columns: 4096 }),
+                false => Classes::new(volume, 1, 4096),
             };
             let log = open("sim:seagate-cheetah-36es");
             let logs = [Arc::clone(&log)];
