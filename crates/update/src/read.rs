@@ -34,9 +34,9 @@ pub(crate) struct Wanted {
     pub(crate) place: Arc<Place>,
     /// An empty one, where it is read with the blocks.
     pub(crate) table: Arc<BlockTable>,
-    /// Whether `table` is read with the blocks, which are all of the partition then, in one extent.
+    /// Whether `table` is read with the blocks, which are all of the partition then, in one run.
     pub(crate) is_table_read: bool,
-    /// Neighbouring blocks of one extent, and which of their units.
+    /// Neighbouring blocks of one run, and which of their units.
     pub(crate) blocks: Range<usize>,
     pub(crate) units: UnitSet,
     /// Chunks, oldest first, and which bytes of each.

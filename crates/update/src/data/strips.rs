@@ -180,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(taken(&encoded(bad)), None, "{bad:?}");
         }
-        // One row that is said as if there were several.
+        // The flag of several rows, with a count of one row.
         assert_eq!(taken(&[7, 3, 1, 9]), None);
     }
 }

@@ -8,7 +8,8 @@ use moirai_storage::{
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-/// Regions of some slots, one behind the other as far as there is room; behind them and with a single slot there are no classes.
+/// The device is divided into regions of equally many slots. Blocks behind the last whole region have no class; neither has any
+/// block where a region has a single slot.
 #[derive(Debug)]
 pub(crate) struct Classes {
     inner: Arc<dyn Device>,
