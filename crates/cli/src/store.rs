@@ -197,9 +197,8 @@ async fn check(store: &Store, json: bool) -> Result<(), Failure> {
         return if json { Ok(()) } else { print::line("nothing is damaged") };
     }
     Err(Failure::Failed(
-        "the store is damaged: restore it from a backup (on a volume, look for a wrong disk with `moirai volume scrub` first, \
-         and leave it out with `volume fail`), or drop what the list names with `moirai store repair --drop`, which keeps all \
-         else"
+        "the store is damaged: restore it from a backup (on a volume, look for a wrong disk first: `moirai volume scrub \
+         --help`), or drop what the list names with `moirai store repair --drop`, which keeps all else"
             .into(),
     ))
 }

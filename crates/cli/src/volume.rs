@@ -157,6 +157,9 @@ pub(crate) enum Command {
         degraded: bool,
     },
     /// Mark a disk as failed; the volume goes on without it
+    ///
+    /// This cannot be undone: the disk comes back only by `replace` and `rebuild`, which write it anew. Where something on the
+    /// volume is damaged, see `moirai volume scrub --help` for how to find the disk that is wrong.
     Fail {
         /// Description of the volume
         path: PathBuf,
@@ -210,6 +213,11 @@ pub(crate) enum Command {
     ///
     /// Stripes whose copies or parity do not match the data are listed, and blocks that can be neither read nor
     /// reconstructed. The exit status is 1 when there are any that the command did not mend.
+    ///
+    /// On a volume without checksums nothing tells which disk is wrong where stripes differ. To find it, read what is
+    /// damaged without each disk in turn, which changes nothing: `volume:PATH?without=N` names the volume without disk N,
+    /// as in `moirai sql --store 'volume:v.toml?without=1' ...` or `moirai store check --store 'volume:v.toml?without=1'`. Then
+    /// fail and replace the disk without which nothing is damaged.
     Scrub {
         /// Description of the volume
         path: PathBuf,

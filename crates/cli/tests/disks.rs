@@ -384,6 +384,44 @@ fn a_scrub_finds_what_changed_behind_the_volumes_back() {
     }
 }
 
+/// Without checksums a scrub cannot tell which disk is wrong; reading without each disk in turn does, and changes nothing.
+#[test]
+fn a_wrong_disk_is_found_by_reading_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder, "raid5", 3);
+    let expected = answer(folder);
+    for at in (2 << 20..60 << 20).step_by(4096) {
+        corrupt(&folder.join("d1.img"), at);
+    }
+    let contents =
+        || ["d0.img", "d1.img", "d2.img"].map(|disk| std::fs::read(folder.join(disk)).unwrap());
+    let query = |store: &str| run(folder, &["sql", "--store", store, "--format", "csv", QUERY]);
+    assert_eq!(query("volume:v.toml").0, Some(1));
+    let before = contents();
+    for wrong in ["volume:v.toml?without=0", "volume:v.toml?without=2"] {
+        let (status, found, _) = query(wrong);
+        assert!(status == Some(1) && found.is_empty(), "{wrong}: {found}");
+    }
+    let (status, found, error) = query("volume:v.toml?without=1");
+    assert!(status == Some(0) && found == expected, "{error}");
+
+    let error = refused(folder, &["table", "drop", "--store", "volume:v.toml?without=1", "region"]);
+    assert!(error.contains("read"), "{error}");
+    for (disks, problem) in [("7", "no disk 7"), ("x", "`x`"), ("0,1", "lost")] {
+        let (status, _, error) = query(&format!("volume:v.toml?without={disks}"));
+        assert!(status != Some(0) && error.contains(problem), "{disks}: {error}");
+    }
+    assert!(contents() == before, "reading without a disk writes nothing");
+    assert_eq!(states(folder), ["ready", "ready", "ready"]);
+
+    succeed(folder, &["volume", "fail", "v.toml", "1"]);
+    succeed(folder, &["volume", "replace", "v.toml", "1", "file:new.img?size=64MiB"]);
+    succeed(folder, &["volume", "rebuild", "v.toml"]);
+    assert_eq!(answer(folder), expected);
+    assert!(succeed(folder, &["volume", "scrub", "v.toml"]).contains(" 0 stripes differ"));
+}
+
 /// With checksums nothing wrong is read, and a scrub puts it right without being told which is wrong.
 #[test]
 fn checksums_find_which_device_is_wrong() {

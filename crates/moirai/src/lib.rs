@@ -42,6 +42,7 @@
 mod trees;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 pub use moirai_btree as btree;
@@ -60,10 +61,11 @@ use moirai_devices::{ArrayController, WritePolicy};
 use moirai_storage::{Device, DeviceUri, Occupant};
 use moirai_store::Store;
 use moirai_units::BlockCount;
-use moirai_volume::{Concatenation, ControllerWrites, Description, Part};
+use moirai_volume::{Concatenation, ControllerWrites, Description, DiskIndex, Part};
 
 /// Opens the device or volume that `uri` names (`file:`, `sim:`, `volume:`) to read and write it; its files must
-/// exist. `volume:PATH?salvage=true` opens what is left of a volume, read-only. Inside a runtime only.
+/// exist. `volume:PATH?salvage=true` opens what is left of a volume, read-only, and `volume:PATH?without=1,2` the volume
+/// without these disks. Inside a runtime only.
 pub async fn open_device(uri: &str) -> storage::Result<Arc<dyn Device>> {
     open_device_for(uri, Access::Write).await
 }
@@ -87,6 +89,21 @@ fn enter(uri: &DeviceUri, path: &Path, outer: &mut Vec<PathBuf>) -> storage::Res
     Ok(())
 }
 
+/// Numbers of disks, with commas between them.
+struct Disks(Vec<DiskIndex>);
+
+impl FromStr for Disks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Disks, String> {
+        let disks = text.split(',').map(|number| number.parse().map(DiskIndex));
+        disks
+            .collect::<Result<_, _>>()
+            .map(Disks)
+            .map_err(|_| format!("`{text}` names no disks: write their numbers, like 1 or 0,2"))
+    }
+}
+
 async fn open_nested(
     uri: &str,
     access: Access<'_>,
@@ -94,9 +111,12 @@ async fn open_nested(
     salvage: bool,
 ) -> storage::Result<Arc<dyn Device>> {
     let mut uri: DeviceUri = uri.parse()?;
-    let salvage = match uri.scheme.as_str() {
-        "volume" => uri.take("salvage")?.unwrap_or(salvage),
-        _ => false,
+    let (salvage, left_out) = match uri.scheme.as_str() {
+        "volume" => (
+            uri.take("salvage")?.unwrap_or(salvage),
+            uri.take("without")?.map_or_else(Vec::new, |Disks(disks)| disks),
+        ),
+        _ => (false, Vec::new()),
     };
     let Some((path, description)) = described(&uri)? else {
         return moirai_devices::open(uri, access);
@@ -105,6 +125,9 @@ async fn open_nested(
     let access = if matches!(access, Access::Create(_)) { Access::Write } else { access };
     let open = |uri| moirai_devices::open(uri, access);
     if !description.parts.is_empty() {
+        if !left_out.is_empty() {
+            return Err(uri.error("the volume has parts: leave disks out of one of them"));
+        }
         enter(&uri, &path, outer)?;
         let mut parts = Vec::with_capacity(description.parts.len());
         for part in &description.parts {
@@ -115,8 +138,8 @@ async fn open_nested(
         let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
-    if salvage {
-        return Ok(moirai_volume::salvage(&path, &description, open).await?);
+    if salvage || !left_out.is_empty() {
+        return Ok(moirai_volume::salvage(&path, &description, &left_out, open).await?);
     }
     let access = if description.opening_writes(&path)? { Access::Write } else { access };
     let open = |uri| moirai_devices::open(uri, access);

@@ -69,9 +69,9 @@ pub enum Error {
 
     /// Blocks do not hold the data that was written there.
     #[error(
-        "{device}: {what} at {blocks} is damaged: restore the device from a backup (on a volume, look for a wrong disk with \
-         `moirai volume scrub` first, and leave it out with `volume fail`); or list what else is damaged with `moirai store check`, \
-         and drop it with `moirai store repair`"
+        "{device}: {what} at {blocks} is damaged: restore the device from a backup (on a volume, look for a wrong disk first: \
+         `moirai volume scrub --help`); or list what else is damaged with `moirai store check`, and drop it with `moirai store \
+         repair`"
     )]
     Damaged {
         /// The device.

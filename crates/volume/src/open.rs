@@ -127,18 +127,43 @@ pub async fn open_described(
     }
 }
 
-/// What is left of a volume that has lost more disks than it can do without: it is not opened, takes no
-/// writes, and gives an error for what is lost. What was being written when it was last used may be half
-/// there.
+/// What is left of a volume that has lost more disks than it can do without, or what is there without the disks
+/// `left_out`: it is not opened, takes no writes, and gives an error for what is lost. What was being written when it was
+/// last used may be half there.
 pub async fn salvage(
     path: &Path,
     description: &Description,
+    left_out: &[DiskIndex],
     open_device: impl FnMut(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<Volume>> {
+    let bad = |problem: String| Error::Description { path: path.to_owned(), problem };
     if !description.labels {
+        if let Some(disk) = left_out.first() {
+            return Err(bad(format!(
+                "disk {} cannot be left out: the devices of the volume have no labels",
+                disk.0
+            )));
+        }
         return lay_out(path, description, open_device);
     }
-    Ok(DevicesThere::of(path, &description.devices, open_device)?.inspect().await?.volume)
+    let mut there = DevicesThere::of(path, &description.devices, open_device)?;
+    let inspection = there.inspect().await?;
+    if left_out.is_empty() {
+        return Ok(inspection.volume);
+    }
+    let mut uris = Vec::with_capacity(left_out.len());
+    for disk in left_out {
+        let inspected = inspection.disks.get(disk.0).ok_or_else(|| {
+            bad(format!(
+                "there is no disk {}: the volume has {}, counted from 0",
+                disk.0,
+                inspection.disks.len()
+            ))
+        })?;
+        uris.extend(there.uri(inspected).map(str::to_owned));
+    }
+    uris.iter().for_each(|uri| there.forget(uri));
+    Ok(there.inspect().await?.volume)
 }
 
 /// The volume that `description` would make, to ask where its blocks lie and how long requests take;

@@ -321,9 +321,8 @@ pub(super) fn scrub(
         return Ok(());
     }
     Err(Failure::Failed(
-        "copies or parity do not match the data, and which of them is wrong is not known: if a table or \
-         a file on the volume is damaged, do not repair but fail and replace the disk that is wrong; --repair trusts \
-         the data"
+        "copies or parity do not match the data, and nothing tells which disk is wrong: if something on the volume is \
+         damaged, do not repair it, since --repair trusts the data; see `moirai volume scrub --help` for how to find the disk"
             .to_owned(),
     ))
 }
