@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use moirai_units::BLOCK_BYTES;
+
 use crate::group::Group;
 use crate::ids::SpaceId;
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
 use crate::long::made::Made;
+use crate::shape::Shape;
 use crate::spec::Spec;
 use crate::units::{Block, UnitSet};
 
@@ -49,11 +52,29 @@ pub trait BlockFormat: Send + Sync {
         vec![block_bytes]
     }
 
+    /// Whether a sweep makes the units of a partition's blocks as long as their contents need ([`Pieces::push_units`]), 512 bytes at
+    /// least and `block_bytes` together at most. Of [`BlockFormat::units`] the number alone counts then.
+    fn fits_units(&self) -> bool {
+        false
+    }
+
     /// The only unit that a modification changes. A modification that creates or deletes a value must give `None`: readers of other
     /// units do not see one that gives a unit. Modifications of a key that change different units may be applied in any order.
     fn unit_of(&self, modification: &Modification<'_>) -> Option<usize> {
         let _ = modification;
         None
+    }
+
+    /// The units that a modification changes: readers of others pass it over. All, where it creates or deletes a value.
+    fn units_of(&self, modification: &Modification<'_>) -> UnitSet {
+        self.unit_of(modification).map_or(UnitSet::ALL, UnitSet::one)
+    }
+
+    /// Divides a modification that changes several units, and neither creates nor deletes a value, into one of the same kind for
+    /// each unit: gives `put` their contents, and tells whether it did. So each unit's part is staged by itself.
+    fn divide(&self, modification: &Modification<'_>, put: &mut dyn FnMut(&[u8])) -> bool {
+        let _ = (modification, put);
+        false
     }
 
     /// Whether values may be longer than [`BlockFormat::longest`] says: the block holds a reference then.
@@ -101,12 +122,14 @@ pub trait BlockFormat: Send + Sync {
 #[derive(Debug)]
 pub struct Pieces {
     block_bytes: usize,
-    pub(crate) unit_bytes: Arc<[usize]>,
+    unit_bytes: Arc<[usize]>,
     /// Which units they have.
     units: UnitSet,
     pub(crate) lows: Vec<Box<[u8]>>,
     /// A strip for each unit: that unit of all blocks, one after the other.
     pub(crate) strips: Vec<Vec<u8>>,
+    /// Where units of lengths of their own end in the strips; `None` where all blocks have units of the same lengths.
+    ends: Option<Vec<Vec<usize>>>,
     refused: u64,
     /// The long values that merges make.
     pub(crate) made: Made,
@@ -122,6 +145,15 @@ pub(crate) struct Emission {
     pub(crate) bytes_max: usize,
 }
 
+/// The units of a block that was taken out of others.
+#[derive(Clone, Debug)]
+pub struct OwnedUnits {
+    /// The lowest key of the block.
+    pub low: Box<[u8]>,
+    /// Its units.
+    pub units: Vec<Vec<u8>>,
+}
+
 impl Pieces {
     /// None yet, of blocks of `block_bytes` in one unit.
     #[must_use]
@@ -132,14 +164,17 @@ impl Pieces {
 
     /// None yet, of blocks that have these units.
     pub(crate) fn of(spec: &Spec, units: UnitSet, made: Made) -> Pieces {
-        Pieces::with(spec.block_bytes(), &spec.unit_bytes, units, made)
+        let mut pieces = Pieces::with(spec.block_bytes(), &spec.shape.unit_bytes, units, made);
+        pieces.ends = spec.format.fits_units().then(|| vec![Vec::new(); spec.shape.len()]);
+        pieces
     }
 
     fn with(block_bytes: usize, unit_bytes: &Arc<[usize]>, units: UnitSet, made: Made) -> Pieces {
         let (lows, strips) = (Vec::new(), vec![Vec::new(); unit_bytes.len()]);
         let unit_bytes = Arc::clone(unit_bytes);
         let emission = None;
-        Pieces { block_bytes, unit_bytes, units, lows, strips, refused: 0, made, emission }
+        let ends = None;
+        Pieces { block_bytes, unit_bytes, units, lows, strips, ends, refused: 0, made, emission }
     }
 
     /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
@@ -168,6 +203,40 @@ impl Pieces {
         self.last_unit_mut(0).unwrap_or_default()
     }
 
+    /// Adds a block with lowest key `low`, of a format whose units have lengths of their own: `put` appends the content of each unit
+    /// that the blocks have. Zeros follow it, up to the length that the unit gets.
+    pub fn push_units(&mut self, low: &[u8], mut put: impl FnMut(usize, &mut Vec<u8>)) {
+        let Pieces { strips, ends: Some(ends), units, .. } = self else { return };
+        self.lows.push(low.into());
+        for (unit, (strip, ends)) in strips.iter_mut().zip(ends).enumerate() {
+            if units.has(unit) {
+                let first = strip.len();
+                put(unit, strip);
+                let content_bytes = strip.len().saturating_sub(first).max(1);
+                strip.resize(first + content_bytes.next_multiple_of(BLOCK_BYTES as usize), 0);
+                ends.push(strip.len());
+            }
+        }
+    }
+
+    /// The last block, with its lowest key.
+    #[must_use]
+    pub fn last(&self) -> Option<(&[u8], Block<'_>)> {
+        let index = self.len().checked_sub(1)?;
+        Some((self.lows.get(index)?, self.block(index)))
+    }
+
+    /// Takes the last block out again, of a format whose units have lengths of their own.
+    pub fn pop_units(&mut self) -> Option<OwnedUnits> {
+        let Pieces { strips, ends: Some(ends), .. } = self else { return None };
+        let low = self.lows.pop()?;
+        let unit = |(strip, ends): (&mut Vec<u8>, &mut Vec<usize>)| {
+            ends.pop();
+            strip.split_off(ends.last().copied().unwrap_or(0))
+        };
+        Some(OwnedUnits { low, units: strips.iter_mut().zip(ends).map(unit).collect() })
+    }
+
     /// The first unit of the last one, to which more may be added.
     pub fn last_mut(&mut self) -> Option<&mut [u8]> {
         self.last_unit_mut(0)
@@ -186,12 +255,62 @@ impl Pieces {
         let mut taken = Pieces::with(self.block_bytes, &self.unit_bytes, self.units, made);
         let lows = self.lows.split_off(count.min(self.lows.len()));
         taken.lows = std::mem::replace(&mut self.lows, lows);
+        if let Some(ends) = &mut self.ends {
+            let mut taken_ends = Vec::with_capacity(ends.len());
+            for ((strip, ends), to) in self.strips.iter_mut().zip(ends).zip(&mut taken.strips) {
+                let rest = ends.split_off(count.min(ends.len()));
+                let at = ends.last().copied().unwrap_or(0);
+                taken_ends.push(std::mem::replace(ends, rest));
+                ends.iter_mut().for_each(|end| *end -= at);
+                let rest = strip.split_off(at);
+                *to = std::mem::replace(strip, rest);
+            }
+            taken.ends = Some(taken_ends);
+            return taken;
+        }
         let strips = self.strips.iter_mut().zip(&*self.unit_bytes);
         for ((strip, bytes), to) in strips.zip(&mut taken.strips) {
             let rest = strip.split_off((count * bytes).min(strip.len()));
             *to = std::mem::replace(strip, rest);
         }
         taken
+    }
+
+    /// How many of the first ones fit into `bytes_max`, one at least, where each unit is as long as the longest of them.
+    pub(crate) fn fitting(&self, bytes_max: usize) -> usize {
+        let Some(ends) = &self.ends else { return self.len() };
+        let mut longest = vec![0; ends.len()];
+        for count in 1..=self.len() {
+            for (ends, longest) in ends.iter().zip(&mut longest) {
+                *longest = length_of(ends, count - 1).max(*longest);
+            }
+            if count * longest.iter().sum::<usize>() > bytes_max {
+                return (count - 1).max(1);
+            }
+        }
+        self.len()
+    }
+
+    /// Makes all units of a number as long as the longest of them; gives the shape that the blocks get by that.
+    pub(crate) fn fit(&mut self) -> Option<Shape> {
+        let ends = self.ends.take()?;
+        let longest = |ends: &Vec<usize>| {
+            (0..ends.len()).map(|index| length_of(ends, index)).max().unwrap_or(0)
+        };
+        let unit_bytes: Vec<usize> = ends.iter().map(longest).collect();
+        for ((strip, ends), bytes) in self.strips.iter_mut().zip(&ends).zip(&unit_bytes) {
+            if strip.len() == ends.len() * bytes {
+                continue;
+            }
+            let content = std::mem::replace(strip, Vec::with_capacity(ends.len() * bytes));
+            for (index, end) in ends.iter().enumerate() {
+                let start = end - length_of(ends, index);
+                strip.extend_from_slice(content.get(start..*end).unwrap_or_default());
+                strip.resize((index + 1) * bytes, 0);
+            }
+        }
+        self.unit_bytes = unit_bytes.clone().into();
+        Shape::new(unit_bytes)
     }
 
     /// Adds a modification of another space, which is durable no later than the blocks: where a blind update made an entry of an
@@ -233,9 +352,21 @@ impl Pieces {
 
     /// Each with its lowest key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Block<'_>)> {
-        let block = |index| Block::made(&self.strips, index, &self.unit_bytes);
-        self.lows.iter().enumerate().map(move |(index, low)| (&**low, block(index)))
+        self.lows.iter().enumerate().map(|(index, low)| (&**low, self.block(index)))
     }
+
+    fn block(&self, index: usize) -> Block<'_> {
+        match &self.ends {
+            Some(ends) => Block::fitted(&self.strips, ends, index),
+            None => Block::made(&self.strips, index, &self.unit_bytes),
+        }
+    }
+}
+
+/// How long a unit is, of those that end there.
+fn length_of(ends: &[usize], index: usize) -> usize {
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    ends.get(index).map_or(0, |end| end - start)
 }
 
 /// Blocks that are each the value under one key: the address space of the paper's `modify`. A block that was
@@ -308,5 +439,71 @@ impl BlockFormat for WholeBlocks {
 
     fn longest(&self, block_bytes: usize) -> (usize, usize) {
         (8, block_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks whose two units have so many bytes each.
+    fn fitted(lengths: &[[usize; 2]]) -> Pieces {
+        let mut pieces =
+            Pieces::with(0, &Arc::from([0, 0]), UnitSet::ALL, Made::Memory(Vec::new()));
+        pieces.ends = Some(vec![Vec::new(); 2]);
+        for (index, lengths) in lengths.iter().enumerate() {
+            pieces.push_units(&[index as u8], |unit, out| {
+                out.resize(out.len() + lengths[unit], (index * 2 + unit + 1) as u8);
+            });
+        }
+        pieces
+    }
+
+    /// The lengths of each block's units, and their bytes but for zeros.
+    fn shown(pieces: &Pieces) -> Vec<([usize; 2], [usize; 2], [u8; 2])> {
+        let units = |block: Block<'_>| [0, 1].map(|unit| block.unit(unit).unwrap().to_vec());
+        let all = pieces.iter().map(|(_, block)| units(block));
+        let content = |unit: &Vec<u8>| unit.iter().filter(|byte| **byte > 0).count();
+        let first = |unit: &Vec<u8>| unit.first().copied().unwrap();
+        all.map(|units| {
+            let of = |of: &dyn Fn(&Vec<u8>) -> usize| [of(&units[0]), of(&units[1])];
+            (of(&Vec::len), of(&content), [first(&units[0]), first(&units[1])])
+        })
+        .collect()
+    }
+
+    #[test]
+    fn units_of_a_partition_get_the_length_of_the_longest() {
+        let mut pieces = fitted(&[[100, 513], [512, 0], [1500, 40], [1, 3000]]);
+        assert_eq!(pieces.strips[1].len(), 1024 + 512 + 512 + 3072);
+        // The longest units of the first two have 512 and 1,024 bytes, those of three 1,536 and 1,024.
+        assert_eq!(
+            [2 * 1536 - 1, 2 * 1536, 3 * 2560 - 1, 3 * 2560].map(|most| pieces.fitting(most)),
+            [1, 2, 2, 3]
+        );
+        assert_eq!((pieces.fitting(0), pieces.fitting(usize::MAX)), (1, 4));
+        let mut first = pieces.take(2);
+        assert_eq!(
+            shown(&first),
+            [([512, 1024], [100, 513], [1, 2]), ([512, 512], [512, 0], [3, 0])]
+        );
+        assert_eq!(
+            shown(&pieces),
+            [([1536, 512], [1500, 40], [5, 6]), ([512, 3072], [1, 3000], [7, 8])]
+        );
+        assert_eq!(first.lows.concat(), [0, 1]);
+        let shape = first.fit().unwrap();
+        assert_eq!(*shape.unit_bytes, [512, 1024]);
+        assert_eq!(
+            shown(&first),
+            [([512, 1024], [100, 513], [1, 2]), ([512, 1024], [512, 0], [3, 0])]
+        );
+        let shape = pieces.fit().unwrap();
+        assert_eq!(*shape.unit_bytes, [1536, 3072]);
+        assert_eq!(
+            shown(&pieces),
+            [([1536, 3072], [1500, 40], [5, 6]), ([1536, 3072], [1, 3000], [7, 8])]
+        );
+        assert!(pieces.fit().is_none() && Pieces::new(512).fit().is_none());
     }
 }

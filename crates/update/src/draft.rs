@@ -19,12 +19,13 @@ pub struct Draft {
     reserved: Option<(SpaceId, KindNumber)>,
 }
 
-/// When something is read, what is laid over it, and which units of blocks are asked for.
+/// When something is read, what is laid over it, which units of blocks are asked for, and whether views apply modifications.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub(crate) point: PointNumber,
     pub(crate) draft: Option<&'a Draft>,
     pub(crate) units: UnitSet,
+    pub(crate) in_layers: bool,
 }
 
 impl Draft {
@@ -90,7 +91,7 @@ impl Draft {
 impl<'a> Moment<'a> {
     /// What is there now.
     pub(crate) const NOW: Moment<'static> =
-        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL };
+        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL, in_layers: false };
 
     /// The program's own modifications of a key.
     pub(crate) fn own_of(

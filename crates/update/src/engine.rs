@@ -8,7 +8,7 @@ use moirai_runtime::Task;
 use crate::check::Damage;
 use crate::error::{Error, Result};
 use crate::figures::Figures;
-use crate::ids::SpaceId;
+use crate::ids::{KindNumber, PUT, SpaceId};
 use crate::ingest::Ingest;
 use crate::long::write::ValueWriter;
 use crate::sample::Sample;
@@ -96,7 +96,16 @@ impl Engine {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
     pub fn ingest(&self, space: SpaceId) -> Result<Ingest<'_>> {
-        Ingest::new(self, space)
+        Ingest::new(self, space, PUT)
+    }
+
+    /// The same of records that are modifications of another kind than [`PUT`], up to a block long. Their keys are cut at the lowest
+    /// keys of partitions and blocks, so what a record says of other keys than its own must not reach the next block.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKind`], and those of [`Engine::ingest`].
+    pub fn ingest_as(&self, space: SpaceId, kind: KindNumber) -> Result<Ingest<'_>> {
+        Ingest::new(self, space, kind)
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

@@ -167,7 +167,7 @@ mod tests {
             3.. => TablePlace::Behind { bytes: 100, checksum: 7 },
             _ => TablePlace::Short(Arc::new(blocks)),
         };
-        Placed { partition, low, location: Location { runs, table, has_long: false } }
+        Placed { partition, low, location: Location { runs, table, has_long: false, shape: None } }
     }
 
     fn long(first: u64, count: u64) -> BlockRange {

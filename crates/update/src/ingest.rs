@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::ids::{PUT, SpaceId};
+use crate::ids::{KindNumber, PUT, SpaceId};
 use crate::kind::Modification;
 use crate::options::Durability;
 use crate::records::{Piece, Records};
@@ -40,6 +40,8 @@ pub struct Ingest<'a> {
     engine: &'a Engine,
     shared: &'a Shared,
     space: SpaceId,
+    /// What the records do.
+    kind: KindNumber,
     /// Of the space.
     spec: Arc<Spec>,
     /// The last key that was pushed.
@@ -62,9 +64,12 @@ struct InFlight {
 }
 
 impl<'a> Ingest<'a> {
-    pub(crate) fn new(engine: &'a Engine, space: SpaceId) -> Result<Ingest<'a>> {
+    pub(crate) fn new(engine: &'a Engine, space: SpaceId, kind: KindNumber) -> Result<Ingest<'a>> {
         let shared = &engine.shared;
         shared.check_running()?;
+        if !shared.kinds.knows(kind) {
+            return Err(Error::UnknownKind { number: kind });
+        }
         let spec = shared.spec(space)?;
         let of_log = shared.log.own_bytes_max() / ENTRY_BYTES * spec.division.partition_bytes();
         let of_device = (shared.extents.capacity().bytes().0 / DEVICE_SHARE) as usize;
@@ -73,10 +78,11 @@ impl<'a> Ingest<'a> {
             engine,
             shared,
             space,
+            kind,
             spec,
             last: None,
             left: Records::default(),
-            filling: Piece::default(),
+            filling: Piece::with_room(kind, 0),
             in_flight: None,
             pushed: 0,
             durable: 0,
@@ -103,8 +109,12 @@ impl<'a> Ingest<'a> {
                 .await;
         }
         let (key_bytes_max, in_block_max) = self.spec.longest;
-        let value_bytes_max = self.spec.value_bytes_max() as usize;
-        let is_long = value.len() > in_block_max;
+        let value_bytes_max = match self.kind {
+            PUT => self.spec.value_bytes_max() as usize,
+            // Of others the format knows what becomes of them.
+            _ => self.spec.block_bytes(),
+        };
+        let is_long = self.kind == PUT && value.len() > in_block_max;
         for (what, have, most) in
             [("key", key.len(), key_bytes_max), ("value", value.len(), value_bytes_max)]
         {
@@ -240,7 +250,7 @@ impl<'a> Ingest<'a> {
         }
         drop(turn);
         let mut records = std::mem::take(&mut self.left);
-        let room = Piece::with_room(if is_open { self.batch_bytes } else { 0 });
+        let room = Piece::with_room(self.kind, if is_open { self.batch_bytes } else { 0 });
         records.push(std::mem::replace(&mut self.filling, room));
         let (reply, outcome) = oneshot::channel();
         self.in_flight = Some(InFlight { count: records.count(), outcome });

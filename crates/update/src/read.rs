@@ -98,7 +98,7 @@ pub(crate) struct Found {
 impl Found {
     /// One of the blocks that `wanted` asked for, when there are any.
     pub(crate) fn block<'a>(&'a self, wanted: &'a Wanted, index: usize) -> Option<Block<'a>> {
-        let unit_bytes = &wanted.place.spec().unit_bytes;
+        let unit_bytes = &wanted.place.shape().unit_bytes;
         (!self.strips.is_empty()).then(|| Block::read(&self.strips, index, unit_bytes))
     }
 
@@ -313,7 +313,7 @@ impl Shared {
             return;
         }
         let block = wanted.place.find(wanted.blocks.start);
-        let unit = wanted.place.spec().units(wanted.units).next().unwrap_or(0);
+        let unit = wanted.place.shape().units(wanted.units).next().unwrap_or(0);
         let is_alone = block.is_none_or(|block| self.cache.has(block.extent, block.number(unit)));
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
@@ -386,7 +386,7 @@ impl Shared {
             }
             found.strips = strips_of(wanted, &runs, &contents);
             let table = found.table(wanted);
-            for unit in place.spec().units(wanted.units) {
+            for unit in place.shape().units(wanted.units) {
                 for (index, number) in blocks.clone().enumerate() {
                     let content = found.block(wanted, index).and_then(|block| block.unit(unit));
                     let is_right = |content: &[u8]| {
@@ -414,9 +414,9 @@ impl Shared {
 
     /// The strips of what is wanted, where the cache has all of them.
     fn kept_strips(&self, wanted: &Wanted, block: BlockPlace<'_>) -> Option<Vec<Bytes>> {
-        let spec = wanted.place.spec();
-        let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
-        for unit in spec.units(wanted.units) {
+        let shape = wanted.place.shape();
+        let mut strips = vec![Bytes::new(); shape.len()];
+        for unit in shape.units(wanted.units) {
             let first = block.number(unit);
             let kept = self.cache.get_run(block.extent, first..first + wanted.blocks.len())?;
             *strips.get_mut(unit)? = kept;
@@ -427,7 +427,7 @@ impl Shared {
     /// Keeps one block that was wanted.
     fn keep_strips(&self, wanted: &Wanted, block: BlockPlace<'_>, strips: &[Bytes]) {
         let bytes_max = self.cache_bytes_max(&self.state());
-        for unit in wanted.place.spec().units(wanted.units) {
+        for unit in wanted.place.shape().units(wanted.units) {
             if let Some(strip) = strips.get(unit) {
                 self.cache.keep(block.extent, block.number(unit), strip, bytes_max);
             }
@@ -477,7 +477,7 @@ struct UnitRun {
 /// What to read of wanted blocks, from the lowest unit to the highest.
 fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
     let mut runs: Vec<UnitRun> = Vec::new();
-    for unit in wanted.place.spec().units(wanted.units) {
+    for unit in wanted.place.shape().units(wanted.units) {
         let range = block.unit(unit, wanted.blocks.len());
         // In rows, strips that touch may have others between them.
         let is_next =
@@ -495,10 +495,10 @@ fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
 
 /// The strips of wanted blocks, from what was read of their units.
 fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes> {
-    let spec = wanted.place.spec();
-    let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
+    let shape = wanted.place.shape();
+    let mut strips = vec![Bytes::new(); shape.len()];
     for (run, content) in runs.iter().zip(contents) {
-        for (unit, strip) in spec.strips(run.units.clone(), content, wanted.blocks.len()) {
+        for (unit, strip) in shape.strips(run.units.clone(), content, wanted.blocks.len()) {
             if let Some(to) = strips.get_mut(unit) {
                 *to = strip;
             }

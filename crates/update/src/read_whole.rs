@@ -12,6 +12,7 @@ use crate::codec::is_sum;
 use crate::data::place::Place;
 use crate::data::strips::StripRows;
 use crate::error::Result;
+use crate::shape::Shape;
 use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
@@ -21,6 +22,7 @@ use crate::units::Block;
 /// What a partition has on the device.
 pub(crate) struct Content {
     spec: Arc<Spec>,
+    shape: Shape,
     pub(crate) table: Arc<BlockTable>,
     /// All blocks, with zeros in the place of those that are lost: the strips of each run, with how many blocks it has.
     runs: Vec<(Vec<Bytes>, usize)>,
@@ -47,7 +49,7 @@ impl Content {
 
     /// All blocks, in their order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
-        let unit_bytes = &self.spec.unit_bytes;
+        let unit_bytes = &self.shape.unit_bytes;
         let blocks = self.runs.iter().flat_map(move |(strips, count)| {
             (0..*count).map(move |index| Block::read(strips, index, unit_bytes))
         });
@@ -76,9 +78,10 @@ impl Shared {
         let runs = batch.len();
         let chunk_blocks = |one: &Staged| BlockRange::new(one.extent.first(), one.chunk.length());
         batch.extend(staged.iter().map(|one| Request::read(chunk_blocks(one))));
-        let spec = place.spec();
+        let shape = place.shape();
         let mut found = Content {
-            spec: Arc::clone(spec),
+            spec: Arc::clone(place.spec()),
+            shape: shape.clone(),
             table: Arc::default(),
             runs: Vec::with_capacity(runs),
             chunks: Vec::with_capacity(staged.len()),
@@ -96,13 +99,13 @@ impl Shared {
             let mut table = place.short_table().cloned();
             for run in &place.location().runs {
                 let (rows, count) = (run.rows.count, run.count as usize);
-                let mut strips = vec![Bytes::new(); spec.unit_bytes.len()];
+                let mut strips = vec![Bytes::new(); shape.len()];
                 for row in 0..rows as usize {
                     let content = next()?.unwrap_or_default();
                     self.counts.swept_bytes.add(content.len() as u64);
                     let of_row = StripRows::strips_of(rows, row, strips.len());
                     let mut end = 0;
-                    for (unit, strip) in spec.strips(of_row.clone(), &content, count) {
+                    for (unit, strip) in shape.strips(of_row.clone(), &content, count) {
                         end += strip.len();
                         if let Some(to) = strips.get_mut(unit) {
                             *to = strip;
@@ -117,7 +120,7 @@ impl Shared {
             }
             found.table = table.ok_or_else(|| self.damaged_table(place))?;
             for (index, block) in found.blocks().enumerate() {
-                for unit in 0..spec.unit_bytes.len() {
+                for unit in 0..shape.len() {
                     let content = block.unit(unit).unwrap_or_default();
                     if !is_sum(found.table.checksum(index, unit), crc32c::crc32c(content)) {
                         return Err(self.damaged_unit(place, index, unit));
@@ -141,7 +144,7 @@ impl Shared {
 
     /// Reads what can be read of a partition, block by block and part by part.
     pub(crate) async fn read_rest(&self, place: &Place, staged: &[Arc<Staged>]) -> Content {
-        let spec = place.spec();
+        let (spec, shape) = (place.spec(), place.shape());
         let mut lost = Vec::new();
         let table: Arc<BlockTable> = match self.table(place).await {
             Ok(table) => table,
@@ -151,7 +154,7 @@ impl Shared {
             }
         };
         let zeroed = |bytes: &usize| vec![0; bytes * table.len()];
-        let mut strips: Vec<Vec<u8>> = spec.unit_bytes.iter().map(zeroed).collect();
+        let mut strips: Vec<Vec<u8>> = shape.unit_bytes.iter().map(zeroed).collect();
         for index in 0..table.len() {
             let mut units = vec![Vec::new(); strips.len()];
             let mut unreadable = None;
@@ -164,7 +167,7 @@ impl Shared {
                     None => unreadable = unreadable.or(Some(range)),
                 }
             }
-            let block = Block::made(&units, 0, &spec.unit_bytes);
+            let block = Block::made(&units, 0, &shape.unit_bytes);
             let is_whole = unreadable.is_none();
             if !is_whole || spec.format.last_key(table.low(index), block).is_err() {
                 lost.extend(
@@ -174,7 +177,7 @@ impl Shared {
                 );
                 continue;
             }
-            for ((strip, content), bytes) in strips.iter_mut().zip(&units).zip(&*spec.unit_bytes) {
+            for ((strip, content), bytes) in strips.iter_mut().zip(&units).zip(&*shape.unit_bytes) {
                 if let Some(to) = strip.get_mut(index * bytes..(index + 1) * bytes) {
                     to.copy_from_slice(content);
                 }
@@ -213,6 +216,6 @@ impl Shared {
         }
         let strips = strips.into_iter().map(Bytes::from).collect();
         let runs = vec![(strips, table.len())];
-        Content { spec: Arc::clone(spec), table, runs, chunks, lost }
+        Content { spec: Arc::clone(spec), shape: shape.clone(), table, runs, chunks, lost }
     }
 }

@@ -48,6 +48,13 @@ impl<'a> Reader<'a> {
         Reader { moment: Moment { units, ..self.moment }, ..self }
     }
 
+    /// Reads views in layers: blocks as they are on the device, and beside them the modifications that are not in them yet. See
+    /// [`View::layers`].
+    #[must_use]
+    pub fn in_layers(self) -> Reader<'a> {
+        Reader { moment: Moment { in_layers: true, ..self.moment }, ..self }
+    }
+
     /// The value under a key, with all that was modified; from memory alone where that says all.
     pub async fn get(self, space: SpaceId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.shared.get(space, key, self.moment).await

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ids::PUT;
+use crate::ids::KindNumber;
 use crate::kind::Modification;
 
 /// Records in ascending order of their keys: keys and values one behind the other, and where each ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Piece {
+    kind: KindNumber,
     bytes: Vec<u8>,
     ends: Vec<Ends>,
 }
@@ -22,9 +23,9 @@ struct Ends {
 }
 
 impl Piece {
-    /// An empty piece that takes `bytes` of records without growing.
-    pub(crate) fn with_room(bytes: usize) -> Piece {
-        Piece { bytes: Vec::with_capacity(bytes), ends: Vec::new() }
+    /// An empty piece that takes `bytes` of records without growing, which are modifications of a kind.
+    pub(crate) fn with_room(kind: KindNumber, bytes: usize) -> Piece {
+        Piece { kind, bytes: Vec::with_capacity(bytes), ends: Vec::new() }
     }
 
     /// Adds a record; its key is above all others.
@@ -128,7 +129,7 @@ impl Records {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {
         self.0.iter().flat_map(|(piece, range)| {
             let records = range.clone().filter_map(|index| piece.record(index));
-            records.map(|(key, bytes)| Modification { key, kind: PUT, bytes })
+            records.map(|(key, bytes)| Modification { key, kind: piece.kind, bytes })
         })
     }
 }
@@ -136,13 +137,12 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::DELETE;
-    use crate::ids::PointNumber;
+    use crate::ids::{DELETE, PUT, PointNumber};
     use crate::state::queue::{Queue, encode};
     use crate::state::sorted::Sorted;
 
     fn piece(keys: Range<u8>) -> Piece {
-        let mut piece = Piece::default();
+        let mut piece = Piece::with_room(PUT, 0);
         keys.for_each(|key| piece.push(&[key], &vec![key; usize::from(key)]));
         piece
     }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 
 use crate::block_format::BlockFormat;
@@ -16,6 +15,8 @@ use crate::error::Error;
 use crate::ids::PUT;
 use crate::kind::Modification;
 use crate::long::VALUE_BYTES_MAX;
+use crate::shape::Shape;
+use crate::state::queue::decode;
 use crate::units::{UNITS_MAX, UnitSet};
 
 /// Blocks of a partition at most.
@@ -219,8 +220,8 @@ impl<'a> SpecBytes<'a> {
 pub(crate) struct Spec {
     pub(crate) format: Arc<dyn BlockFormat>,
     pub(crate) division: Division,
-    /// Bytes of each unit of a block.
-    pub(crate) unit_bytes: Arc<[usize]>,
+    /// The shape of its blocks; the longest, where partitions have shapes of their own.
+    pub(crate) shape: Shape,
     /// The longest key, and the longest value that is in a block.
     pub(crate) longest: (usize, usize),
     /// Its name and parameters; `None` where it is the one that the device was formatted with.
@@ -235,56 +236,30 @@ impl Spec {
         told: Option<(Box<str>, Box<[u8]>)>,
     ) -> Option<Spec> {
         let longest = format.longest(division.block_bytes());
-        let unit_bytes: Arc<[usize]> = format.units(division.block_bytes()).into();
-        let is_unit = |bytes: &usize| *bytes > 0 && (*bytes as u64).is_multiple_of(BLOCK_BYTES);
-        let are_units = unit_bytes.iter().all(is_unit) && unit_bytes.len() <= UNITS_MAX;
-        let is_block = unit_bytes.iter().sum::<usize>() == division.block_bytes();
-        (are_units && is_block).then_some(Spec { format, division, unit_bytes, longest, told })
+        let shape = Shape::new(format.units(division.block_bytes()))?;
+        let is_block = shape.block_bytes() == division.block_bytes();
+        is_block.then_some(Spec { format, division, shape, longest, told })
     }
 
-    /// Which units there are, of those in a set.
-    pub(crate) fn units(&self, units: UnitSet) -> impl Iterator<Item = usize> + use<> {
-        (0..self.unit_bytes.len()).filter(move |unit| units.has(*unit))
-    }
-
-    /// Bytes of these units of a block.
-    pub(crate) fn bytes_of(&self, units: UnitSet) -> usize {
-        self.units(units).filter_map(|unit| self.unit_bytes.get(unit)).sum()
+    /// The units that a modification changes, as queues have it.
+    pub(crate) fn units_of(&self, encoded: &[u8]) -> UnitSet {
+        if self.shape.len() == 1 {
+            return UnitSet::ALL;
+        }
+        decode(encoded).next().map_or(UnitSet::ALL, |one| self.format.units_of(&one))
     }
 
     /// An error where none of these units is there.
     pub(crate) fn check_units(&self, units: UnitSet) -> Result<(), Error> {
-        if self.units(units).next().is_some() {
+        if self.shape.units(units).next().is_some() {
             return Ok(());
         }
-        let (name, count) = (self.format.name(), self.unit_bytes.len());
+        let (name, count) = (self.format.name(), self.shape.len());
         let problem = format!(
             "no unit of format `{name}` is asked for, which has {count}: name one from 0 to {}",
             count - 1
         );
         Err(Error::Options { problem })
-    }
-
-    /// Divides `content`, which begins with these units of `count` blocks, into a strip for each.
-    pub(crate) fn strips(
-        &self,
-        units: impl Iterator<Item = usize>,
-        content: &Bytes,
-        count: usize,
-    ) -> impl Iterator<Item = (usize, Bytes)> {
-        let mut begin = 0;
-        units.map(move |unit| {
-            let end = begin + self.unit_bytes.get(unit).map_or(0, |bytes| bytes * count);
-            let strip = content.get(std::mem::replace(&mut begin, end)..end);
-            (unit, strip.map(|strip| content.slice_ref(strip)).unwrap_or_default())
-        })
-    }
-
-    /// Device blocks before a unit of a block, and of the unit.
-    pub(crate) fn unit_blocks(&self, unit: usize) -> (BlockCount, BlockCount) {
-        let holding = |bytes: usize| BlockCount::holding(ByteCount(bytes as u64));
-        let before: usize = self.unit_bytes.iter().take(unit).sum();
-        (holding(before), holding(self.unit_bytes.get(unit).copied().unwrap_or(0)))
     }
 
     pub(crate) fn block_bytes(&self) -> usize {

@@ -16,12 +16,14 @@ use bytes::Bytes;
 pub(crate) const UNITS_MAX: usize = 64;
 
 /// Some of the units of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnitSet(u64);
 
 impl UnitSet {
     /// All of them.
     pub const ALL: UnitSet = UnitSet(u64::MAX);
+    /// None of them.
+    pub const NONE: UnitSet = UnitSet(0);
 
     /// One of them; none, where there are no units of so high a number.
     #[must_use]
@@ -33,6 +35,12 @@ impl UnitSet {
     #[must_use]
     pub fn with(self, other: UnitSet) -> UnitSet {
         UnitSet(self.0 | other.0)
+    }
+
+    /// Whether a unit is in both sets.
+    #[must_use]
+    pub fn meets(self, other: UnitSet) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether a unit is among them.
@@ -47,8 +55,12 @@ impl UnitSet {
 enum Strips<'a> {
     /// One block of one unit.
     Whole(&'a [u8]),
+    /// One block, with its units.
+    Units(&'a [Vec<u8>]),
     Read(&'a [Bytes]),
     Made(&'a [Vec<u8>]),
+    /// Units of lengths of their own, with where each ends in its strip; none of a unit that is not there.
+    Fitted(&'a [Vec<u8>], &'a [Vec<usize>]),
 }
 
 /// A block, or those of its units that were read.
@@ -68,6 +80,12 @@ impl<'a> Block<'a> {
         Block { strips: Strips::Whole(bytes), index: 0, unit_bytes: &[] }
     }
 
+    /// A block of these units.
+    #[must_use]
+    pub fn of_units(units: &'a [Vec<u8>]) -> Block<'a> {
+        Block { strips: Strips::Units(units), index: 0, unit_bytes: &[] }
+    }
+
     pub(crate) fn read(strips: &'a [Bytes], index: usize, unit_bytes: &'a [usize]) -> Block<'a> {
         Block { strips: Strips::Read(strips), index, unit_bytes }
     }
@@ -76,13 +94,25 @@ impl<'a> Block<'a> {
         Block { strips: Strips::Made(strips), index, unit_bytes }
     }
 
+    /// Some block of those that were made, whose units have lengths of their own.
+    pub(crate) fn fitted(strips: &'a [Vec<u8>], ends: &'a [Vec<usize>], index: usize) -> Block<'a> {
+        Block { strips: Strips::Fitted(strips, ends), index, unit_bytes: &[] }
+    }
+
     /// The bytes of a unit; `None` where it was not read, or there is none.
     #[must_use]
     pub fn unit(self, unit: usize) -> Option<&'a [u8]> {
         let strip = match self.strips {
             Strips::Whole(bytes) => return (unit == 0).then_some(bytes),
+            Strips::Units(units) => return units.get(unit).map(Vec::as_slice),
             Strips::Read(strips) => &strips.get(unit)?[..],
             Strips::Made(strips) => &strips.get(unit)?[..],
+            Strips::Fitted(strips, ends) => {
+                let ends = ends.get(unit)?;
+                let start =
+                    self.index.checked_sub(1).map_or(Some(0), |at| ends.get(at).copied())?;
+                return strips.get(unit)?.get(start..*ends.get(self.index)?);
+            }
         };
         let bytes = *self.unit_bytes.get(unit)?;
         strip.get(self.index * bytes..(self.index + 1) * bytes)

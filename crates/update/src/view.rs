@@ -1,6 +1,7 @@
 //! Views: neighbouring blocks of a partition, with all that is staged and pending for them; and many of them, read ahead.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use moirai_runtime::{Task, spawn};
 use tokio::sync::mpsc;
 
 use crate::block_format::Pieces;
+use crate::codec::prefix_of;
 use crate::draft::Moment;
 use crate::error::Result;
 use crate::ids::{PUT_LONG, SpaceId};
@@ -87,6 +89,8 @@ impl OwnedAt {
 #[derive(Debug)]
 pub struct View {
     parts: Vec<Part>,
+    /// The modifications of all layers, one after the other.
+    modifications: Vec<u8>,
     /// What was read, block after block.
     strips: Vec<Bytes>,
     unit_bytes: Arc<[usize]>,
@@ -104,6 +108,26 @@ enum Part {
     Read(Box<[u8]>, usize),
     /// What a block would be written as: one, several, or none when it is empty.
     Pieces(Pieces),
+    /// Which block of those that were read, if any, with its lowest key, and where its modifications are.
+    Layers(Box<[u8]>, Option<usize>, Range<usize>),
+}
+
+/// A block as it is on the device, and what modifies it.
+#[derive(Clone, Debug)]
+pub struct Layers<'a> {
+    /// Its lowest key.
+    pub low: &'a [u8],
+    /// `None` where a partition has no block yet.
+    pub block: Option<Block<'a>>,
+    modifications: &'a [u8],
+}
+
+impl<'a> Layers<'a> {
+    /// The modifications that are not in the block yet, in the order of their keys, and of one key oldest first. Those of other
+    /// units than were asked for are left out.
+    pub fn modifications(&self) -> impl Iterator<Item = Modification<'a>> + use<'a> {
+        decode(self.modifications)
+    }
 }
 
 impl View {
@@ -115,8 +139,22 @@ impl View {
             let (block, pieces) = match part {
                 Part::Read(low, index) => (Some((&**low, read(*index))), None),
                 Part::Pieces(pieces) => (None, Some(pieces.iter())),
+                Part::Layers(low, index, _) => (index.map(|index| (&**low, read(index))), None),
             };
             block.into_iter().chain(pieces.into_iter().flatten())
+        })
+    }
+
+    /// The same of a reader [in layers](crate::Reader::in_layers); of others there are none.
+    pub fn layers(&self) -> impl Iterator<Item = Layers<'_>> {
+        let read = |index| Block::read(&self.strips, index, &self.unit_bytes);
+        self.parts.iter().filter_map(move |part| match part {
+            Part::Layers(low, index, modifications) => Some(Layers {
+                low,
+                block: index.map(read),
+                modifications: self.modifications.get(modifications.clone()).unwrap_or_default(),
+            }),
+            Part::Read(..) | Part::Pieces(_) => None,
         })
     }
 }
@@ -164,6 +202,7 @@ struct WantedView {
     pending: Vec<u8>,
     /// Long values among that.
     made: Vec<Bytes>,
+    in_layers: bool,
     epoch: Arc<Epoch>,
 }
 
@@ -194,10 +233,10 @@ impl Shared {
         let (sender, views) = mpsc::channel(1);
         let at = OwnedAt::of(at);
         let shared = Arc::clone(self);
-        let Moment { point, units, .. } = moment;
+        let Moment { point, units, in_layers, .. } = moment;
         let draft = moment.draft.map(|draft| draft.of_space(space));
         let task = spawn(async move {
-            let moment = Moment { point, draft: draft.as_ref(), units };
+            let moment = Moment { point, draft: draft.as_ref(), units, in_layers };
             shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
         Views { views, task }
@@ -245,7 +284,8 @@ impl Shared {
     /// How many views of these units of up to `blocks_max` blocks are read ahead at the same time.
     fn views_ahead(&self, spec: &Spec, units: UnitSet, blocks_max: usize) -> usize {
         let partition_blocks = spec.division.partition_blocks as usize;
-        let view_bytes = blocks_max.min(partition_blocks).max(1) * spec.bytes_of(units).max(1);
+        let view_bytes =
+            blocks_max.min(partition_blocks).max(1) * spec.shape.bytes_of(units).max(1);
         let disks = (self.data.inquiry().parallelism as usize).max(1);
         let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
         (ahead_bytes / view_bytes.min(VIEW_BYTES_MAX)).max(1)
@@ -266,14 +306,21 @@ impl Shared {
     }
 
     async fn read_view(&self, wanted: WantedView) -> Result<View> {
-        let WantedView { wanted, low, next, pending, made, epoch } = wanted;
+        let WantedView { wanted, low, next, pending, made, in_layers, epoch } = wanted;
         let found = self.read_blocks(&wanted).await?;
         let spec = Arc::clone(wanted.place.spec());
         let keys = (low.as_deref(), next.as_deref());
-        let (parts, made) = self.merged(&wanted, &found, keys, (&pending, made)).await?;
-        let (strips, unit_bytes) = (found.strips, Arc::clone(&spec.unit_bytes));
+        let all = modifications(&wanted, &found, keys, &pending);
+        let (mut layered, of_blocks) = (Vec::new(), divided(&wanted, &found, &all));
+        let (parts, made) = if in_layers {
+            let parts = layers(&wanted, &found, keys.0, of_blocks, &mut layered);
+            (parts, made)
+        } else {
+            self.merged(&wanted, &found, keys.0, (of_blocks, made)).await?
+        };
+        let (strips, unit_bytes) = (found.strips, Arc::clone(&wanted.place.shape().unit_bytes));
         let long = LongValues { epoch: None, made: made.into() };
-        let mut view = View { parts, strips, unit_bytes, low, next, long };
+        let mut view = View { parts, modifications: layered, strips, unit_bytes, low, next, long };
         // Who shows no long value keeps no blocks in use.
         if view.blocks().any(|(_, block)| spec.format.has_long_values(block)) {
             view.long.epoch = Some(epoch);
@@ -300,7 +347,7 @@ impl Shared {
         holder.place.spec().check_units(moment.units)?;
         let count = holder.place.blocks();
         let blocks_max = blocks_max
-            .min(VIEW_BYTES_MAX / holder.place.spec().bytes_of(moment.units).max(1))
+            .min(VIEW_BYTES_MAX / holder.place.shape().bytes_of(moment.units).max(1))
             .max(1);
         let (is_first, is_last) = match at {
             At::Key(key) => (key <= holder.low, false),
@@ -347,7 +394,7 @@ impl Shared {
         };
         let mut pending = Vec::new();
         let from = low.as_deref().unwrap_or_default();
-        for modification in holder.pending() {
+        for modification in holder.pending(moment.units) {
             let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
             if modification.key >= from && is_before {
                 encode(&mut pending, modification);
@@ -361,41 +408,24 @@ impl Shared {
             self.pay(state, id, &wanted);
         }
         let epoch = self.epoch_at(state, moment.point)?;
-        Ok(Some(Some(WantedView { wanted, low, next, pending, made, epoch })))
+        let in_layers = moment.in_layers;
+        Ok(Some(Some(WantedView { wanted, low, next, pending, made, in_layers, epoch })))
     }
 
-    /// The blocks with what is staged and pending for them, between two keys, and the long values that merges made.
+    /// The blocks with their modifications applied, and the long values that merges made.
     async fn merged(
         &self,
         wanted: &Wanted,
         found: &Found,
-        (low, next): (Option<&[u8]>, Option<&[u8]>),
-        (pending, mut made): (&[u8], Vec<Bytes>),
+        low: Option<&[u8]>,
+        (of_blocks, mut made): (Vec<&[Modification<'_>]>, Vec<Bytes>),
     ) -> Result<(Vec<Part>, Vec<Bytes>)> {
-        let from = low.unwrap_or_default();
-        let is_shown =
-            |one: &Modification<'_>| one.key >= from && next.is_none_or(|next| one.key < next);
-        let staged = found.staged.iter().flat_map(|part| decode_before(part, wanted.point));
-        let staged = staged.filter(is_shown);
-        let mut all: Vec<Modification<'_>> = staged.chain(decode(pending)).collect();
-        all.sort_by(|one, other| one.key.cmp(other.key));
-        let mut rest = &all[..];
         let Wanted { place, blocks, .. } = wanted;
         let spec = place.spec();
-        let table = found.table(wanted);
         let mut parts = Vec::with_capacity(blocks.len());
-        for block in blocks.clone() {
-            let is_last = block + 1 == blocks.end;
-            let count = match is_last {
-                true => rest.len(),
-                false => rest.partition_point(|one| one.key < table.low(block + 1)),
-            };
-            let (modifications, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-            rest = others;
-            let index = block - blocks.start;
+        for (index, (block, modifications)) in blocks.clone().zip(of_blocks).enumerate() {
             let content = found.block(wanted, index);
-            // Where there are no blocks yet, what is pending makes some.
-            let block_low = if table.len() == 0 { from } else { table.low(block) };
+            let block_low = low_of(wanted, found, low, block);
             match content {
                 Some(_) if modifications.is_empty() => {
                     parts.push(Part::Read(block_low.into(), index));
@@ -422,6 +452,87 @@ impl Shared {
         }
         Ok((parts, made))
     }
+}
+
+/// What is staged and pending between two keys, in the order of the keys.
+fn modifications<'a>(
+    wanted: &Wanted,
+    found: &'a Found,
+    (low, next): (Option<&[u8]>, Option<&[u8]>),
+    pending: &'a [u8],
+) -> Vec<Modification<'a>> {
+    let from = low.unwrap_or_default();
+    let is_shown =
+        |one: &Modification<'_>| one.key >= from && next.is_none_or(|next| one.key < next);
+    let staged = found.staged.iter().flat_map(|part| decode_before(part, wanted.point));
+    let staged = staged.filter(is_shown);
+    let all: Vec<Modification<'_>> = staged.chain(decode(pending)).collect();
+    if all.is_sorted_by_key(|one| one.key) {
+        return all;
+    }
+    // All keys begin with what both ends have in common; eight bytes behind that tell most of them apart.
+    let common = |next: &[u8]| from.iter().zip(next).take_while(|(one, next)| one == next).count();
+    let common = next.map_or(0, common);
+    let prefix = |one: &Modification<'_>| prefix_of(one.key.get(common..).unwrap_or_default());
+    let mut places: Vec<(u64, u32)> =
+        all.iter().zip(0..).map(|(one, at)| (prefix(one), at)).collect();
+    places.sort_unstable();
+    let key = |place: &(u64, u32)| all.get(place.1 as usize).map(|one| one.key);
+    for same in places.chunk_by_mut(|one, next| one.0 == next.0) {
+        if same.len() > 1 {
+            same.sort_by(|one, other| key(one).cmp(&key(other)));
+        }
+    }
+    places.iter().filter_map(|place| all.get(place.1 as usize).copied()).collect()
+}
+
+/// Those of each block.
+fn divided<'a, 'm>(
+    wanted: &Wanted,
+    found: &Found,
+    all: &'a [Modification<'m>],
+) -> Vec<&'a [Modification<'m>]> {
+    let (table, mut rest) = (found.table(wanted), all);
+    let of_block = |block: usize| {
+        let count = match block + 1 == wanted.blocks.end {
+            true => rest.len(),
+            false => rest.partition_point(|one| one.key < table.low(block + 1)),
+        };
+        let (of_block, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        rest = others;
+        of_block
+    };
+    wanted.blocks.clone().map(of_block).collect()
+}
+
+/// The lowest key of a block. Where there are no blocks yet, what is pending makes some from the partition's lowest key on.
+fn low_of<'a>(
+    wanted: &'a Wanted,
+    found: &'a Found,
+    low: Option<&'a [u8]>,
+    block: usize,
+) -> &'a [u8] {
+    let table = found.table(wanted);
+    if table.len() == 0 { low.unwrap_or_default() } else { table.low(block) }
+}
+
+/// The blocks as they are, with their modifications in `layered`.
+fn layers(
+    wanted: &Wanted,
+    found: &Found,
+    low: Option<&[u8]>,
+    of_blocks: Vec<&[Modification<'_>]>,
+    layered: &mut Vec<u8>,
+) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(of_blocks.len());
+    for (index, (block, modifications)) in wanted.blocks.clone().zip(of_blocks).enumerate() {
+        let first = layered.len();
+        modifications.iter().for_each(|one| encode(layered, *one));
+        let of_block = found.block(wanted, index).map(|_| index);
+        let low = low_of(wanted, found, low, block);
+        parts.push(Part::Layers(low.into(), of_block, first..layered.len()));
+    }
+    parts
 }
 
 /// Appends the program's own modifications to those that are pending, with references in the place of long values; gives these.

@@ -17,11 +17,14 @@ use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::codec::{Taker, is_sum, put_number};
 use crate::data::strips::Run;
-use crate::spec::{PARTITION_BLOCKS_MAX, Spec};
+use crate::shape::Shape;
+use crate::spec::{BLOCK_BYTES_MAX, PARTITION_BLOCKS_MAX, Spec};
 use crate::state::block_table::BlockTable;
 
 /// A table of so many bytes is short: it takes no more than a few blocks, and no read.
 const SHORT_BYTES: usize = 64;
+/// Bytes of a block of a shape at most: units that are as long as the longest of a partition are together longer than a block.
+const SHAPE_BYTES_MAX: u64 = BLOCK_BYTES_MAX * PARTITION_BLOCKS_MAX as u64;
 
 /// Where the blocks of a partition lie: in one run, or in several on a device whose free blocks are scattered.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub(crate) enum TablePlace {
 /// A block in its run.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockPlace<'a> {
-    spec: &'a Spec,
+    shape: &'a Shape,
     run: &'a Run,
     /// The first of the run.
     pub(crate) extent: &'a Extent,
@@ -55,7 +58,7 @@ pub(crate) struct BlockPlace<'a> {
 impl BlockPlace<'_> {
     /// The device blocks of a unit of it and of the blocks behind it, up to `blocks` together.
     pub(crate) fn unit(&self, unit: usize, blocks: usize) -> BlockRange {
-        self.run.unit(self.spec, unit, self.index, blocks)
+        self.run.unit(self.shape, unit, self.index, blocks)
     }
 
     /// What a unit of it is called that is kept, among all of its run.
@@ -72,6 +75,8 @@ pub(crate) struct Location {
     pub(crate) table: TablePlace,
     /// Whether the blocks refer to long values.
     pub(crate) has_long: bool,
+    /// The shape of the blocks; `None` where it is that of all blocks of the space.
+    pub(crate) shape: Option<Arc<Shape>>,
 }
 
 impl Default for TablePlace {
@@ -118,30 +123,41 @@ impl Location {
         self.runs.iter().map(|run| run.count).sum()
     }
 
+    /// The shape of the blocks.
+    fn shape<'a>(&'a self, spec: &'a Spec) -> &'a Shape {
+        self.shape.as_deref().unwrap_or(&spec.shape)
+    }
+
     /// The device blocks in each extent: those of each row of each run, and at the end of the last run those of the table.
     pub(crate) fn ranges<'a>(&'a self, spec: &'a Spec) -> impl Iterator<Item = BlockRange> + 'a {
+        let shape = self.shape(spec);
         self.runs.iter().enumerate().flat_map(move |(index, run)| {
             let table = match index + 1 == self.runs.len() {
                 true => self.table.device_blocks(),
                 false => BlockCount::ZERO,
             };
-            run.rows(spec, table)
+            run.rows(shape, table)
         })
     }
 
     /// Whether it can be where blocks of a space lie: it was read.
     pub(crate) fn is_of(&self, spec: &Spec) -> bool {
-        self.runs.iter().all(|run| run.is_of(spec))
-            && match &self.table {
-                TablePlace::Short(table) => {
-                    table.is_of(self.blocks() as usize, spec.unit_bytes.len())
-                }
-                TablePlace::Behind { .. } => true,
-            }
+        let shape = self.shape(spec);
+        let has_table = match &self.table {
+            TablePlace::Short(table) => table.is_of(self.blocks() as usize, shape.len()),
+            TablePlace::Behind { .. } => true,
+        };
+        let may_have_shape = self.shape.is_none() || spec.format.fits_units();
+        has_table
+            && may_have_shape
+            && shape.len() == spec.shape.len()
+            && self.runs.iter().all(|run| run.is_of(shape))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        put_number(out, (self.runs.len() as u64) << 1 | u64::from(self.has_long));
+        let has_shape = u64::from(self.shape.is_some());
+        put_number(out, (self.runs.len() as u64) << 2 | has_shape << 1 | u64::from(self.has_long));
+        self.shape.iter().for_each(|shape| shape.encode(out));
         self.runs.iter().for_each(|run| run.encode(out));
         match &self.table {
             TablePlace::Short(table) => {
@@ -159,8 +175,12 @@ impl Location {
         let mut runs: Vec<Run> = Vec::new();
         let mut blocks = 0_u32;
         let count = taker.number()?;
-        let has_long = count & 1 == 1;
-        for _ in 0..count >> 1 {
+        let (has_long, has_shape) = (count & 1 == 1, count & 2 == 2);
+        let shape = match has_shape {
+            true => Some(Arc::new(Shape::take(taker, SHAPE_BYTES_MAX)?)),
+            false => None,
+        };
+        for _ in 0..count >> 2 {
             let run = Run::take(taker)?;
             // Only the last may have the table alone.
             let has_blocks = runs.last().is_none_or(|before| before.count > 0);
@@ -176,8 +196,9 @@ impl Location {
             TablePlace::Short(table) => table.len() == blocks as usize && !is_empty_last,
             TablePlace::Behind { .. } => blocks > 0,
         };
-        let fits = fits && blocks <= PARTITION_BLOCKS_MAX && (blocks > 0 || !has_long);
-        fits.then(|| Location { runs: runs.into(), table, has_long })
+        let is_empty = !has_long && !has_shape;
+        let fits = fits && blocks <= PARTITION_BLOCKS_MAX && (blocks > 0 || is_empty);
+        fits.then(|| Location { runs: runs.into(), table, has_long, shape })
     }
 }
 
@@ -204,9 +225,14 @@ impl Place {
         &self.spec
     }
 
+    /// The shape of the blocks.
+    pub(crate) fn shape(&self) -> &Shape {
+        self.location.shape(&self.spec)
+    }
+
     /// Bytes of a block.
     pub(crate) fn block_bytes(&self) -> usize {
-        self.spec.block_bytes()
+        self.shape().block_bytes()
     }
 
     /// Whether the blocks refer to long values.
@@ -239,8 +265,8 @@ impl Place {
         for run in &self.location.runs {
             let count = run.count as usize;
             if block < first + count {
-                let (spec, extent) = (&*self.spec, self.extents.get(extent)?);
-                return Some(BlockPlace { spec, run, extent, index: block - first });
+                let (shape, extent) = (self.shape(), self.extents.get(extent)?);
+                return Some(BlockPlace { shape, run, extent, index: block - first });
             }
             first += count;
             extent += run.rows.count as usize;
@@ -286,7 +312,7 @@ impl Place {
 
     /// The device blocks of a table that is not short.
     pub(crate) fn table_range(&self) -> Option<BlockRange> {
-        let first = self.location.runs.last()?.table_first(&self.spec);
+        let first = self.location.runs.last()?.table_first(self.shape());
         let range = BlockRange::new(first, self.location.table.device_blocks());
         (!range.is_empty()).then_some(range)
     }
@@ -300,7 +326,7 @@ impl Place {
         let mut taker = Taker(bytes);
         let is_right = is_sum(checksum, crc32c::crc32c(bytes));
         let table = is_right.then(|| BlockTable::take(&mut taker)).flatten()?;
-        let is_of = table.is_of(self.blocks(), self.spec.unit_bytes.len());
+        let is_of = table.is_of(self.blocks(), self.shape().len());
         (is_of && taker.is_empty()).then(|| Arc::new(table))
     }
 
@@ -315,5 +341,6 @@ impl Place {
             + size_of_val(&*self.extents)
             + size_of_val(&*self.location.runs)
             + self.location.table.memory_bytes()
+            + self.location.shape.as_ref().map_or(0, |shape| shape.memory_bytes())
     }
 }

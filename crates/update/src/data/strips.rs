@@ -19,7 +19,7 @@ use std::ops::Range;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::{Taker, put_number};
-use crate::spec::Spec;
+use crate::shape::Shape;
 use crate::units::UNITS_MAX;
 
 /// Addresses from here on are none.
@@ -45,10 +45,10 @@ impl StripRows {
     /// One row: the strips lie in one extent.
     pub(crate) const ONE: StripRows = StripRows { count: 1, stride: BlockCount::ZERO };
 
-    /// Whether the strips of a space's blocks can lie in several rows: these are as long as each other.
-    pub(crate) fn are_of(spec: &Spec) -> bool {
+    /// Whether the strips of blocks of a shape can lie in several rows: these are as long as each other.
+    pub(crate) fn are_of(shape: &Shape) -> bool {
         let is_longer = |pair: &[usize]| pair.first() != pair.last();
-        spec.unit_bytes.len() > 1 && !spec.unit_bytes.windows(2).any(is_longer)
+        shape.len() > 1 && !shape.unit_bytes.windows(2).any(is_longer)
     }
 
     /// The strips of a row, of `strips`.
@@ -62,21 +62,21 @@ impl StripRows {
     }
 
     /// Device blocks of a row with the strips of `blocks` blocks, without a table.
-    pub(crate) fn row_blocks(count: u32, row: usize, spec: &Spec, blocks: u32) -> BlockCount {
-        let strips = StripRows::strips_of(count, row, spec.unit_bytes.len());
-        let of_block: u64 = strips.map(|unit| spec.unit_blocks(unit).1.0).sum();
+    pub(crate) fn row_blocks(count: u32, row: usize, shape: &Shape, blocks: u32) -> BlockCount {
+        let strips = StripRows::strips_of(count, row, shape.len());
+        let of_block: u64 = strips.map(|unit| shape.unit_blocks(unit).1.0).sum();
         BlockCount(of_block * u64::from(blocks))
     }
 }
 
 impl Run {
     /// Where a strip begins; or the table, for the number behind the last strip.
-    fn strip_first(&self, spec: &Spec, strip: usize) -> Lbn {
+    fn strip_first(&self, shape: &Shape, strip: usize) -> Lbn {
         let (row, column) = match self.rows.count {
-            1 => (0, spec.unit_blocks(strip).0.0),
+            1 => (0, shape.unit_blocks(strip).0.0),
             rows => {
                 let rows = rows as usize;
-                (strip % rows, (strip / rows) as u64 * spec.unit_blocks(0).1.0)
+                (strip % rows, (strip / rows) as u64 * shape.unit_blocks(0).1.0)
             }
         };
         let in_row = BlockCount(column * u64::from(self.count));
@@ -84,36 +84,42 @@ impl Run {
     }
 
     /// The device blocks of a unit of the block `index`, and of as many blocks as there are to be.
-    pub(crate) fn unit(&self, spec: &Spec, unit: usize, index: usize, blocks: usize) -> BlockRange {
-        let length = spec.unit_blocks(unit).1.0;
-        let first = self.strip_first(spec, unit) + BlockCount(length * index as u64);
+    pub(crate) fn unit(
+        &self,
+        shape: &Shape,
+        unit: usize,
+        index: usize,
+        blocks: usize,
+    ) -> BlockRange {
+        let length = shape.unit_blocks(unit).1.0;
+        let first = self.strip_first(shape, unit) + BlockCount(length * index as u64);
         BlockRange::new(first, BlockCount(length * blocks as u64))
     }
 
     /// Where the table begins.
-    pub(crate) fn table_first(&self, spec: &Spec) -> Lbn {
-        self.strip_first(spec, spec.unit_bytes.len())
+    pub(crate) fn table_first(&self, shape: &Shape) -> Lbn {
+        self.strip_first(shape, shape.len())
     }
 
     /// The device blocks of each row, with those of the table in its row.
     pub(crate) fn rows<'a>(
         &self,
-        spec: &'a Spec,
+        shape: &'a Shape,
         table: BlockCount,
     ) -> impl Iterator<Item = BlockRange> + use<'a> {
         let Run { first, count, rows } = *self;
-        let table_row = StripRows::table_row(rows.count, spec.unit_bytes.len());
+        let table_row = StripRows::table_row(rows.count, shape.len());
         (0..rows.count as usize).map(move |row| {
             let behind = if row == table_row { table } else { BlockCount::ZERO };
-            let blocks = StripRows::row_blocks(rows.count, row, spec, count) + behind;
+            let blocks = StripRows::row_blocks(rows.count, row, shape, count) + behind;
             BlockRange::new(first + BlockCount(rows.stride.0 * row as u64), blocks)
         })
     }
 
-    /// Whether it can be of a space: it was read.
-    pub(crate) fn is_of(&self, spec: &Spec) -> bool {
-        let has_strips = self.rows.count as usize <= spec.unit_bytes.len();
-        self.rows == StripRows::ONE || (has_strips && StripRows::are_of(spec))
+    /// Whether it can have blocks of a shape: it was read.
+    pub(crate) fn is_of(&self, shape: &Shape) -> bool {
+        let has_strips = self.rows.count as usize <= shape.len();
+        self.rows == StripRows::ONE || (has_strips && StripRows::are_of(shape))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

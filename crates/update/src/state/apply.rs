@@ -21,6 +21,7 @@ use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged};
 use crate::state::queue::{Piece, Queue};
 use crate::state::{Misfit, State};
+use crate::units::UnitSet;
 
 /// Modifications of groups from `since` on, which are on their way to other queues.
 #[derive(Debug)]
@@ -145,6 +146,9 @@ impl State {
         let is_oldest = seq < partition.since;
         partition.since = partition.since.min(seq);
         let before = partition.active.bytes();
+        // The directory is at hand; what the partition refers to may not be in the processor's caches.
+        let spec = self.spaces.get(&partition.space).map(|directory| &directory.spec);
+        partition.active.note_units(spec.map_or(UnitSet::ALL, |spec| spec.units_of(encoded)));
         self.queued_bytes += partition.active.push(key, encoded, after);
         self.queued += 1;
         self.unplaced_bytes += encoded.len() as u64;

@@ -195,6 +195,45 @@ impl Runs<'_> {
         format: &dyn BlockFormat,
     ) {
         let unit_of = |one: &Modification<'_>| format.unit_of(one);
+        let may_divide =
+            |one: &Modification<'_>| !Kinds::replaces(one.kind) && unit_of(one).is_none();
+        let is_divided =
+            |one: &Modification<'_>| may_divide(one) && format.divide(one, &mut |_| {});
+        if of_key.iter().any(is_divided) {
+            let (mut bytes, mut contents) = (Vec::new(), Vec::new());
+            for one in of_key {
+                let before = contents.len();
+                let is_divided = may_divide(one)
+                    && format.divide(one, &mut |content| {
+                        let first = bytes.len();
+                        bytes.extend_from_slice(content);
+                        contents.push((one, Some(first..bytes.len())));
+                    });
+                if !is_divided {
+                    contents.truncate(before);
+                    contents.push((one, None));
+                }
+            }
+            let divided: Vec<Modification<'_>> = contents
+                .into_iter()
+                .map(|(one, content)| match content.and_then(|range| bytes.get(range)) {
+                    Some(bytes) => Modification { bytes, ..*one },
+                    None => *one,
+                })
+                .collect();
+            return self.put_each_unit(at, &divided, format);
+        }
+        self.put_each_unit(at, of_key, format);
+    }
+
+    /// The same once they are divided by units.
+    fn put_each_unit(
+        &mut self,
+        at: (u8, u8),
+        of_key: &[Modification<'_>],
+        format: &dyn BlockFormat,
+    ) {
+        let unit_of = |one: &Modification<'_>| format.unit_of(one);
         let any = of_key.iter().rposition(|one| unit_of(one).is_none()).map_or(0, |at| at + 1);
         let (any_unit, one_unit) = of_key.split_at_checked(any).unwrap_or((of_key, &[]));
         self.put(ANY_UNIT, at, any_unit);

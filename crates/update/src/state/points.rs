@@ -27,6 +27,7 @@ use crate::long::epoch::Epoch;
 use crate::state::State;
 use crate::state::partition::{Partition, Sealed, Staged};
 use crate::state::queue::Queue;
+use crate::units::UnitSet;
 #[cfg(feature = "canary")]
 use crate::{ids::Seq, options::Canary};
 
@@ -106,13 +107,19 @@ impl<'a> Holder<'a> {
         self.partition.into_iter().flat_map(|(_, partition)| partition.queues())
     }
 
-    /// What is pending in memory, oldest first.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = Modification<'a>> + use<'a> {
-        let point = self.point;
-        self.queues().flat_map(move |queue| queue.before(point))
+    /// What is pending in memory and changes some of these units, oldest first.
+    pub(crate) fn pending(
+        &self,
+        units: UnitSet,
+    ) -> impl Iterator<Item = Modification<'a>> + use<'a> {
+        let (point, format) = (self.point, &self.place.spec().format);
+        let is_all = self.place.shape().len() == 1 || units == UnitSet::ALL;
+        let queues = self.queues().filter(move |queue| queue.units().meets(units));
+        let pending = queues.flat_map(move |queue| queue.before(point));
+        pending.filter(move |one| is_all || format.units_of(one).meets(units))
     }
 
-    /// The same of one key.
+    /// What is pending of one key, oldest first.
     pub(crate) fn pending_of(&self, key: &[u8]) -> impl Iterator<Item = Modification<'a>> {
         let point = self.point;
         self.queues().flat_map(move |queue| queue.of_key(key, point))

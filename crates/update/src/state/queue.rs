@@ -4,6 +4,7 @@ use crate::codec::{Taker, is_same_key, put_bytes};
 use crate::filter::KeyHash;
 use crate::ids::{AFTER_POINT, KindNumber, PUT_LONG, PointNumber};
 use crate::kind::Modification;
+use crate::units::UnitSet;
 
 /// Bytes of memory that a queue takes at a time, once it is longer than that.
 pub(crate) const PIECE_BYTES: usize = 1 << PLACE_BITS;
@@ -25,6 +26,8 @@ pub(crate) struct Queue {
     bytes: usize,
     count: usize,
     has_long: bool,
+    /// The units that its modifications change, or more.
+    units: UnitSet,
 }
 
 /// Some of the modifications.
@@ -73,6 +76,16 @@ impl Queue {
         self.count == 0
     }
 
+    /// The units that its modifications change, or more.
+    pub(crate) fn units(&self) -> UnitSet {
+        self.units
+    }
+
+    /// Adds units that modifications change.
+    pub(crate) fn note_units(&mut self, units: UnitSet) {
+        self.units = self.units.with(units);
+    }
+
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES).sum()
@@ -111,7 +124,7 @@ impl Queue {
 
     /// The same modifications.
     pub(crate) fn copied(&self) -> Queue {
-        let mut copy = Queue::default();
+        let mut copy = Queue { units: self.units, ..Queue::default() };
         for piece in &self.pieces {
             for (modification, encoded) in piece.iter_encoded() {
                 copy.push(modification.key, encoded, piece.after);
@@ -122,7 +135,7 @@ impl Queue {
 
     /// The modifications of keys from `low` on, and before `high` or to the last.
     pub(crate) fn within(&self, low: &[u8], high: Option<&[u8]>) -> Queue {
-        let mut some = Queue::default();
+        let mut some = Queue { units: self.units, ..Queue::default() };
         for piece in &self.pieces {
             for (modification, encoded) in piece.iter_encoded() {
                 let key = modification.key;
@@ -137,7 +150,7 @@ impl Queue {
     /// What came before the last of the read points `live`, for their readers: before modifications that came after one of
     /// `live`, an [`AFTER_POINT`] says so.
     pub(crate) fn history(&self, live: &[PointNumber]) -> Queue {
-        let mut history = Queue::default();
+        let mut history = Queue { units: self.units, ..Queue::default() };
         let mut mark = Vec::new();
         let newest = live.last().copied().unwrap_or_default();
         for piece in self.pieces.iter().filter(|piece| piece.after < newest) {
@@ -162,6 +175,7 @@ impl Queue {
         self.bytes += later.bytes;
         self.count += later.count;
         self.has_long |= later.has_long;
+        self.units = self.units.with(later.units);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Modification<'_>> {

@@ -15,6 +15,7 @@ use crate::kind::{Kinds, Modification};
 use crate::long::made::Made;
 use crate::long::sweep::References;
 use crate::read_whole::Content;
+use crate::shape::Shape;
 use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
@@ -342,7 +343,8 @@ impl Shared {
         Ok(first > last_key)
     }
 
-    /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
+    /// Writes blocks as a partition: as several, where units of lengths of their own make them longer than one may be. Tells
+    /// whether there was space.
     async fn write_blocks<'a>(
         &'a self,
         spec: &Spec,
@@ -350,9 +352,27 @@ impl Shared {
         writes: &mut Writes<'a>,
         long: &mut Long,
     ) -> Result<bool> {
-        if pieces.is_empty() {
-            return Ok(true);
+        while !pieces.is_empty() {
+            let count = pieces.fitting(spec.division.partition_bytes());
+            let some = match count < pieces.len() {
+                true => pieces.take(count),
+                false => std::mem::replace(&mut pieces, Pieces::new(spec.block_bytes())),
+            };
+            if !self.write_partition(spec, some, writes, long).await? {
+                return Ok(false);
+            }
         }
+        Ok(true)
+    }
+
+    /// Writes blocks and their table to an extent, or to several where no free run is so long. Tells whether there was space.
+    async fn write_partition<'a>(
+        &'a self,
+        spec: &Spec,
+        mut pieces: Pieces,
+        writes: &mut Writes<'a>,
+        long: &mut Long,
+    ) -> Result<bool> {
         let mut has_long = false;
         let format = &spec.format;
         for (_, block) in pieces.iter().filter(|(_, block)| format.has_long_values(*block)) {
@@ -362,27 +382,30 @@ impl Shared {
             }
         }
         let low = pieces.lows.first().cloned().unwrap_or_default();
-        let units = spec.unit_bytes.len();
+        let own_shape = pieces.fit().map(Arc::new);
+        let shape = own_shape.as_deref().unwrap_or(&spec.shape);
+        let units = shape.len();
         let units =
             pieces.iter().flat_map(|(_, block)| (0..units).map(move |unit| block.unit(unit)));
         let checksums = units.map(|unit| crc32c::crc32c(unit.unwrap_or_default())).collect();
         let lows = pieces.iter().map(|(low, _)| low);
         let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
-        if let Some((run, extents)) = self.take_in_rows(spec, pieces.len(), &table_place) {
-            self.write_strips(spec, &run, pieces, &table_bytes, writes).await?;
-            let location = Location { runs: [run].into(), table: table_place, has_long };
+        if let Some((run, extents)) = self.take_in_rows(shape, pieces.len(), &table_place) {
+            self.write_strips(shape, &run, pieces, &table_bytes, writes).await?;
+            let location =
+                Location { runs: [run].into(), table: table_place, has_long, shape: own_shape };
             writes.written.push(Written { low, extents, location, table });
             return Ok(true);
         }
         let (mut extents, mut runs) = (Vec::new(), Vec::new());
-        let block = spec.division.block;
+        let block = shape.block();
         let mut is_written = false;
         while !is_written {
             let count = BlockCount(pieces.len() as u64 * block.0) + table_place.device_blocks();
             let unit = match pieces.is_empty() {
                 true => count,
-                false => spec.division.extent_of(1),
+                false => spec.division.rounded(block),
             };
             let extent = self.extents.take_part(count, unit, self.checkpoint_reserve());
             let Some(extent) = extent else {
@@ -397,10 +420,11 @@ impl Shared {
             let run = Run { first: extent.first(), count, rows: StripRows::ONE };
             let table_bytes: &[u8] = if is_written { &table_bytes } else { &[] };
             extents.push(extent);
-            self.write_strips(spec, &run, now, table_bytes, writes).await?;
+            self.write_strips(shape, &run, now, table_bytes, writes).await?;
             runs.push(run);
         }
-        let location = Location { runs: runs.into(), table: table_place, has_long };
+        let location =
+            Location { runs: runs.into(), table: table_place, has_long, shape: own_shape };
         writes.written.push(Written { low, extents, location, table });
         Ok(true)
     }
@@ -409,18 +433,18 @@ impl Shared {
     /// rows free.
     fn take_in_rows(
         &self,
-        spec: &Spec,
+        shape: &Shape,
         blocks: usize,
         table: &TablePlace,
     ) -> Option<(Run, Vec<Extent>)> {
-        if !StripRows::are_of(spec) {
+        if !StripRows::are_of(shape) {
             return None;
         }
-        let (strips, count) = (spec.unit_bytes.len(), blocks as u32);
+        let (strips, count) = (shape.len(), blocks as u32);
         let length = |rows: usize, row: usize| {
             let behind = row == StripRows::table_row(rows as u32, strips);
             let behind = if behind { table.device_blocks() } else { BlockCount::ZERO };
-            StripRows::row_blocks(rows as u32, row, spec, count) + behind
+            StripRows::row_blocks(rows as u32, row, shape, count) + behind
         };
         let Rows { extents, stride } =
             self.extents.take_rows(strips, length, self.checkpoint_reserve())?;
@@ -431,7 +455,7 @@ impl Shared {
     /// Writes the strips of a run's blocks, and their table behind the last: each row with one request.
     async fn write_strips<'a>(
         &'a self,
-        spec: &Spec,
+        shape: &Shape,
         run: &Run,
         mut pieces: Pieces,
         table_bytes: &[u8],
@@ -439,7 +463,7 @@ impl Shared {
     ) -> Result<()> {
         let rows = run.rows.count;
         let table_row = StripRows::table_row(rows, pieces.strips.len());
-        for (row, range) in run.rows(spec, BlockCount::ZERO).enumerate() {
+        for (row, range) in run.rows(shape, BlockCount::ZERO).enumerate() {
             let mut bytes = Vec::new();
             for unit in StripRows::strips_of(rows, row, pieces.strips.len()) {
                 let strip = pieces.strips.get_mut(unit).map(std::mem::take).unwrap_or_default();

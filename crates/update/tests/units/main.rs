@@ -8,6 +8,7 @@
 )]
 
 mod classes;
+mod fitted;
 mod indexed;
 mod pairs;
 mod rows;
@@ -21,13 +22,14 @@ use moirai_storage::{Device, Meter, Metered};
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{
     At, DELETE, Engine, Error, Format, Formats, Group, KindNumber, Modification, Options, PUT,
-    Reader, SpaceFormat, SpaceId, UnitSet, WholeBlocks,
+    Pieces, Reader, SpaceFormat, SpaceId, UnitSet, WholeBlocks,
 };
 use rand::Rng;
 
 use crate::classes::Classes;
 use crate::pairs::{
-    ADD_BOTH, BLOCK, Pairs, RECORDS_MAX, SET_A, SET_B, bytes_of, kinds, pair_of, shown,
+    ADD_BOTH, BLOCK, FITTED_BLOCK, FittedPairs, KeyedPair, Pairs, RECORDS_MAX, SET_A, SET_B,
+    applied, bytes_of, kinds, pair_of, shown,
 };
 
 const PAIRS: SpaceId = SpaceId(1);
@@ -93,6 +95,15 @@ fn space_format(partition_blocks: u32) -> SpaceFormat {
     }
 }
 
+fn fitted_format(partition_blocks: u32) -> SpaceFormat {
+    SpaceFormat {
+        name: "fitted pairs".into(),
+        block_bytes: ByteCount(FITTED_BLOCK as u64),
+        staging_percent: 100,
+        ..space_format(partition_blocks)
+    }
+}
+
 fn change(group: &mut Group, key: u64, kind: KindNumber, bytes: &[u8]) {
     group.modify(PAIRS, Modification { key: &key.to_be_bytes(), kind, bytes });
 }
@@ -119,6 +130,26 @@ async fn scanned(reader: Reader<'_>, space: SpaceId) -> Result<Vec<(u64, (u64, u
         let Some(view) = reader.view(space, At::Key(&key), 64).await? else { break };
         view.blocks().for_each(|(_, block)| records.extend(shown(block)));
         next = view.next;
+    }
+    Ok(records)
+}
+
+/// The same of a reader in layers, which applies the modifications itself.
+async fn scanned_in_layers(
+    reader: Reader<'_>,
+    space: SpaceId,
+) -> Result<Vec<(u64, (u64, u64))>, Error> {
+    let (mut records, kinds) = (Vec::new(), kinds());
+    let mut views = reader.in_layers().views(space, At::Key(&[]), 64, |_| true);
+    while let Some(view) = views.next().await.transpose()? {
+        for layers in view.layers() {
+            let modifications: Vec<Modification<'_>> = layers.modifications().collect();
+            assert!(modifications.is_sorted_by_key(|one| one.key));
+            let mut pieces = Pieces::new(0);
+            let pairs = applied(layers.block, &modifications, &kinds, &mut pieces).unwrap();
+            let number = |(key, pair): KeyedPair| (u64::from_be_bytes(key), pair);
+            records.extend(pairs.into_iter().map(number));
+        }
     }
     Ok(records)
 }
@@ -361,10 +392,11 @@ async fn survive() {
         Options { memory: ByteCount(random.random_range(8..64) << 10), ..Options::default() };
     let all = [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)];
     let mut durable = (Model::new(), BTreeMap::new());
+    let formats = Formats::of(WholeBlocks).with(Pairs).with(FittedPairs);
+    let format = if random.random_bool(0.5) { space_format(8) } else { fitted_format(8) };
     for _ in 0..random.random_range(1..4) {
-        let formats = Formats::of(WholeBlocks).with(Pairs);
-        let engine = devices.open_with(formats, options).await.unwrap();
-        engine.create_space_of(PAIRS, &space_format(8)).await.unwrap();
+        let engine = devices.open_with(formats.clone(), options).await.unwrap();
+        engine.create_space_of(PAIRS, &format).await.unwrap();
         engine.create_space(WHOLE).await.unwrap();
         let (pairs, whole) = content(engine.now(), UnitSet::ALL).await.unwrap();
         assert_eq!((pairs, whole), (expected(&durable.0, UnitSet::ALL), durable.1.clone()));
@@ -404,6 +436,10 @@ async fn survive() {
                 let pairs: Vec<_> = expected(&pairs.into_iter().collect(), units);
                 assert_eq!(pairs, expected(&wanted.0, units), "{units:?}");
             }
+            if let Ok(pairs) = scanned_in_layers(reader.units(units), PAIRS).await {
+                let pairs: Vec<_> = expected(&pairs.into_iter().collect(), units);
+                assert_eq!(pairs, expected(&wanted.0, units), "{units:?} in layers");
+            }
         }
         drop(point);
         if devices.power.is_off() || random.random_bool(0.5) {
@@ -412,8 +448,7 @@ async fn survive() {
             devices.data.restart();
             devices.log.restart();
             // The last group may be there or not.
-            let formats = Formats::of(WholeBlocks).with(Pairs);
-            let engine = devices.open_with(formats, options).await.unwrap();
+            let engine = devices.open_with(formats.clone(), options).await.unwrap();
             let found = match engine.spaces()[..] {
                 [PAIRS, WHOLE] => content(engine.now(), UnitSet::ALL).await.unwrap(),
                 _ => (Vec::new(), BTreeMap::new()),

@@ -93,10 +93,61 @@ pub(crate) fn pairs(block: Block<'_>) -> Option<Vec<KeyedPair>> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pairs;
 
+/// The same in units as long as their contents need: blocks have different numbers of records, and the second unit has bytes of no
+/// meaning behind them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FittedPairs;
+
+const FITTED_UNITS: [usize; 2] = [2048, 3072];
+pub(crate) const FITTED_BLOCK: usize = FITTED_UNITS[0] + FITTED_UNITS[1];
+const FITTED_RECORDS_MAX: u64 = 100;
+const FITTED_FILLER_MAX: usize = FITTED_UNITS[1] - HEADER - FITTED_RECORDS_MAX as usize * RECORD;
+
 /// Some records, as a view's blocks have them.
 pub(crate) fn shown(block: Block<'_>) -> Vec<(u64, (u64, u64))> {
     let pairs = pairs(block).unwrap();
     pairs.into_iter().map(|(key, pair)| (u64::from_be_bytes(key), pair)).collect()
+}
+
+/// The records of a block with what modifies them.
+pub(crate) fn applied(
+    block: Option<Block<'_>>,
+    modifications: &[Modification<'_>],
+    kinds: &Kinds,
+    pieces: &mut Pieces,
+) -> Result<Vec<KeyedPair>, NotOfFormat> {
+    let mut all = match block {
+        Some(block) => pairs(block).ok_or(NotOfFormat)?,
+        None => Vec::new(),
+    };
+    let mut value = Value::default();
+    for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+        let key = of_key[0].key.try_into().map_err(|_| NotOfFormat)?;
+        let at = all.binary_search_by_key(&key, |(key, _)| *key);
+        value.set(at.ok().map(|at| bytes_of(all[at].1)).as_ref().map(|bytes| &bytes[..]));
+        for one in of_key {
+            let fits = kinds.apply(one.kind, &mut value, one.bytes);
+            pieces.refuse(u64::from(!fits));
+        }
+        let pair = value.get().and_then(pair_of);
+        match (at, pair) {
+            (Ok(at), Some(pair)) => all[at].1 = pair,
+            (Ok(at), None) => drop(all.remove(at)),
+            (Err(at), Some(pair)) => all.insert(at, (key, pair)),
+            (Err(_), None) => {}
+        }
+    }
+    Ok(all)
+}
+
+/// What a unit of a block with these records has.
+fn content_of(some: &[KeyedPair], unit: usize) -> Vec<u8> {
+    let mut content = (some.len() as u64).to_le_bytes().to_vec();
+    for (key, (a, b)) in some {
+        content.extend(key);
+        content.extend([a, b][unit].to_le_bytes());
+    }
+    content
 }
 
 impl BlockFormat for Pairs {
@@ -108,37 +159,14 @@ impl BlockFormat for Pairs {
         kinds: &Kinds,
         pieces: &mut Pieces,
     ) -> Result<(), NotOfFormat> {
-        let mut all = match block {
-            Some(block) => pairs(block).ok_or(NotOfFormat)?,
-            None => Vec::new(),
-        };
-        let mut value = Value::default();
-        for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
-            let key = of_key[0].key.try_into().map_err(|_| NotOfFormat)?;
-            let at = all.binary_search_by_key(&key, |(key, _)| *key);
-            value.set(at.ok().map(|at| bytes_of(all[at].1)).as_ref().map(|bytes| &bytes[..]));
-            for one in of_key {
-                let fits = kinds.apply(one.kind, &mut value, one.bytes);
-                pieces.refuse(u64::from(!fits));
-            }
-            let pair = value.get().and_then(pair_of);
-            match (at, pair) {
-                (Ok(at), Some(pair)) => all[at].1 = pair,
-                (Ok(at), None) => drop(all.remove(at)),
-                (Err(at), Some(pair)) => all.insert(at, (key, pair)),
-                (Err(_), None) => {}
-            }
-        }
+        let all = applied(block, modifications, kinds, pieces)?;
         for some in all.chunks(RECORDS_MAX) {
             let low = if pieces.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
             pieces.push(low);
             for unit in 0..2 {
                 let Some(place) = pieces.last_unit_mut(unit) else { continue };
-                place[..8].copy_from_slice(&(some.len() as u64).to_le_bytes());
-                for ((key, (a, b)), place) in some.iter().zip(place[HEADER..].chunks_mut(RECORD)) {
-                    place[..8].copy_from_slice(key);
-                    place[8..].copy_from_slice(&[a, b][unit].to_le_bytes());
-                }
+                let content = content_of(some, unit);
+                place[..content.len()].copy_from_slice(&content);
             }
         }
         Ok(())
@@ -186,5 +214,71 @@ impl BlockFormat for Pairs {
 
     fn longest(&self, _: usize) -> (usize, usize) {
         (8, 16)
+    }
+}
+
+impl BlockFormat for FittedPairs {
+    fn apply(
+        &self,
+        low: &[u8],
+        block: Option<Block<'_>>,
+        modifications: &[Modification<'_>],
+        kinds: &Kinds,
+        pieces: &mut Pieces,
+    ) -> Result<(), NotOfFormat> {
+        let all = applied(block, modifications, kinds, pieces)?;
+        let mut rest = &all[..];
+        while let Some((first, _)) = rest.first() {
+            let key = u64::from_be_bytes(*first);
+            let count = 1 + key * 37 % (10 + key / 30).min(FITTED_RECORDS_MAX);
+            let (some, others) = rest.split_at(rest.len().min(count as usize));
+            rest = others;
+            let low = if pieces.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
+            pieces.push_units(low, |unit, out| {
+                out.extend(content_of(some, unit));
+                if unit == 1 {
+                    out.resize(out.len() + some.len() * 97 % FITTED_FILLER_MAX, 0xee);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        low: &[u8],
+        block: Block<'_>,
+        key: &[u8],
+        value: &mut Value,
+    ) -> Result<(), NotOfFormat> {
+        Pairs.find(low, block, key, value)
+    }
+
+    fn units(&self, _: usize) -> Vec<usize> {
+        FITTED_UNITS.to_vec()
+    }
+
+    fn fits_units(&self) -> bool {
+        true
+    }
+
+    fn unit_of(&self, modification: &Modification<'_>) -> Option<usize> {
+        Pairs.unit_of(modification)
+    }
+
+    fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize {
+        Pairs.growth_bytes(modification, block_bytes)
+    }
+
+    fn name(&self) -> &'static str {
+        "fitted pairs"
+    }
+
+    fn last_key<'a>(&self, low: &'a [u8], block: Block<'a>) -> Result<&'a [u8], NotOfFormat> {
+        Pairs.last_key(low, block)
+    }
+
+    fn longest(&self, block_bytes: usize) -> (usize, usize) {
+        Pairs.longest(block_bytes)
     }
 }
