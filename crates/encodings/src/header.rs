@@ -156,6 +156,14 @@ impl<'a> Taker<'a> {
     }
 }
 
+/// How many rows the minipage at the front of `bytes` has.
+///
+/// # Errors
+/// [`Damaged`] for what no encoder writes.
+pub fn rows_of(bytes: &[u8]) -> Result<usize> {
+    Taker(bytes).header().map(|(header, _)| header.rows)
+}
+
 /// Appends a minipage in a minipage, which `put` writes, with its length before it.
 pub(crate) fn put_nested(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();

@@ -23,7 +23,7 @@ mod texts;
 mod texts_encoder;
 
 pub use error::{Damaged, Result};
-pub use header::{ENCODINGS_VERSION, ROWS_MAX, Validity};
+pub use header::{ENCODINGS_VERSION, ROWS_MAX, Validity, rows_of};
 pub use numbers::{Number, Numbers};
 pub use numbers_encoder::NumberType;
 pub use texts::{TEXT_BYTES_MAX, Texts};
@@ -55,6 +55,22 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) {
         self.numbers.encode(values, of, validity, out);
+    }
+
+    /// The same of numbers that are 64 bits wide in memory, whatever bytes the attribute has: signed ones with their sign. The
+    /// numbers of nulls are stored, and cost least where they are those of the row before.
+    ///
+    /// # Panics
+    /// With more than [`ROWS_MAX`] numbers.
+    pub fn numbers64(
+        &mut self,
+        numbers: &[u64],
+        is_signed: bool,
+        validity: Option<Validity<'_>>,
+        out: &mut Vec<u8>,
+    ) {
+        assert!(numbers.len() <= ROWS_MAX, "a minipage has up to {ROWS_MAX} rows");
+        self.numbers.encode_loaded(numbers, is_signed, validity, out);
     }
 
     /// Appends the minipage of texts to `out`: text i ends at `ends[i]` of `bytes`, where the next one begins. Nulls are best

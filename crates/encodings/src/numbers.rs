@@ -135,7 +135,13 @@ impl<'a> Numbers<'a> {
         self.rows
     }
 
-    /// Which are not null; `None` where none is.
+    /// Whether some of them may need more than 64 bits.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        matches!(self.source, Source::Wide(_))
+    }
+
+    /// Which are not null; `None` where all are not.
     #[must_use]
     pub fn validity(&self) -> Option<Validity<'a>> {
         self.validity

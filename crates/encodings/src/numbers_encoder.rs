@@ -95,7 +95,7 @@ impl NumbersEncoder {
         self.numbers = numbers;
     }
 
-    fn encode_loaded(
+    pub(crate) fn encode_loaded(
         &mut self,
         numbers: &[u64],
         is_signed: bool,

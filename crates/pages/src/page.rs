@@ -1,0 +1,278 @@
+//! Pages on their way out.
+//!
+//! | offset | size | content of unit 0 |
+//! |---|---|---|
+//! | 0 | 4 | magic: "MPG" and the version |
+//! | 4 | 4 | rows |
+//! | 8 | 2 | bytes of the last key |
+//! | 10 | | the last key |
+//! | then | | the minipages of the key's columns, each behind its length in bytes (4) |
+//!
+//! Each other unit has the minipages of its columns, in their order, each behind its length. A column that is not there, because
+//! it was added to the table later, has nulls alone.
+
+use std::cmp::Ordering;
+
+use moirai_encodings::{Numbers, Texts};
+use moirai_update::{Block, NotOfFormat};
+
+use crate::fields::FieldsBuilder;
+use crate::key;
+use crate::number::{number_bytes, wrapped};
+use crate::schema::{ColumnType, PageSchema};
+
+/// Magic and version.
+pub(crate) const PAGE_MAGIC: [u8; 4] = *b"MPG\x01";
+/// Bytes before the last key.
+const HEADER_BYTES: usize = 10;
+
+/// What a block of pages holds; some units may not have been read.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'s, 'a> {
+    pub(crate) schema: &'s PageSchema,
+    block: Block<'a>,
+}
+
+/// The result of taking something out of a page.
+type Result<T> = std::result::Result<T, NotOfFormat>;
+
+/// The columns of a page's key, to be searched.
+pub(crate) struct KeyColumns<'a> {
+    columns: Vec<(ColumnType, KeyColumn<'a>)>,
+    rows: usize,
+}
+
+enum KeyColumn<'a> {
+    Numbers(Numbers<'a>),
+    Texts(Texts<'a>),
+}
+
+/// The minipage behind the first `index` ones, which have their lengths before them; `None` behind the last.
+fn minipage(unit: &[u8], index: usize) -> Option<&[u8]> {
+    let mut rest = unit;
+    let mut at = 0;
+    loop {
+        let (length, behind) = rest.split_first_chunk()?;
+        let (minipage, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        if at == index {
+            return (!minipage.is_empty()).then_some(minipage);
+        }
+        (rest, at) = (behind, at + 1);
+    }
+}
+
+/// Appends the header of unit 0.
+pub(crate) fn put_header(unit: &mut Vec<u8>, rows: usize, last_key: &[u8]) {
+    unit.extend(PAGE_MAGIC);
+    unit.extend((rows as u32).to_le_bytes());
+    unit.extend((last_key.len() as u16).to_le_bytes());
+    unit.extend_from_slice(last_key);
+}
+
+/// Appends a minipage, which `put` writes, behind its length.
+pub(crate) fn put_minipage(unit: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let at = unit.len();
+    unit.extend([0; 4]);
+    put(unit);
+    let length = (unit.len() - at - 4) as u32;
+    if let Some(place) = unit.get_mut(at..at + 4) {
+        place.copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+impl<'s, 'a> Page<'s, 'a> {
+    /// A block of the table that has this schema.
+    #[must_use]
+    pub fn of(schema: &'s PageSchema, block: Block<'a>) -> Page<'s, 'a> {
+        Page { schema, block }
+    }
+
+    /// The bytes of a unit; `None` where it was not read.
+    pub(crate) fn unit(&self, unit: usize) -> Option<&'a [u8]> {
+        self.block.unit(unit)
+    }
+
+    /// Unit 0 from the last key on, and the number of rows.
+    fn header(&self) -> Result<(&'a [u8], usize)> {
+        let unit = self.block.unit(0).ok_or(NotOfFormat)?;
+        let (header, rest) = unit.split_first_chunk::<HEADER_BYTES>().ok_or(NotOfFormat)?;
+        let [magic @ .., r0, r1, r2, r3, _, _] = *header;
+        let rows = u32::from_le_bytes([r0, r1, r2, r3]) as usize;
+        (magic == PAGE_MAGIC && rows <= self.schema.rows_max())
+            .then_some((rest, rows))
+            .ok_or(NotOfFormat)
+    }
+
+    /// How many rows it has. Unit 0 was read.
+    ///
+    /// # Errors
+    /// [`NotOfFormat`] for what no page has.
+    pub fn rows(&self) -> Result<usize> {
+        Ok(self.header()?.1)
+    }
+
+    /// The last key, and the minipages of the key's columns.
+    fn last_key_and_rest(&self) -> Result<(&'a [u8], &'a [u8])> {
+        let (rest, _) = self.header()?;
+        let length = self.block.unit(0).and_then(|unit| unit.get(8..)?.first_chunk());
+        let length = usize::from(u16::from_le_bytes(*length.ok_or(NotOfFormat)?));
+        rest.split_at_checked(length).ok_or(NotOfFormat)
+    }
+
+    /// Its last key. Unit 0 was read.
+    ///
+    /// # Errors
+    /// [`NotOfFormat`] for what no page has.
+    pub fn last_key(&self) -> Result<&'a [u8]> {
+        Ok(self.last_key_and_rest()?.0)
+    }
+
+    /// The minipage of a column; `None` where the page has none, and all is null. Its unit was read.
+    ///
+    /// # Errors
+    /// [`NotOfFormat`] for what no page has.
+    pub fn minipage(&self, column: usize) -> Result<Option<&'a [u8]>> {
+        let unit = self.schema.unit(column).ok_or(NotOfFormat)?;
+        let columns = self.schema.columns_of(unit);
+        let index = columns.iter().position(|one| *one == column).ok_or(NotOfFormat)?;
+        let minipages = match unit {
+            0 => self.last_key_and_rest()?.1,
+            unit => self.block.unit(unit).ok_or(NotOfFormat)?,
+        };
+        Ok(minipage(minipages, index))
+    }
+
+    /// The same; `None` also where its unit was not read.
+    pub(crate) fn minipage_read(&self, column: usize) -> Result<Option<&'a [u8]>> {
+        let unit = self.schema.unit(column).ok_or(NotOfFormat)?;
+        if self.block.unit(unit).is_none() {
+            return Ok(None);
+        }
+        self.minipage(column)
+    }
+
+    /// The columns of its key.
+    pub(crate) fn key_columns(&self) -> Result<KeyColumns<'a>> {
+        let rows = self.rows()?;
+        let mut columns = Vec::with_capacity(self.schema.key().len());
+        for column in self.schema.key() {
+            let of = self.schema.columns().get(*column).ok_or(NotOfFormat)?.of;
+            let minipage = self.minipage(*column)?.ok_or(NotOfFormat)?;
+            let (found, column) = match of {
+                ColumnType::Number(_) => {
+                    let numbers = Numbers::parse(minipage).map_err(|_| NotOfFormat)?;
+                    (numbers.rows(), KeyColumn::Numbers(numbers))
+                }
+                ColumnType::Text => {
+                    let texts = Texts::parse(minipage).map_err(|_| NotOfFormat)?;
+                    (texts.rows(), KeyColumn::Texts(texts))
+                }
+            };
+            if found != rows {
+                return Err(NotOfFormat);
+            }
+            columns.push((of, column));
+        }
+        Ok(KeyColumns { columns, rows })
+    }
+
+    /// The key and the [fields](crate::Fields) of each row, in the order of the keys. Fields of columns whose unit was not read are left
+    /// out.
+    ///
+    /// # Errors
+    /// [`NotOfFormat`] for what no page has.
+    pub fn all(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let keys = self.key_columns()?;
+        let mut key = Vec::new();
+        let row = |row| {
+            keys.key(row, &mut key)?;
+            Ok((key.clone(), self.fields(row)?))
+        };
+        (0..keys.rows).map(row).collect()
+    }
+
+    /// The fields of a row, but for those of columns whose unit was not read.
+    pub(crate) fn fields(&self, row: usize) -> Result<Vec<u8>> {
+        let (mut fields, mut value) = (FieldsBuilder::new(), Vec::new());
+        for column in 0..self.schema.columns().len() {
+            let unit = self.schema.unit(column).ok_or(NotOfFormat)?;
+            if unit > 0 && self.block.unit(unit).is_some() {
+                let is_valid = self.value(column, row, &mut value)?;
+                fields.push(column, is_valid.then_some(&value));
+            }
+        }
+        Ok(fields.bytes().to_vec())
+    }
+
+    /// Makes `value` that of a column in a row; tells whether it is none. The column's unit was read.
+    pub(crate) fn value(&self, column: usize, row: usize, value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let of = self.schema.columns().get(column).ok_or(NotOfFormat)?.of;
+        let Some(minipage) = self.minipage(column)? else { return Ok(false) };
+        let validity = match of {
+            ColumnType::Number(of) => {
+                let numbers = Numbers::parse(minipage).map_err(|_| NotOfFormat)?;
+                let number: i128 = numbers.get(row).map_err(|_| NotOfFormat)?.ok_or(NotOfFormat)?;
+                *value = number_bytes(wrapped(number, of));
+                numbers.validity()
+            }
+            ColumnType::Text => {
+                let texts = Texts::parse(minipage).map_err(|_| NotOfFormat)?;
+                let text = texts.get(row).map_err(|_| NotOfFormat)?.ok_or(NotOfFormat)?;
+                value.extend(text);
+                texts.validity()
+            }
+        };
+        let is_valid = validity.is_none_or(|validity| validity.is_valid(row));
+        if !is_valid {
+            value.clear();
+        }
+        Ok(is_valid)
+    }
+}
+
+impl KeyColumns<'_> {
+    /// Makes `key` that of a row.
+    pub(crate) fn key(&self, row: usize, key: &mut Vec<u8>) -> Result<()> {
+        key.clear();
+        for (of, column) in &self.columns {
+            let is_of = match (of, column) {
+                (ColumnType::Number(of_number), KeyColumn::Numbers(numbers)) => {
+                    let number: i128 =
+                        numbers.get(row).map_err(|_| NotOfFormat)?.ok_or(NotOfFormat)?;
+                    key::put_number(key, *of_number, wrapped(number, *of_number));
+                    true
+                }
+                (of, KeyColumn::Texts(texts)) => {
+                    let text = texts.get(row).map_err(|_| NotOfFormat)?.ok_or(NotOfFormat)?;
+                    key::put(key, *of, text)
+                }
+                _ => false,
+            };
+            if !is_of {
+                return Err(NotOfFormat);
+            }
+        }
+        Ok(())
+    }
+
+    /// The row with `key` among those from `first` on, or where it would be.
+    pub(crate) fn search(
+        &self,
+        first: usize,
+        key: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<std::result::Result<usize, usize>> {
+        let (mut first, mut end) = (first, self.rows);
+        while first < end {
+            let middle = first.midpoint(end);
+            self.key(middle, buffer)?;
+            match (**buffer).cmp(key) {
+                Ordering::Less => first = middle + 1,
+                Ordering::Greater => end = middle,
+                Ordering::Equal => return Ok(Ok(middle)),
+            }
+        }
+        Ok(Err(first))
+    }
+}

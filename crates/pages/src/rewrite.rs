@@ -1,0 +1,468 @@
+//! What a sweep makes of a page and its modifications.
+//!
+//! Where rows are only set, the minipages of the columns that are not touched stay as they are, bytes and all. Where rows come or
+//! go, all columns are taken apart, and the page may become several, or be joined with the one before.
+
+use moirai_encodings::Encoder;
+use moirai_update::{Block, DELETE, Modification, NotOfFormat, OwnedUnits, PUT, Pieces};
+
+use crate::fields::{Fields, merged};
+use crate::key::KeyReader;
+use crate::kinds::{ADD, ROWS, SET, added};
+use crate::page::{Page, put_header, put_minipage};
+use crate::rows;
+use crate::schema::PageSchema;
+use crate::values::Values;
+
+type Result<T> = std::result::Result<T, NotOfFormat>;
+
+/// A page with fewer rows than such a part of those that it may have is joined with a neighbour.
+const SMALL_SHARE: usize = 2;
+/// Pages but the last have a multiple of so many rows: their bitmaps of nulls are whole bytes.
+const ROWS_UNIT: usize = 8;
+
+/// What becomes of a row that modifications are of.
+enum Row {
+    /// There is none.
+    Absent,
+    /// It stays, with these fields set.
+    Kept(Vec<u8>),
+    /// It has these fields, and no others.
+    Put(Vec<u8>),
+}
+
+/// What modifications do to a page.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Values of columns, by column: the row, and where in `bytes` the value is; `None` for a null.
+    set: Vec<Vec<(usize, Option<std::ops::Range<usize>>)>>,
+    bytes: Vec<u8>,
+    /// Rows that go.
+    removed: Vec<usize>,
+    /// Rows that come: before which row, the key, and the fields.
+    inserted: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    refused: u64,
+}
+
+impl Changes {
+    fn set(&mut self, column: usize, row: usize, value: Option<&[u8]>) {
+        let first = self.bytes.len();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let range = value.map(|_| first..self.bytes.len());
+        if let Some(set) = self.set.get_mut(column) {
+            set.push((row, range));
+        }
+    }
+
+    pub(crate) fn of(
+        schema: &PageSchema,
+        page: Option<&Page<'_, '_>>,
+        modifications: &[Modification<'_>],
+    ) -> Result<Changes> {
+        let mut changes =
+            Changes { set: vec![Vec::new(); schema.columns().len()], ..Changes::default() };
+        let keys = page.map(Page::key_columns).transpose()?;
+        let mut key_reader = KeyReader::new(schema);
+        let (mut next, mut buffer) = (0, Vec::new());
+        for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
+            let Some(Modification { key, .. }) = of_key.first() else { continue };
+            let found = keys.as_ref().map(|keys| keys.search(next, key, &mut buffer));
+            let found = found.transpose()?.unwrap_or(Err(0));
+            next = found.map_or_else(|row| row, |row| row + 1);
+            let at = found.ok();
+            let mut row = if at.is_some() { Row::Kept(Vec::new()) } else { Row::Absent };
+            for one in of_key {
+                if matches!(one.kind, PUT | SET | ADD) && !are_fields(schema, one.bytes) {
+                    changes.refused += 1;
+                } else {
+                    row = changes.applied(page, at, row, one)?;
+                }
+            }
+            match (row, found) {
+                (Row::Absent, Ok(at)) => changes.removed.push(at),
+                (Row::Kept(fields), Ok(at)) => {
+                    for (column, value) in Fields::of(&fields) {
+                        changes.set(column, at, value);
+                    }
+                }
+                (Row::Put(fields), Ok(at)) => {
+                    for column in 0..schema.columns().len() {
+                        if !schema.key().contains(&column) {
+                            changes.set(column, at, Fields::of(&fields).get(column));
+                        }
+                    }
+                }
+                (Row::Put(fields), Err(at)) if key_reader.read(key).is_some() => {
+                    changes.inserted.push((at, key.to_vec(), fields));
+                }
+                // Bytes that are no key of the table.
+                (Row::Put(_), Err(_)) => changes.refused += 1,
+                (Row::Absent | Row::Kept(_), Err(_)) => {}
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What a modification makes of a row, which is the `at` of the page where it is there already.
+    fn applied(
+        &mut self,
+        page: Option<&Page<'_, '_>>,
+        at: Option<usize>,
+        row: Row,
+        one: &Modification<'_>,
+    ) -> Result<Row> {
+        Ok(match (one.kind, row) {
+            (PUT, _) => Row::Put(one.bytes.to_vec()),
+            (DELETE, _) => Row::Absent,
+            (SET, Row::Kept(fields)) => Row::Kept(with_set(&fields, one.bytes)),
+            (SET, Row::Put(fields)) => Row::Put(with_set(&fields, one.bytes)),
+            (ADD, Row::Put(fields)) => Row::Put(with_added(&fields, one.bytes)),
+            (ADD, Row::Kept(mut fields)) => {
+                // The numbers of the page come in first.
+                let (page, at) = page.zip(at).ok_or(NotOfFormat)?;
+                let mut value = Vec::new();
+                for (column, _) in Fields::of(one.bytes) {
+                    // Who reads some units alone is not shown the others.
+                    let is_read =
+                        page.schema.unit(column).is_some_and(|unit| page.unit(unit).is_some());
+                    if is_read && Fields::of(&fields).all(|(other, _)| other != column) {
+                        let is_valid = page.value(column, at, &mut value)?;
+                        let mut own = crate::FieldsBuilder::new();
+                        own.push(column, is_valid.then_some(&value));
+                        fields = with_set(&fields, own.bytes());
+                    }
+                }
+                Row::Kept(with_added(&fields, one.bytes))
+            }
+            (_, row) => {
+                self.refused += 1;
+                row
+            }
+        })
+    }
+
+    /// The values of the key's columns in each row that comes.
+    pub(crate) fn inserted_keys(&self, schema: &PageSchema) -> Result<Vec<Vec<Vec<u8>>>> {
+        let mut keys = KeyReader::new(schema);
+        let values = |(_, key, _): &(usize, Vec<u8>, Vec<u8>)| {
+            keys.read(key).map(<[Vec<u8>]>::to_vec).ok_or(NotOfFormat)
+        };
+        self.inserted.iter().map(values).collect()
+    }
+
+    /// Adds a column of the page to `to`, as the changes make it; with the keys of the rows that come.
+    pub(crate) fn append_column(
+        &self,
+        schema: &PageSchema,
+        page: Option<&Page<'_, '_>>,
+        (column, inserted_keys): (usize, &[Vec<Vec<u8>>]),
+        to: &mut Values,
+    ) -> Result<()> {
+        let rows = page.map_or(Ok(0), Page::rows)?;
+        let of = schema.columns().get(column).ok_or(NotOfFormat)?.of;
+        let from = match page {
+            Some(page) => {
+                let mut values = Values::decode(of, page.minipage_read(column)?, rows)?;
+                values.set(self.changes_of(column));
+                values
+            }
+            None => Values::new(of),
+        };
+        let in_key = schema.key().iter().position(|one| *one == column);
+        let mut removed = self.removed.iter().copied().peekable();
+        let mut next = 0;
+        // Adds rows up to one that stays or goes, without those that go.
+        let mut append_until = |to: &mut Values, end: usize| {
+            while let Some(row) = removed.next_if(|row| *row < end) {
+                to.append(&from, next..row);
+                next = row + 1;
+            }
+            to.append(&from, next..end);
+            next = end;
+        };
+        for ((at, _, fields), key) in self.inserted.iter().zip(inserted_keys) {
+            append_until(to, *at);
+            match in_key {
+                Some(part) => to.push(key.get(part).map(|value| &value[..])),
+                None => to.push(Fields::of(fields).get(column)),
+            }
+        }
+        append_until(to, rows);
+        Ok(())
+    }
+
+    /// How many rows there are, of those of the page.
+    pub(crate) fn rows_after(&self, before: usize) -> usize {
+        before + self.inserted.len() - self.removed.len()
+    }
+
+    /// Whether all rows stay, and no other comes.
+    pub(crate) fn rows_stay(&self) -> bool {
+        self.removed.is_empty() && self.inserted.is_empty()
+    }
+
+    fn changes_of(&self, column: usize) -> impl Iterator<Item = (usize, Option<&[u8]>)> {
+        let set = self.set.get(column).into_iter().flatten();
+        set.map(|(row, value)| {
+            (*row, value.as_ref().map(|range| self.bytes.get(range.clone()).unwrap_or_default()))
+        })
+    }
+
+    fn touches(&self, column: usize) -> bool {
+        self.set.get(column).is_some_and(|set| !set.is_empty())
+    }
+}
+
+/// Whether bytes are fields of columns of the table that are not of its key, each once and in their order.
+fn are_fields(schema: &PageSchema, bytes: &[u8]) -> bool {
+    let mut fields = Fields::of(bytes);
+    let mut last = None;
+    let are_columns = fields.by_ref().all(|(column, _)| {
+        let is_behind = last.replace(column).is_none_or(|last| last < column);
+        is_behind && column < schema.columns().len() && !schema.key().contains(&column)
+    });
+    are_columns && fields.is_at_end()
+}
+
+fn with_set(fields: &[u8], newer: &[u8]) -> Vec<u8> {
+    merged(fields, newer, |_, newer, out, column| out.push(column, newer))
+}
+
+fn with_added(fields: &[u8], newer: &[u8]) -> Vec<u8> {
+    merged(fields, newer, |older, newer, out, column| {
+        out.push(column, added(older, newer).as_deref());
+    })
+}
+
+/// Rows that are taken apart.
+struct Rows<'s> {
+    schema: &'s PageSchema,
+    /// Of each column.
+    columns: Vec<Values>,
+    count: usize,
+}
+
+impl<'s> Rows<'s> {
+    fn new(schema: &'s PageSchema) -> Rows<'s> {
+        let columns = schema.columns().iter().map(|column| Values::new(column.of)).collect();
+        Rows { schema, columns, count: 0 }
+    }
+
+    /// Adds the rows of a page, as the changes make them.
+    fn append(&mut self, page: Option<&Page<'_, '_>>, changes: &Changes) -> Result<()> {
+        let keys = changes.inserted_keys(self.schema)?;
+        for (column, to) in self.columns.iter_mut().enumerate() {
+            changes.append_column(self.schema, page, (column, &keys), to)?;
+        }
+        self.count += changes.rows_after(page.map_or(Ok(0), Page::rows)?);
+        Ok(())
+    }
+
+    /// Adds pages of some rows to `pieces`, as few as hold them.
+    fn put(
+        &self,
+        rows: std::ops::Range<usize>,
+        low: Option<&[u8]>,
+        encoder: &mut Encoder,
+        pieces: &mut Pieces,
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let units = self.encoded(rows.clone(), encoder);
+        let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
+        let half = (rows.len() / 2).next_multiple_of(ROWS_UNIT);
+        if bytes > pieces.block_bytes() && half < rows.len() {
+            let middle = rows.start + half;
+            self.put(rows.start..middle, low, encoder, pieces);
+            return self.put(middle..rows.end, None, encoder, pieces);
+        }
+        let first = self.key(rows.start);
+        let low = low.map_or(&first[..], |low| low.min(&first));
+        pieces.push_units(low, |unit, out| {
+            out.extend_from_slice(units.get(unit).map_or(&[], |unit| &unit[..]));
+        });
+    }
+
+    /// The units of a page of some rows.
+    fn encoded(&self, rows: std::ops::Range<usize>, encoder: &mut Encoder) -> Vec<Vec<u8>> {
+        let last = rows.end.checked_sub(1).map(|last| self.key(last)).unwrap_or_default();
+        let mut units = vec![Vec::new(); self.schema.units()];
+        for (number, unit) in units.iter_mut().enumerate() {
+            if number == 0 {
+                put_header(unit, rows.len(), &last);
+            }
+            for column in self.schema.columns_of(number) {
+                if let Some(values) = self.columns.get(column) {
+                    put_minipage(unit, |out| values.encode(rows.clone(), encoder, out));
+                }
+            }
+        }
+        units
+    }
+
+    fn key(&self, row: usize) -> Vec<u8> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for column in self.schema.key() {
+            if let Some(values) = self.columns.get(*column) {
+                values.put_key(row, &mut value, &mut key);
+            }
+        }
+        key
+    }
+}
+
+/// See [`moirai_update::BlockFormat::apply`].
+pub(crate) fn apply(
+    schema: &PageSchema,
+    low: &[u8],
+    block: Option<Block<'_>>,
+    modifications: &[Modification<'_>],
+    encoder: &mut Encoder,
+    pieces: &mut Pieces,
+) -> Result<()> {
+    let Some(first) = modifications.iter().position(|one| one.kind == ROWS) else {
+        return apply_to_rows(schema, low, block, modifications, encoder, pieces);
+    };
+    let (before, ingested) = modifications.split_at_checked(first).unwrap_or((modifications, &[]));
+    let mut last = match block {
+        Some(block) => Page::of(schema, block).last_key()?.to_vec(),
+        None => Vec::new(),
+    };
+    last = last.max(before.last().map(|one| one.key.to_vec()).unwrap_or_default());
+    let (mut pages, mut are_behind) = (Vec::with_capacity(ingested.len()), true);
+    for one in ingested {
+        are_behind &= one.kind == ROWS && (last.is_empty() || one.key > &last[..]);
+        if one.kind != ROWS {
+            pages.push((one, None));
+            continue;
+        }
+        let units = rows::units_of(schema, one.bytes).ok_or(NotOfFormat)?;
+        last = Page::of(schema, Block::of_units(&units)).last_key()?.to_vec();
+        pages.push((one, Some(units)));
+    }
+    if are_behind {
+        if block.is_some() || !before.is_empty() {
+            apply_to_rows(schema, low, block, before, encoder, pieces)?;
+        }
+        for (one, units) in &pages {
+            let low = if pieces.is_empty() { low.min(one.key) } else { one.key };
+            let units = units.iter().flatten().map(Vec::as_slice).collect::<Vec<_>>();
+            pieces.push_units(low, |unit, out| {
+                out.extend_from_slice(units.get(unit).copied().unwrap_or_default());
+            });
+        }
+        return Ok(());
+    }
+    // Rows among others are put one by one.
+    let mut puts = Vec::new();
+    for units in pages.iter().filter_map(|(_, units)| units.as_ref()) {
+        let page = Page::of(schema, Block::of_units(units));
+        puts.extend(page.all()?);
+    }
+    let mut all: Vec<Modification<'_>> = before.to_vec();
+    all.extend(ingested.iter().filter(|one| one.kind != ROWS));
+    all.extend(puts.iter().map(|(key, bytes)| Modification { key, kind: PUT, bytes }));
+    all.sort_by(|one, other| one.key.cmp(other.key));
+    apply_to_rows(schema, low, block, &all, encoder, pieces)
+}
+
+/// The same of modifications that are of a row each.
+fn apply_to_rows(
+    schema: &PageSchema,
+    low: &[u8],
+    block: Option<Block<'_>>,
+    modifications: &[Modification<'_>],
+    encoder: &mut Encoder,
+    pieces: &mut Pieces,
+) -> Result<()> {
+    let page = block.map(|block| Page::of(schema, block));
+    // Readers of some units alone are shown what is there: they lay modifications over it themselves.
+    if modifications.is_empty() && page.is_some_and(|page| page.unit(0).is_none()) {
+        copy(page.as_ref(), low, pieces);
+        return Ok(());
+    }
+    let changes = Changes::of(schema, page.as_ref(), modifications)?;
+    pieces.refuse(changes.refused);
+    let before = page.as_ref().map_or(Ok(0), Page::rows)?;
+    let count = changes.rows_after(before);
+    let is_small = count < schema.rows_max() / SMALL_SHARE;
+    let stays = changes.rows_stay();
+    if count == 0 {
+        return Ok(());
+    }
+    let joined = is_small.then(|| small_before(schema, pieces)).flatten();
+    if stays && joined.is_none() && rewrite_units(page.as_ref(), low, &changes, encoder, pieces)? {
+        return Ok(());
+    }
+    let mut rows = Rows::new(schema);
+    let mut first_low = pieces.is_empty().then_some(low);
+    let before_low;
+    if let Some(OwnedUnits { low, units }) = joined {
+        let whole = Block::of_units(&units);
+        rows.append(Some(&Page::of(schema, whole)), &Changes::default())?;
+        before_low = low;
+        first_low = Some(&before_low);
+    }
+    rows.append(page.as_ref(), &changes)?;
+    let pages = rows.count.div_ceil(schema.rows_max()).max(1);
+    let of_page = rows.count.div_ceil(pages).next_multiple_of(ROWS_UNIT).min(schema.rows_max());
+    let mut first = 0;
+    while first < rows.count {
+        let end = (first + of_page.max(1)).min(rows.count);
+        rows.put(first..end, first_low.take(), encoder, pieces);
+        first = end;
+    }
+    Ok(())
+}
+
+/// The last of `pieces`, taken out, where it has few rows.
+fn small_before(schema: &PageSchema, pieces: &mut Pieces) -> Option<OwnedUnits> {
+    let (_, last) = pieces.last()?;
+    let rows = Page::of(schema, last).rows().ok()?;
+    (rows < schema.rows_max() / SMALL_SHARE).then(|| pieces.pop_units()).flatten()
+}
+
+fn copy(page: Option<&Page<'_, '_>>, low: &[u8], pieces: &mut Pieces) {
+    pieces.push_units(low, |unit, out| {
+        out.extend_from_slice(page.and_then(|page| page.unit(unit)).unwrap_or_default());
+    });
+}
+
+/// Writes a page whose rows stay with other values in some columns; `false` where they do not fit into a block.
+fn rewrite_units(
+    page: Option<&Page<'_, '_>>,
+    low: &[u8],
+    changes: &Changes,
+    encoder: &mut Encoder,
+    pieces: &mut Pieces,
+) -> Result<bool> {
+    let Some(page) = page else { return Ok(false) };
+    let (schema, rows) = (page.schema, page.rows()?);
+    let mut rewritten: Vec<Option<Vec<u8>>> = vec![None; schema.units()];
+    let mut bytes = 0;
+    for (unit, to) in rewritten.iter_mut().enumerate() {
+        let columns = schema.columns_of(unit);
+        if unit > 0 && page.unit(unit).is_some() && columns.iter().any(|one| changes.touches(*one))
+        {
+            let mut content = Vec::new();
+            for column in columns {
+                let of = schema.columns().get(column).ok_or(NotOfFormat)?.of;
+                let mut values = Values::decode(of, page.minipage(column)?, rows)?;
+                values.set(changes.changes_of(column));
+                put_minipage(&mut content, |out| values.encode(0..rows, encoder, out));
+            }
+            *to = Some(content);
+        }
+        let length = to.as_ref().map_or(page.unit(unit).unwrap_or_default().len(), Vec::len);
+        bytes += length.next_multiple_of(512);
+    }
+    if bytes > pieces.block_bytes() && rows > ROWS_UNIT {
+        return Ok(false);
+    }
+    pieces.push_units(low, |unit, out| {
+        let content = rewritten.get(unit).and_then(|content| content.as_deref());
+        out.extend_from_slice(content.or_else(|| page.unit(unit)).unwrap_or_default());
+    });
+    Ok(true)
+}

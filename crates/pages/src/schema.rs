@@ -1,0 +1,188 @@
+//! The schema of pages: which columns there are, and which of them are the key.
+
+use moirai_encodings::NumberType;
+
+/// Columns at most: the parameters of a space have four bytes for each.
+pub const COLUMNS_MAX: usize = 1000;
+/// Units of a page at most, that of the key included.
+const UNITS_MAX: usize = 64;
+/// Columns of a key at most.
+const KEY_COLUMNS_MAX: usize = 16;
+
+/// What the values of a column are to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// Numbers of a width. Floats are numbers with the order of their bits.
+    Number(NumberType),
+    /// Texts, or any bytes.
+    Text,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// What its values are.
+    pub of: ColumnType,
+    /// The unit of a page that holds its minipage.
+    pub(crate) unit: u8,
+}
+
+/// The columns of a table, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageSchema {
+    columns: Vec<Column>,
+    /// Columns of the key, in its order.
+    key: Vec<usize>,
+    /// Rows of a page at most.
+    rows_max: u32,
+}
+
+impl PageSchema {
+    /// A table of these columns, up to [`COLUMNS_MAX`], whose key are some of them, 1 to 16 different ones, in pages of up to
+    /// `rows_max` rows. `None` where that cannot be.
+    #[must_use]
+    pub fn new(types: &[ColumnType], key: &[usize], rows_max: u32) -> Option<PageSchema> {
+        let is_column = |index: &usize| *index < types.len();
+        let is_first = |(at, index): (usize, &usize)| !key.iter().take(at).any(|one| one == index);
+        let is_key = (1..=KEY_COLUMNS_MAX).contains(&key.len())
+            && key.iter().all(is_column)
+            && key.iter().enumerate().all(is_first);
+        // Numbers of more than 64 bits are signed.
+        let wide = NumberType { width_bytes: 16, is_signed: false };
+        let is_table = !types.contains(&ColumnType::Number(wide))
+            && types.len() <= COLUMNS_MAX
+            && (1..=1 << 20).contains(&rows_max);
+        if !is_key || !is_table {
+            return None;
+        }
+        let others = types.len() - key.len();
+        // Where there are more columns than units, neighbours share one.
+        let shared = others.div_ceil(UNITS_MAX - 1).max(1);
+        let mut before = 0;
+        let columns = types.iter().enumerate().map(|(index, of)| {
+            let unit = if key.contains(&index) {
+                0
+            } else {
+                before += 1;
+                1 + (before - 1) / shared
+            };
+            Column { of: *of, unit: unit as u8 }
+        });
+        Some(PageSchema { columns: columns.collect(), key: key.into(), rows_max })
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The columns of the key, in its order.
+    #[must_use]
+    pub fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    /// Rows of a page at most.
+    #[must_use]
+    pub fn rows_max(&self) -> usize {
+        self.rows_max as usize
+    }
+
+    /// Units of a page.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        1 + self.columns.iter().map(|column| usize::from(column.unit)).max().unwrap_or(0)
+    }
+
+    /// The unit of a page that holds a column.
+    #[must_use]
+    pub fn unit(&self, column: usize) -> Option<usize> {
+        self.columns.get(column).map(|column| usize::from(column.unit))
+    }
+
+    /// The columns that a unit holds, in the order of their minipages: those of unit 0 are the key.
+    pub(crate) fn columns_of(&self, unit: usize) -> Vec<usize> {
+        if unit == 0 {
+            return self.key.clone();
+        }
+        let is_of = |(_, column): &(usize, &Column)| usize::from(column.unit) == unit;
+        self.columns.iter().enumerate().filter(is_of).map(|(index, _)| index).collect()
+    }
+
+    /// As the parameters of a space: rows of a page (4), columns of the key (2), then the number of each (2); then two bytes for
+    /// each column: bytes of a number, with 128 where it is signed, or 0 of a text; and its unit.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<u8> {
+        let mut bytes = self.rows_max.to_le_bytes().to_vec();
+        bytes.extend((self.key.len() as u16).to_le_bytes());
+        self.key.iter().for_each(|column| bytes.extend((*column as u16).to_le_bytes()));
+        for Column { of, unit } in &self.columns {
+            let of = match of {
+                ColumnType::Text => 0,
+                ColumnType::Number(NumberType { width_bytes, is_signed }) => {
+                    *width_bytes as u8 | u8::from(*is_signed) << 7
+                }
+            };
+            bytes.extend([of, *unit]);
+        }
+        bytes
+    }
+
+    /// The schema that has these parameters.
+    #[must_use]
+    pub fn of_parameters(bytes: &[u8]) -> Option<PageSchema> {
+        let (rows_max, rest) = bytes.split_first_chunk()?;
+        let (keys, rest) = rest.split_first_chunk()?;
+        let (key, columns) = rest.split_at_checked(2 * usize::from(u16::from_le_bytes(*keys)))?;
+        let (key, _) = key.as_chunks();
+        let key: Vec<usize> = key.iter().map(|one| usize::from(u16::from_le_bytes(*one))).collect();
+        let (columns, []) = columns.as_chunks() else { return None };
+        let of = |[of, _]: &[u8; 2]| match (of & 127, of >> 7 == 1) {
+            (0, false) => Some(ColumnType::Text),
+            (width @ (1 | 2 | 4 | 8 | 16), is_signed) => {
+                let width_bytes = usize::from(width);
+                Some(ColumnType::Number(NumberType { width_bytes, is_signed }))
+            }
+            _ => None,
+        };
+        let types: Vec<ColumnType> = columns.iter().map(of).collect::<Option<_>>()?;
+        let schema = PageSchema::new(&types, &key, u32::from_le_bytes(*rows_max))?;
+        let are_units =
+            schema.columns.iter().zip(columns).all(|(one, [_, unit])| one.unit == *unit);
+        are_units.then_some(schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INT: ColumnType = ColumnType::Number(NumberType { width_bytes: 8, is_signed: true });
+    const BYTE: ColumnType = ColumnType::Number(NumberType { width_bytes: 1, is_signed: false });
+
+    #[test]
+    fn parameters_come_back() {
+        let wide = [ColumnType::Text; COLUMNS_MAX];
+        for (types, key) in
+            [(&[INT][..], &[0][..]), (&[ColumnType::Text, INT, BYTE], &[2, 0]), (&wide, &[7])]
+        {
+            let schema = PageSchema::new(types, key, 2048).unwrap();
+            let parameters = schema.parameters();
+            assert_eq!(PageSchema::of_parameters(&parameters), Some(schema.clone()));
+            assert!(parameters.len() <= 4096 && schema.units() <= UNITS_MAX);
+            assert_eq!(PageSchema::of_parameters(&parameters[..parameters.len() - 1]), None);
+            let all: usize = (0..schema.units()).map(|unit| schema.columns_of(unit).len()).sum();
+            assert_eq!(all, types.len());
+        }
+        for (types, key, rows) in [
+            (&[INT][..], &[][..], 1),
+            (&[INT], &[1], 1),
+            (&[INT, INT], &[1, 1], 1),
+            (&[INT], &[0], 0),
+            (&[INT; COLUMNS_MAX + 1], &[0], 1),
+        ] {
+            assert_eq!(PageSchema::new(types, key, rows), None);
+        }
+    }
+}
