@@ -10,6 +10,7 @@ pub struct Damaged {
 
 impl Damaged {
     pub(crate) const TOO_SHORT: Damaged = Damaged { problem: "it ends before its last value" };
+    pub(crate) const UNKNOWN_CODE: Damaged = Damaged { problem: "a code is not in its dictionary" };
 }
 
 /// The result of reading a minipage.

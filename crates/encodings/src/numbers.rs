@@ -70,8 +70,6 @@ enum Source<'a> {
     Wide(&'a [[u8; 16]]),
 }
 
-const UNKNOWN_CODE: Damaged = Damaged { problem: "a code is not in its dictionary" };
-
 impl<'a> Numbers<'a> {
     /// Reads the minipage at the front of `bytes`; what follows does not matter.
     ///
@@ -177,7 +175,7 @@ impl<'a> Numbers<'a> {
                     })
                 });
                 if is_unknown.get() {
-                    return Err(UNKNOWN_CODE);
+                    return Err(Damaged::UNKNOWN_CODE);
                 }
             }
             Source::Wide(values) => {
@@ -205,7 +203,7 @@ impl<'a> Numbers<'a> {
                 values.get(run).copied().unwrap_or_default()
             }
             Source::Dictionary { entries, codes } => {
-                *entries.get(codes.get(row) as usize).ok_or(UNKNOWN_CODE)?
+                *entries.get(codes.get(row) as usize).ok_or(Damaged::UNKNOWN_CODE)?
             }
             Source::Wide(values) => {
                 let bytes = values.get(row).copied().unwrap_or_default();

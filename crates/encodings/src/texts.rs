@@ -82,7 +82,7 @@ impl<'a> Texts<'a> {
             return Ok(None);
         }
         let entry = self.codes.map_or(row, |codes| codes.get(row) as usize);
-        let end = *self.ends.get(entry).ok_or(UNKNOWN_CODE)? as usize;
+        let end = *self.ends.get(entry).ok_or(Damaged::UNKNOWN_CODE)? as usize;
         let start = entry.checked_sub(1).and_then(|before| self.ends.get(before));
         Ok(Some(start.map_or(0, |start| *start as usize)..end))
     }
@@ -110,13 +110,11 @@ impl<'a> Texts<'a> {
         let mut all = Vec::new();
         codes.unpack(&mut all, |code| code as u32);
         for code in all {
-            out.push(entries.get(code as usize).cloned().ok_or(UNKNOWN_CODE)?);
+            out.push(entries.get(code as usize).cloned().ok_or(Damaged::UNKNOWN_CODE)?);
         }
         Ok(())
     }
 }
-
-const UNKNOWN_CODE: Damaged = Damaged { problem: "a code is not in its dictionary" };
 
 /// Where texts of these lengths end.
 fn ends_of(mut lengths: Vec<u32>, rows: usize) -> Result<Vec<u32>> {

@@ -17,7 +17,7 @@ pub struct ColumnsRead {
 }
 
 /// The rows of a page with its modifications, as a view in layers has both (`moirai_update::Layers`). The units of these columns
-/// were read; where there are modifications, or a column was added after the page was written, so was unit 0.
+/// were read; where there are modifications, or a column has no minipage, so was unit 0.
 ///
 /// # Errors
 /// [`NotOfFormat`] for what no page has.

@@ -8,8 +8,8 @@
 //! | 10 | | the last key |
 //! | then | | the minipages of the key's columns, each behind its length in bytes (4) |
 //!
-//! Each other unit has the minipages of its columns, in their order, each behind its length. A column that is not there, because
-//! it was added to the table later, has nulls alone.
+//! Each other unit has the minipages of its columns, in their order, each behind its length. A column without a
+//! minipage has nulls alone.
 
 use std::cmp::Ordering;
 

@@ -121,8 +121,8 @@ pub fn encode_rows(
     Some(page_bytes)
 }
 
-/// Whether a key is in the last block of a table, or would be. Rows from there on may be ingested as [`ROWS`](crate::ROWS), while nobody
-/// else adds rows: no block begins behind the key.
+/// Whether a key is in the last block of a table, or would be. Rows from there on may be ingested as [`ROWS`](crate::ROWS): no block begins
+/// after the key. That is not enough while rows after the key are pending, or others may add some: the queues are not looked at.
 ///
 /// # Errors
 /// As of [`Reader`].

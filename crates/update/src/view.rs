@@ -123,8 +123,8 @@ pub struct Layers<'a> {
 }
 
 impl<'a> Layers<'a> {
-    /// The modifications that are not in the block yet, in the order of their keys, and of one key oldest first. Those of other
-    /// units than were asked for are left out.
+    /// The modifications that are not in the block yet, in the order of their keys, and of one key oldest first. Some
+    /// may change other units alone than were asked for.
     pub fn modifications(&self) -> impl Iterator<Item = Modification<'a>> + use<'a> {
         decode(self.modifications)
     }
@@ -505,7 +505,7 @@ fn divided<'a, 'm>(
     wanted.blocks.clone().map(of_block).collect()
 }
 
-/// The lowest key of a block. Where there are no blocks yet, what is pending makes some from the partition's lowest key on.
+/// The lowest key of a block; the partition's lowest key where it has no blocks yet.
 fn low_of<'a>(
     wanted: &'a Wanted,
     found: &'a Found,
