@@ -100,19 +100,37 @@ impl<'a> Texts<'a> {
     /// # Errors
     /// [`Damaged`] for what no encoder writes.
     pub fn ranges(&self, out: &mut Vec<Range<u32>>) -> Result<()> {
+        let mut ends = Vec::with_capacity(self.rows);
+        self.map(|range| (range.start, range.end), &mut ends)?;
+        out.extend(ends.into_iter().map(|(start, end)| start..end));
+        Ok(())
+    }
+
+    /// Appends what `of` gives for the range of each row. It is asked once for each entry of a dictionary, and for each row where
+    /// there is none.
+    ///
+    /// # Errors
+    /// [`Damaged`] for what no encoder writes.
+    pub fn map<T: Copy + Default>(
+        &self,
+        mut of: impl FnMut(Range<u32>) -> T,
+        out: &mut Vec<T>,
+    ) -> Result<()> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let entries = starts.zip(&self.ends).map(|(start, end)| start..*end);
+        let entries = starts.zip(&self.ends).map(|(start, end)| of(start..*end));
         let Some(codes) = self.codes else {
             out.extend(entries);
             return Ok(());
         };
-        let entries: Vec<Range<u32>> = entries.collect();
-        let mut all = Vec::new();
-        codes.unpack(&mut all, |code| code as u32);
-        for code in all {
-            out.push(entries.get(code as usize).cloned().ok_or(Damaged::UNKNOWN_CODE)?);
-        }
-        Ok(())
+        let entries: Vec<T> = entries.collect();
+        let is_unknown = std::cell::Cell::new(false);
+        codes.unpack(out, |code| {
+            entries.get(code as usize).copied().unwrap_or_else(|| {
+                is_unknown.set(true);
+                T::default()
+            })
+        });
+        if is_unknown.get() { Err(Damaged::UNKNOWN_CODE) } else { Ok(()) }
     }
 }
 

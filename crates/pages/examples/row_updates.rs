@@ -79,7 +79,12 @@ fn column(array: &ArrayRef) -> Outcome<(Vec<u8>, Vec<u32>)> {
 async fn scan(engine: &Engine, schema: &PageSchema, columns: &[usize]) -> Outcome<usize> {
     let units = columns.iter().filter_map(|column| schema.unit(*column));
     let units = units.map(UnitSet::one).reduce(UnitSet::with).ok_or("no columns")?;
-    let mut views = engine.now().units(units).in_layers().views(TABLE, At::Key(&[]), 64, |_| true);
+    let mut views =
+        engine
+            .now()
+            .units(units)
+            .in_layers(UnitSet::one(0))
+            .views(TABLE, At::Key(&[]), 64, |_| true);
     let mut bytes = 0;
     while let Some(view) = views.next().await.transpose()? {
         for layers in view.layers() {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use moirai_encodings::Encoder;
 use moirai_update::{
-    Block, BlockFormat, Formats, Kinds, Modification, NotOfFormat, Pieces, UnitSet, Value,
+    Block, BlockFormat, Formats, KindNumber, Kinds, Modification, NotOfFormat, Pieces, UnitSet,
+    Value,
 };
 use parking_lot::Mutex;
 
 use crate::fields::{Fields, FieldsBuilder};
-use crate::kinds::{ADD, SET};
+use crate::kinds::{ADD, ROWS, SET};
 use crate::page::Page;
 use crate::rewrite;
 use crate::schema::PageSchema;
@@ -86,6 +87,10 @@ impl BlockFormat for PageFormat {
 
     fn fits_units(&self) -> bool {
         true
+    }
+
+    fn ingests(&self, kind: KindNumber) -> bool {
+        kind == ROWS
     }
 
     fn unit_of(&self, modification: &Modification<'_>) -> Option<usize> {

@@ -101,11 +101,20 @@ impl<'a> KeyReader<'a> {
     /// The key of these values, in the order of the key's columns; `None` where one is not of its column's type, or one is
     /// missing.
     pub fn key<'v>(&self, values: impl IntoIterator<Item = &'v [u8]>) -> Option<Vec<u8>> {
-        let mut key = Vec::new();
         let mut values = values.into_iter();
-        for column in self.schema.key() {
-            let of = self.schema.columns().get(*column)?.of;
-            put(&mut key, of, values.next()?).then_some(())?;
+        let mut count = 0;
+        let key = self.prefix(values.by_ref().inspect(|_| count += 1))?;
+        (count == self.schema.key().len()).then_some(key)
+    }
+
+    /// What the keys of all rows begin with that have these values in the first columns of the key; `None` where one is not of
+    /// its column's type, or there are too many.
+    pub fn prefix<'v>(&self, values: impl IntoIterator<Item = &'v [u8]>) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        let mut columns = self.schema.key().iter();
+        for value in values {
+            let of = self.schema.columns().get(*columns.next()?)?.of;
+            put(&mut key, of, value).then_some(())?;
         }
         Some(key)
     }

@@ -14,7 +14,7 @@ pub const SET: KindNumber = KindNumber(32);
 /// the column; a null stays one. Without a row it is refused.
 pub const ADD: KindNumber = KindNumber(33);
 
-/// Rows that come as a page, in records that are ingested: see [`encode_rows`](crate::encode_rows).
+/// Rows that come as a page, in records that are ingested: see [`encode_rows`](crate::encode_rows). No group has it.
 pub const ROWS: KindNumber = KindNumber(34);
 
 /// Registers the kinds of rows.
@@ -23,22 +23,11 @@ pub const ROWS: KindNumber = KindNumber(34);
 /// Where another kind has their numbers.
 pub fn register(kinds: &mut Kinds) -> Result<()> {
     kinds.register(SET, Arc::new(Set))?;
-    kinds.register(ADD, Arc::new(Add))?;
-    kinds.register(ROWS, Arc::new(Rows))
+    kinds.register(ADD, Arc::new(Add))
 }
 
 struct Set;
 struct Add;
-struct Rows;
-
-impl Kind for Rows {
-    /// It is of no value by itself.
-    fn fits(&self, _: &Value, _: &[u8]) -> bool {
-        false
-    }
-
-    fn apply(&self, _: &mut Value, _: &[u8]) {}
-}
 
 /// What [`ADD`] has as the value of a field: a byte for the type of the column, and the number to add.
 #[must_use]

@@ -47,6 +47,29 @@ enum KeyColumn<'a> {
     Texts(Texts<'a>),
 }
 
+/// Keys of few bytes as numbers whose order is theirs: many are found faster so.
+pub(crate) struct KeyNumbers {
+    keys: Vec<u128>,
+    /// Bytes of a key.
+    key_bytes: usize,
+}
+
+impl KeyNumbers {
+    /// As [`KeyColumns::search`]; `None` for bytes that are no key of these columns.
+    pub(crate) fn search(
+        &self,
+        first: usize,
+        key: &[u8],
+    ) -> Option<std::result::Result<usize, usize>> {
+        if key.len() != self.key_bytes {
+            return None;
+        }
+        let number = key.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+        let found = self.keys.get(first..)?.binary_search(&number);
+        Some(found.map(|row| first + row).map_err(|row| first + row))
+    }
+}
+
 /// The minipage behind the first `index` ones, which have their lengths before them; `None` behind the last.
 fn minipage(unit: &[u8], index: usize) -> Option<&[u8]> {
     let mut rest = unit;
@@ -90,6 +113,24 @@ impl<'s, 'a> Page<'s, 'a> {
     /// The bytes of a unit; `None` where it was not read.
     pub(crate) fn unit(&self, unit: usize) -> Option<&'a [u8]> {
         self.block.unit(unit)
+    }
+
+    /// The bytes of a unit up to the end of its last minipage; `None` where it was not read. Units are as long as the longest of a
+    /// partition: what follows are zeros, which a copy does without.
+    pub(crate) fn content(&self, unit: usize) -> Result<Option<&'a [u8]>> {
+        let Some(bytes) = self.block.unit(unit) else { return Ok(None) };
+        let mut rest = if unit == 0 { self.last_key_and_rest()?.1 } else { bytes };
+        for _ in self.schema.columns_of(unit) {
+            let Some((length, behind)) = rest.split_first_chunk() else { break };
+            rest = behind.get(u32::from_le_bytes(*length) as usize..).ok_or(NotOfFormat)?;
+        }
+        Ok(bytes.get(..bytes.len() - rest.len()))
+    }
+
+    /// Bytes of the units that were read, without the zeros at their ends.
+    pub(crate) fn content_bytes(&self) -> Result<usize> {
+        let units = 0..self.schema.units();
+        units.map(|unit| Ok(self.content(unit)?.map_or(0, <[u8]>::len))).sum()
     }
 
     /// Unit 0 from the last key on, and the number of rows.
@@ -204,7 +245,7 @@ impl<'s, 'a> Page<'s, 'a> {
         Ok(fields.bytes().to_vec())
     }
 
-    /// Makes `value` that of a column in a row; tells whether it is none. The column's unit was read.
+    /// Makes `value` that of a column in a row; `false` for a null. The column's unit was read.
     pub(crate) fn value(&self, column: usize, row: usize, value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let of = self.schema.columns().get(column).ok_or(NotOfFormat)?.of;
@@ -254,6 +295,31 @@ impl KeyColumns<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The keys as numbers; `None` where they may have more than 16 bytes.
+    pub(crate) fn numbers(&self) -> Result<Option<KeyNumbers>> {
+        let mut keys = vec![0_u128; self.rows];
+        let mut key_bytes = 0;
+        for (of, column) in &self.columns {
+            let (ColumnType::Number(of), KeyColumn::Numbers(numbers)) = (of, column) else {
+                return Ok(None);
+            };
+            key_bytes += of.width_bytes;
+            if key_bytes > size_of::<u128>() {
+                return Ok(None);
+            }
+            let bits = 8 * of.width_bytes as u32;
+            let sign = if of.is_signed { 1 << (bits - 1) } else { 0 };
+            let mask = u128::MAX >> (u128::BITS - bits);
+            let mut decoded: Vec<i128> = Vec::with_capacity(self.rows);
+            numbers.decode(&mut decoded).map_err(|_| NotOfFormat)?;
+            for (key, number) in keys.iter_mut().zip(decoded) {
+                let before = key.checked_shl(bits).unwrap_or(0);
+                *key = before | ((number as u128 ^ sign) & mask);
+            }
+        }
+        Ok(Some(KeyNumbers { keys, key_bytes }))
     }
 
     /// The row with `key` among those from `first` on, or where it would be.

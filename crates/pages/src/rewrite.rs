@@ -3,7 +3,9 @@
 //! Where rows are only set, the minipages of the columns that are not touched stay as they are, bytes and all. Where rows come or
 //! go, all columns are taken apart, and the page may become several, or be joined with the one before.
 
-use moirai_encodings::Encoder;
+use std::borrow::Cow;
+
+use moirai_encodings::{Encoder, TEXT_BYTES_MAX};
 use moirai_update::{Block, DELETE, Modification, NotOfFormat, OwnedUnits, PUT, Pieces};
 
 use crate::fields::{Fields, merged};
@@ -16,19 +18,22 @@ use crate::values::Values;
 
 type Result<T> = std::result::Result<T, NotOfFormat>;
 
-/// A page with fewer rows than such a part of those that it may have is joined with a neighbour.
+/// A page with fewer rows and bytes than such a part of those that it may have is joined with a neighbour.
 const SMALL_SHARE: usize = 2;
 /// Pages but the last have a multiple of so many rows: their bitmaps of nulls are whole bytes.
 const ROWS_UNIT: usize = 8;
 
+/// So many modifications of a page are worth the making of numbers of all its keys.
+const NUMBERED_MIN: usize = 16;
+
 /// What becomes of a row that modifications are of.
-enum Row {
+enum Row<'m> {
     /// There is none.
     Absent,
     /// It stays, with these fields set.
-    Kept(Vec<u8>),
+    Kept(Cow<'m, [u8]>),
     /// It has these fields, and no others.
-    Put(Vec<u8>),
+    Put(Cow<'m, [u8]>),
 }
 
 /// What modifications do to a page.
@@ -62,15 +67,25 @@ impl Changes {
         let mut changes =
             Changes { set: vec![Vec::new(); schema.columns().len()], ..Changes::default() };
         let keys = page.map(Page::key_columns).transpose()?;
+        let numbers = match &keys {
+            Some(keys) if modifications.len() >= NUMBERED_MIN => keys.numbers()?,
+            _ => None,
+        };
         let mut key_reader = KeyReader::new(schema);
         let (mut next, mut buffer) = (0, Vec::new());
         for of_key in modifications.chunk_by(|one, next| one.key == next.key) {
             let Some(Modification { key, .. }) = of_key.first() else { continue };
-            let found = keys.as_ref().map(|keys| keys.search(next, key, &mut buffer));
-            let found = found.transpose()?.unwrap_or(Err(0));
+            let found = match (numbers.as_ref().and_then(|keys| keys.search(next, key)), &keys) {
+                (Some(found), _) => found,
+                (None, Some(keys)) => keys.search(next, key, &mut buffer)?,
+                (None, None) => Err(0),
+            };
             next = found.map_or_else(|row| row, |row| row + 1);
             let at = found.ok();
-            let mut row = if at.is_some() { Row::Kept(Vec::new()) } else { Row::Absent };
+            let mut row = match at {
+                Some(_) => Row::Kept(Cow::Borrowed(&[])),
+                None => Row::Absent,
+            };
             for one in of_key {
                 if matches!(one.kind, PUT | SET | ADD) && !are_fields(schema, one.bytes) {
                     changes.refused += 1;
@@ -93,7 +108,7 @@ impl Changes {
                     }
                 }
                 (Row::Put(fields), Err(at)) if key_reader.read(key).is_some() => {
-                    changes.inserted.push((at, key.to_vec(), fields));
+                    changes.inserted.push((at, key.to_vec(), fields.into_owned()));
                 }
                 // Bytes that are no key of the table.
                 (Row::Put(_), Err(_)) => changes.refused += 1,
@@ -104,20 +119,22 @@ impl Changes {
     }
 
     /// What a modification makes of a row, which is the `at` of the page where it is there already.
-    fn applied(
+    fn applied<'m>(
         &mut self,
         page: Option<&Page<'_, '_>>,
         at: Option<usize>,
-        row: Row,
-        one: &Modification<'_>,
-    ) -> Result<Row> {
+        row: Row<'m>,
+        one: &Modification<'m>,
+    ) -> Result<Row<'m>> {
         Ok(match (one.kind, row) {
-            (PUT, _) => Row::Put(one.bytes.to_vec()),
+            (PUT, _) => Row::Put(Cow::Borrowed(one.bytes)),
             (DELETE, _) => Row::Absent,
-            (SET, Row::Kept(fields)) => Row::Kept(with_set(&fields, one.bytes)),
-            (SET, Row::Put(fields)) => Row::Put(with_set(&fields, one.bytes)),
-            (ADD, Row::Put(fields)) => Row::Put(with_added(&fields, one.bytes)),
-            (ADD, Row::Kept(mut fields)) => {
+            (SET, Row::Kept(fields)) if fields.is_empty() => Row::Kept(Cow::Borrowed(one.bytes)),
+            (SET, Row::Kept(fields)) => Row::Kept(Cow::Owned(with_set(&fields, one.bytes))),
+            (SET, Row::Put(fields)) => Row::Put(Cow::Owned(with_set(&fields, one.bytes))),
+            (ADD, Row::Put(fields)) => Row::Put(Cow::Owned(with_added(&fields, one.bytes))),
+            (ADD, Row::Kept(fields)) => {
+                let mut fields = fields.into_owned();
                 // The numbers of the page come in first.
                 let (page, at) = page.zip(at).ok_or(NotOfFormat)?;
                 let mut value = Vec::new();
@@ -132,7 +149,7 @@ impl Changes {
                         fields = with_set(&fields, own.bytes());
                     }
                 }
-                Row::Kept(with_added(&fields, one.bytes))
+                Row::Kept(Cow::Owned(with_added(&fields, one.bytes)))
             }
             (_, row) => {
                 self.refused += 1;
@@ -194,6 +211,19 @@ impl Changes {
     /// How many rows there are, of those of the page.
     pub(crate) fn rows_after(&self, before: usize) -> usize {
         before + self.inserted.len() - self.removed.len()
+    }
+
+    /// Leaves the page's rows outside of `shown` out, of `all`: the changes are of others.
+    pub(crate) fn show(&mut self, shown: std::ops::Range<usize>, all: usize) {
+        if shown != (0..all) {
+            let removed = std::mem::take(&mut self.removed);
+            self.removed = (0..shown.start).chain(removed).chain(shown.end..all).collect();
+        }
+    }
+
+    /// Whether a column is not as it was.
+    pub(crate) fn changes(&self, column: usize) -> bool {
+        self.touches(column) || !self.rows_stay()
     }
 
     /// Whether all rows stay, and no other comes.
@@ -269,10 +299,12 @@ impl<'s> Rows<'s> {
         if rows.is_empty() {
             return;
         }
-        let units = self.encoded(rows.clone(), encoder);
-        let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
         let half = (rows.len() / 2).next_multiple_of(ROWS_UNIT);
-        if bytes > pieces.block_bytes() && half < rows.len() {
+        let texts_bytes = self.columns.iter().map(|column| column.texts_bytes(&rows)).max();
+        let is_encodable = texts_bytes.is_none_or(|bytes| bytes <= TEXT_BYTES_MAX);
+        let units = if is_encodable { self.encoded(rows.clone(), encoder) } else { Vec::new() };
+        let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
+        if half < rows.len() && (!is_encodable || bytes > pieces.block_bytes()) {
             let middle = rows.start + half;
             self.put(rows.start..middle, low, encoder, pieces);
             return self.put(middle..rows.end, None, encoder, pieces);
@@ -293,7 +325,7 @@ impl<'s> Rows<'s> {
                 put_header(unit, rows.len(), &last);
             }
             for column in self.schema.columns_of(number) {
-                if let Some(values) = self.columns.get(column) {
+                if let Some(values) = self.columns.get(*column) {
                     put_minipage(unit, |out| values.encode(rows.clone(), encoder, out));
                 }
             }
@@ -378,20 +410,26 @@ fn apply_to_rows(
 ) -> Result<()> {
     let page = block.map(|block| Page::of(schema, block));
     // Readers of some units alone are shown what is there: they lay modifications over it themselves.
-    if modifications.is_empty() && page.is_some_and(|page| page.unit(0).is_none()) {
-        copy(page.as_ref(), low, pieces);
+    if let Some(page) = &page
+        && page.unit(0).is_none()
+        && modifications.is_empty()
+    {
+        pieces.push_units(low, |unit, out| {
+            out.extend_from_slice(page.unit(unit).unwrap_or_default());
+        });
         return Ok(());
     }
     let changes = Changes::of(schema, page.as_ref(), modifications)?;
     pieces.refuse(changes.refused);
     let before = page.as_ref().map_or(Ok(0), Page::rows)?;
     let count = changes.rows_after(before);
-    let is_small = count < schema.rows_max() / SMALL_SHARE;
     let stays = changes.rows_stay();
     if count == 0 {
         return Ok(());
     }
-    let joined = is_small.then(|| small_before(schema, pieces)).flatten();
+    let bytes = page.as_ref().map_or(Ok(0), Page::content_bytes)?;
+    let is_small = is_small(schema, pieces, count, bytes * count / before.max(1));
+    let joined = if is_small { small_before(schema, pieces)? } else { None };
     if stays && joined.is_none() && rewrite_units(page.as_ref(), low, &changes, encoder, pieces)? {
         return Ok(());
     }
@@ -416,17 +454,17 @@ fn apply_to_rows(
     Ok(())
 }
 
-/// The last of `pieces`, taken out, where it has few rows.
-fn small_before(schema: &PageSchema, pieces: &mut Pieces) -> Option<OwnedUnits> {
-    let (_, last) = pieces.last()?;
-    let rows = Page::of(schema, last).rows().ok()?;
-    (rows < schema.rows_max() / SMALL_SHARE).then(|| pieces.pop_units()).flatten()
+/// Whether a page of so many rows and bytes is joined with a small one beside it.
+fn is_small(schema: &PageSchema, pieces: &Pieces, rows: usize, bytes: usize) -> bool {
+    rows < schema.rows_max() / SMALL_SHARE && bytes < pieces.block_bytes() / SMALL_SHARE
 }
 
-fn copy(page: Option<&Page<'_, '_>>, low: &[u8], pieces: &mut Pieces) {
-    pieces.push_units(low, |unit, out| {
-        out.extend_from_slice(page.and_then(|page| page.unit(unit)).unwrap_or_default());
-    });
+/// The last of `pieces`, taken out, where it is small.
+fn small_before(schema: &PageSchema, pieces: &mut Pieces) -> Result<Option<OwnedUnits>> {
+    let Some((_, last)) = pieces.last() else { return Ok(None) };
+    let page = Page::of(schema, last);
+    let (rows, bytes) = (page.rows()?, page.content_bytes()?);
+    Ok(is_small(schema, pieces, rows, bytes).then(|| pieces.pop_units()).flatten())
 }
 
 /// Writes a page whose rows stay with other values in some columns; `false` where they do not fit into a block.
@@ -439,30 +477,34 @@ fn rewrite_units(
 ) -> Result<bool> {
     let Some(page) = page else { return Ok(false) };
     let (schema, rows) = (page.schema, page.rows()?);
-    let mut rewritten: Vec<Option<Vec<u8>>> = vec![None; schema.units()];
-    let mut bytes = 0;
-    for (unit, to) in rewritten.iter_mut().enumerate() {
+    let mut units: Vec<Cow<'_, [u8]>> = Vec::with_capacity(schema.units());
+    for unit in 0..schema.units() {
         let columns = schema.columns_of(unit);
-        if unit > 0 && page.unit(unit).is_some() && columns.iter().any(|one| changes.touches(*one))
-        {
-            let mut content = Vec::new();
-            for column in columns {
-                let of = schema.columns().get(column).ok_or(NotOfFormat)?.of;
-                let mut values = Values::decode(of, page.minipage(column)?, rows)?;
-                values.set(changes.changes_of(column));
-                put_minipage(&mut content, |out| values.encode(0..rows, encoder, out));
-            }
-            *to = Some(content);
+        let is_changed = unit > 0
+            && page.unit(unit).is_some()
+            && columns.iter().any(|column| changes.touches(*column));
+        if !is_changed {
+            units.push(Cow::Borrowed(page.content(unit)?.unwrap_or_default()));
+            continue;
         }
-        let length = to.as_ref().map_or(page.unit(unit).unwrap_or_default().len(), Vec::len);
-        bytes += length.next_multiple_of(512);
+        let mut content = Vec::new();
+        for column in columns {
+            let of = schema.columns().get(*column).ok_or(NotOfFormat)?.of;
+            let mut values = Values::decode(of, page.minipage(*column)?, rows)?;
+            values.set(changes.changes_of(*column));
+            if values.texts_bytes(&(0..rows)) > TEXT_BYTES_MAX {
+                return Ok(false);
+            }
+            put_minipage(&mut content, |out| values.encode(0..rows, encoder, out));
+        }
+        units.push(Cow::Owned(content));
     }
+    let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
     if bytes > pieces.block_bytes() && rows > ROWS_UNIT {
         return Ok(false);
     }
     pieces.push_units(low, |unit, out| {
-        let content = rewritten.get(unit).and_then(|content| content.as_deref());
-        out.extend_from_slice(content.or_else(|| page.unit(unit)).unwrap_or_default());
+        out.extend_from_slice(units.get(unit).map_or(&[], |unit| &unit[..]));
     });
     Ok(true)
 }

@@ -3,7 +3,7 @@
 //! The content of such a record is the length of each unit (4 bytes), and then the units. A sweep writes the page as it is where it
 //! comes behind all rows that are there; that is what a load by ascending keys does. Rows among others are put one by one instead.
 
-use moirai_encodings::{Encoder, NumberType, Validity};
+use moirai_encodings::{Encoder, NumberType, TEXT_BYTES_MAX, Validity};
 use moirai_update::{At, Reader, Result, SpaceId, UnitSet};
 
 use crate::key;
@@ -86,7 +86,8 @@ pub fn key_of_row(schema: &PageSchema, columns: &[ColumnSlice<'_>], row: usize) 
 }
 
 /// Appends the content of a record of [`ROWS`](crate::ROWS) to `out`: a page of all rows of these columns, which ascend by key and
-/// are no more than a page has. Gives the bytes that the page takes of a block; `None` for columns that are not those of the table.
+/// are no more than a page has, with [`TEXT_BYTES_MAX`] of texts in a column at most. Gives the bytes that the page takes of a
+/// block; `None` for columns that are not those of the table.
 pub fn encode_rows(
     schema: &PageSchema,
     columns: &[ColumnSlice<'_>],
@@ -96,7 +97,12 @@ pub fn encode_rows(
     let types = schema.columns().iter().map(|column| column.of);
     let mut rows = columns.iter().zip(types).map(|(column, of)| column.rows(of));
     let count = rows.next()??;
+    let are_texts_short = columns.iter().all(|column| match column {
+        ColumnSlice::Texts { bytes, .. } => bytes.len() <= TEXT_BYTES_MAX,
+        ColumnSlice::Numbers { .. } => true,
+    });
     let are_rows = (1..=schema.rows_max()).contains(&count)
+        && are_texts_short
         && columns.len() == schema.columns().len()
         && rows.all(|rows| rows == Some(count));
     let last = are_rows.then(|| key_of_row(schema, columns, count - 1))??;
@@ -109,8 +115,8 @@ pub fn encode_rows(
             put_header(out, count, &last);
         }
         for column in schema.columns_of(unit) {
-            let of = schema.columns().get(column)?.of;
-            let values = columns.get(column)?;
+            let of = schema.columns().get(*column)?.of;
+            let values = columns.get(*column)?;
             put_minipage(out, |out| values.encode(of, encoder, out));
         }
         let length = out.len() - first;
@@ -127,7 +133,8 @@ pub fn encode_rows(
 /// # Errors
 /// As of [`Reader`].
 pub async fn is_in_last_block(reader: Reader<'_>, space: SpaceId, key: &[u8]) -> Result<bool> {
-    let view = reader.units(UnitSet::one(0)).in_layers().view(space, At::Last, 1).await?;
+    let view =
+        reader.units(UnitSet::one(0)).in_layers(UnitSet::NONE).view(space, At::Last, 1).await?;
     let low = view.as_ref().and_then(|view| view.layers().last());
     Ok(low.is_none_or(|last| last.low <= key))
 }

@@ -35,6 +35,8 @@ pub struct PageSchema {
     key: Vec<usize>,
     /// Rows of a page at most.
     rows_max: u32,
+    /// Of each unit, the columns that it holds.
+    by_unit: Vec<Vec<usize>>,
 }
 
 impl PageSchema {
@@ -59,16 +61,21 @@ impl PageSchema {
         // Where there are more columns than units, neighbours share one.
         let shared = others.div_ceil(UNITS_MAX - 1).max(1);
         let mut before = 0;
+        let mut by_unit = vec![key.to_vec()];
         let columns = types.iter().enumerate().map(|(index, of)| {
-            let unit = if key.contains(&index) {
-                0
-            } else {
-                before += 1;
-                1 + (before - 1) / shared
-            };
+            if key.contains(&index) {
+                return Column { of: *of, unit: 0 };
+            }
+            let unit = 1 + before / shared;
+            before += 1;
+            match by_unit.get_mut(unit) {
+                Some(columns) => columns.push(index),
+                None => by_unit.push(vec![index]),
+            }
             Column { of: *of, unit: unit as u8 }
         });
-        Some(PageSchema { columns: columns.collect(), key: key.into(), rows_max })
+        let columns = columns.collect();
+        Some(PageSchema { columns, key: key.into(), rows_max, by_unit })
     }
 
     /// The columns.
@@ -92,7 +99,7 @@ impl PageSchema {
     /// Units of a page.
     #[must_use]
     pub fn units(&self) -> usize {
-        1 + self.columns.iter().map(|column| usize::from(column.unit)).max().unwrap_or(0)
+        self.by_unit.len()
     }
 
     /// The unit of a page that holds a column.
@@ -102,12 +109,8 @@ impl PageSchema {
     }
 
     /// The columns that a unit holds, in the order of their minipages: those of unit 0 are the key.
-    pub(crate) fn columns_of(&self, unit: usize) -> Vec<usize> {
-        if unit == 0 {
-            return self.key.clone();
-        }
-        let is_of = |(_, column): &(usize, &Column)| usize::from(column.unit) == unit;
-        self.columns.iter().enumerate().filter(is_of).map(|(index, _)| index).collect()
+    pub(crate) fn columns_of(&self, unit: usize) -> &[usize] {
+        self.by_unit.get(unit).map_or(&[], Vec::as_slice)
     }
 
     /// As the parameters of a space: rows of a page (4), columns of the key (2), then the number of each (2); then two bytes for

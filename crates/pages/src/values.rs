@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use moirai_encodings::{Encoder, NumberType, Numbers, Texts, Validity};
+use moirai_encodings::{Encoder, NumberType, Numbers, TEXT_BYTES_MAX, Texts, Validity};
 use moirai_update::NotOfFormat;
 
 use crate::key;
@@ -17,6 +17,22 @@ pub struct Values {
     /// Bit i mod 8 of byte i / 8 is set when row i is not null.
     validity: Vec<u8>,
     rows: usize,
+}
+
+/// The values of a column; those of nulls may be any.
+#[derive(Clone, Copy, Debug)]
+pub enum ValuesContent<'a> {
+    /// Numbers of up to 64 bits, signed ones with their sign.
+    Numbers(&'a [u64]),
+    /// Numbers of which some are wider.
+    Wide(&'a [i128]),
+    /// Texts, the first of which begins at 0.
+    Texts {
+        /// Where each ends.
+        ends: &'a [u32],
+        /// All of them.
+        bytes: &'a [u8],
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +65,16 @@ impl Values {
     #[must_use]
     pub fn validity(&self) -> Validity<'_> {
         Validity::new(&self.validity)
+    }
+
+    /// The values themselves, those of nulls included.
+    #[must_use]
+    pub fn content(&self) -> ValuesContent<'_> {
+        match &self.content {
+            Content::Narrow(numbers) => ValuesContent::Numbers(numbers),
+            Content::Wide(numbers) => ValuesContent::Wide(numbers),
+            Content::Texts { ends, bytes } => ValuesContent::Texts { ends, bytes },
+        }
     }
 
     /// The value of a row, as that of a field; `None` for a null.
@@ -104,6 +130,13 @@ impl Values {
                 let read = Texts::parse(minipage).map_err(|_| NotOfFormat)?;
                 let mut ranges = Vec::with_capacity(read.rows());
                 read.ranges(&mut ranges).map_err(|_| NotOfFormat)?;
+                let length: usize =
+                    ranges.iter().map(|range| range.end.saturating_sub(range.start) as usize).sum();
+                // A dictionary may stand for more than it has bytes.
+                if length > TEXT_BYTES_MAX {
+                    return Err(NotOfFormat);
+                }
+                bytes.reserve_exact(length);
                 for Range { start, end } in ranges {
                     let text = read.bytes().get(start as usize..end as usize);
                     bytes.extend_from_slice(text.ok_or(NotOfFormat)?);
@@ -150,6 +183,14 @@ impl Values {
             ColumnType::Number(of) => of,
             ColumnType::Text => NumberType { width_bytes: 16, is_signed: true },
         }
+    }
+
+    /// Bytes of the texts of some rows.
+    pub(crate) fn texts_bytes(&self, rows: &Range<usize>) -> usize {
+        let Content::Texts { ends, .. } = &self.content else { return 0 };
+        let end_before = |row: usize| row.checked_sub(1).and_then(|before| ends.get(before));
+        let [start, end] = [rows.start, rows.end].map(|row| end_before(row).copied().unwrap_or(0));
+        end.saturating_sub(start) as usize
     }
 
     /// Makes room for numbers of more than 64 bits.

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moirai_devices::{FaultyDevice, Power};
+use moirai_encodings::{Numbers, Texts};
 use moirai_pages::{
-    ADD, Column, ColumnSlice, ColumnType, Encoder, Fields, FieldsBuilder, KeyReader, NumberType,
-    PageFormat, PageSchema, ROWS, SET, Validity, added_field, encode_rows, is_in_last_block,
-    key_of_row, number_bytes, number_of, read_columns, register,
+    ADD, Column, ColumnRead, ColumnSlice, ColumnType, Encoder, Fields, FieldsBuilder, KeyBounds,
+    KeyReader, NumberType, PageFormat, PageRows, PageSchema, ROWS, SET, Validity, added_field,
+    encode_rows, is_in_last_block, key_of_row, number_bytes, number_of, register,
 };
 use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_storage::Device;
@@ -293,22 +294,50 @@ async fn scanned_columns(
     reader: Reader<'_>,
     schema: &PageSchema,
     columns: &[usize],
+    bounds: Option<KeyBounds<'_>>,
 ) -> Result<Vec<Row>, Error> {
     let units = columns.iter().map(|column| UnitSet::one(schema.unit(*column).unwrap()));
-    let units = units.fold(UnitSet::one(0), UnitSet::with);
+    let all_have_minipages = bounds.is_none() && !columns.is_empty();
+    let first = if all_have_minipages { UnitSet::NONE } else { UnitSet::one(0) };
+    let units = units.fold(first, UnitSet::with);
     let mut rows = Vec::new();
-    let mut views = reader.units(units).in_layers().views(TABLE, At::Key(&[]), 64, |_| true);
+    let mut views =
+        reader.units(units).in_layers(UnitSet::one(0)).views(TABLE, At::Key(&[]), 64, |_| true);
     while let Some(view) = views.next().await.transpose()? {
         for layers in view.layers() {
             let modifications: Vec<Modification<'_>> = layers.modifications().collect();
-            let read = read_columns(schema, layers.block, &modifications, columns).unwrap();
-            for row in 0..read.rows {
-                rows.push(read.columns.iter().map(|values| values.get(row)).collect());
+            let read = PageRows::of(schema, layers.block, &modifications, bounds, columns).unwrap();
+            let columns: Vec<Row> = columns
+                .iter()
+                .map(|column| values_of(read.column(*column).unwrap(), schema, *column))
+                .collect();
+            assert!(columns.iter().all(|values| values.len() == read.rows()));
+            for row in 0..read.rows() {
+                rows.push(columns.iter().map(|values| values[row].clone()).collect());
             }
-            assert!(read.columns.iter().all(|values| values.rows() == read.rows));
         }
     }
     Ok(rows)
+}
+
+/// The values of a column, row by row.
+fn values_of(read: ColumnRead<'_>, schema: &PageSchema, column: usize) -> Row {
+    match (read, schema.columns()[column].of) {
+        (ColumnRead::Values(values), _) => (0..values.rows()).map(|row| values.get(row)).collect(),
+        (ColumnRead::Minipage(None, rows), _) => rows.map(|_| None).collect(),
+        (ColumnRead::Minipage(Some(minipage), rows), ColumnType::Number(of)) => {
+            let numbers = Numbers::parse(minipage).unwrap();
+            let is_valid = |row| numbers.validity().is_none_or(|validity| validity.is_valid(row));
+            let number = |row| wrapped(numbers.get(row).unwrap().unwrap(), of);
+            rows.map(|row| is_valid(row).then(|| number_bytes(number(row)))).collect()
+        }
+        (ColumnRead::Minipage(Some(minipage), rows), ColumnType::Text) => {
+            let texts = Texts::parse(minipage).unwrap();
+            let is_valid = |row| texts.validity().is_none_or(|validity| validity.is_valid(row));
+            let text = |row| texts.get(row).unwrap().unwrap().to_vec();
+            rows.map(|row| is_valid(row).then(|| text(row))).collect()
+        }
+    }
 }
 
 async fn survive() {
@@ -372,12 +401,30 @@ async fn survive() {
             let others_of = others(&schema);
             let some: Vec<usize> =
                 others_of.iter().copied().filter(|_| random.random_bool(0.5)).collect();
-            if random.random_bool(0.3)
-                && let Ok(rows) = scanned_columns(reader, &schema, &some).await
+            let any_key = |random: &mut Random| {
+                wanted
+                    .keys()
+                    .nth(random.random_range(0..=wanted.len()))
+                    .cloned()
+                    .unwrap_or_default()
+            };
+            let (from, to) = (any_key(&mut random), any_key(&mut random));
+            let bounds = random.random_bool(0.5).then_some(KeyBounds {
+                from: &from,
+                to: random.random_bool(0.5).then_some(&to[..]),
+            });
+            if random.random_bool(0.5)
+                && let Ok(rows) = scanned_columns(reader, &schema, &some, bounds).await
             {
                 let at = |column: &usize| others_of.iter().position(|one| one == column).unwrap();
                 let row = |row: &Row| some.iter().map(|column| row[at(column)].clone()).collect();
-                assert_eq!(rows, wanted.values().map(row).collect::<Vec<Row>>());
+                let is_shown = |(key, _): &(&Vec<u8>, &Row)| {
+                    bounds.is_none_or(|KeyBounds { from, to }| {
+                        &key[..] >= from && to.is_none_or(|to| &key[..] < to)
+                    })
+                };
+                let shown = wanted.iter().filter(is_shown);
+                assert_eq!(rows, shown.map(|(_, one)| row(one)).collect::<Vec<Row>>());
             }
             if let Some((key, row)) = wanted.iter().nth(random.random_range(0..=wanted.len()))
                 && let Ok(value) = reader.get(TABLE, key).await

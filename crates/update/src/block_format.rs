@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_units::BLOCK_BYTES;
 
 use crate::group::Group;
-use crate::ids::SpaceId;
+use crate::ids::{KindNumber, SpaceId};
 use crate::kind::{Kinds, Modification, Value};
 use crate::long::Stored;
 use crate::long::made::Made;
@@ -92,6 +92,13 @@ pub trait BlockFormat: Send + Sync {
     fn references<'a>(&self, block: Block<'a>) -> Result<Vec<KeyedReference<'a>>, NotOfFormat> {
         let _ = block;
         Ok(Vec::new())
+    }
+
+    /// Whether [`Engine::ingest_as`](crate::Engine::ingest_as) takes records of this kind, which no group has: `apply` is given
+    /// them, with the key that they were pushed under.
+    fn ingests(&self, kind: KindNumber) -> bool {
+        let _ = kind;
+        false
     }
 
     /// Bytes by which a modification makes blocks longer, about: how much is applied at once goes by it.

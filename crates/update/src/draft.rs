@@ -19,13 +19,14 @@ pub struct Draft {
     reserved: Option<(SpaceId, KindNumber)>,
 }
 
-/// When something is read, what is laid over it, which units of blocks are asked for, and whether views apply modifications.
+/// When something is read, what is laid over it, and which units of blocks are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub(crate) point: PointNumber,
     pub(crate) draft: Option<&'a Draft>,
     pub(crate) units: UnitSet,
-    pub(crate) in_layers: bool,
+    /// The units that are read, too, where views have modifications beside their blocks; `None` where these are applied.
+    pub(crate) in_layers: Option<UnitSet>,
 }
 
 impl Draft {
@@ -91,7 +92,7 @@ impl Draft {
 impl<'a> Moment<'a> {
     /// What is there now.
     pub(crate) const NOW: Moment<'static> =
-        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL, in_layers: false };
+        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL, in_layers: None };
 
     /// The program's own modifications of a key.
     pub(crate) fn own_of(

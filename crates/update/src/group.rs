@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::codec::Taker;
 use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
 use crate::long::write::LongValue;
@@ -117,6 +118,15 @@ impl Group {
         let runs = self.long.iter().flat_map(|value| value.runs()).copied().collect();
         Entry::Long { runs }.encode(&mut entries);
         Cow::Owned(entries)
+    }
+
+    /// Its modifications, in their order; of puts of long values the references.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, Modification<'_>)> {
+        let mut taker = Taker(&self.bytes);
+        std::iter::from_fn(move || match Entry::take(&mut taker)? {
+            Entry::Modify { space, modification, .. } => Some((space, modification)),
+            _ => None,
+        })
     }
 
     /// Bytes that it takes in the log.

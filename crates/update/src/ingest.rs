@@ -67,11 +67,12 @@ impl<'a> Ingest<'a> {
     pub(crate) fn new(engine: &'a Engine, space: SpaceId, kind: KindNumber) -> Result<Ingest<'a>> {
         let shared = &engine.shared;
         shared.check_running()?;
-        if !shared.kinds.knows(kind) {
+        let spec = shared.spec(space)?;
+        if !shared.kinds.knows(kind) && !spec.format.ingests(kind) {
             return Err(Error::UnknownKind { number: kind });
         }
-        let spec = shared.spec(space)?;
-        let of_log = shared.log.own_bytes_max() / ENTRY_BYTES * spec.division.partition_bytes();
+        let entry_bytes = ENTRY_BYTES + spec.shape_bytes_max();
+        let of_log = shared.log.own_bytes_max() / entry_bytes * spec.division.partition_bytes();
         let of_device = (shared.extents.capacity().bytes().0 / DEVICE_SHARE) as usize;
         let most = (shared.memory_bytes / BATCH_SHARE).min(of_log).min(of_device);
         Ok(Ingest {

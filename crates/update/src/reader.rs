@@ -48,11 +48,11 @@ impl<'a> Reader<'a> {
         Reader { moment: Moment { units, ..self.moment }, ..self }
     }
 
-    /// Reads views in layers: blocks as they are on the device, and beside them the modifications that are not in them yet. See
-    /// [`View::layers`].
+    /// Reads views in layers: blocks as they are on the device, and beside them the modifications that are not in them yet. Where
+    /// there are some, the units `with` are read, too: those that say which values there are. See [`View::layers`].
     #[must_use]
-    pub fn in_layers(self) -> Reader<'a> {
-        Reader { moment: Moment { in_layers: true, ..self.moment }, ..self }
+    pub fn in_layers(self, with: UnitSet) -> Reader<'a> {
+        Reader { moment: Moment { in_layers: Some(with), ..self.moment }, ..self }
     }
 
     /// The value under a key, with all that was modified; from memory alone where that says all.

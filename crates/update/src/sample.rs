@@ -180,7 +180,6 @@ impl Shared {
     ) -> Result<impl Iterator<Item = Run<'a>>> {
         let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
         let Ends { first, last } = *ends;
-        let block_bytes = directory.spec.block_bytes() as u64;
         Ok((first.0..=last.0).filter_map(move |place| {
             let partition = state.partition(directory.at(place)?)?;
             let count = partition.place.blocks().max(1);
@@ -188,7 +187,7 @@ impl Shared {
             let to_block = last.1.filter(|_| place == last.0).unwrap_or(count - 1);
             let staged: usize = partition.staged.iter().map(|one| one.chunk.bytes()).sum();
             let queued: usize = partition.queues().map(Queue::bytes).sum();
-            let block_bytes = block_bytes + ((staged + queued) / count) as u64;
+            let block_bytes = (partition.place.block_bytes() + (staged + queued) / count) as u64;
             Some(Run { partition, blocks: from_block..=to_block, block_bytes })
         }))
     }

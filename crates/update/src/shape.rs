@@ -83,6 +83,18 @@ impl Shape {
         size_of::<Shape>() + 32 + size_of_val(&*self.unit_bytes)
     }
 
+    /// Bytes of a shape of so many units as [`Shape::encode`] writes it, at most.
+    pub(crate) fn encoded_bytes_max(&self) -> usize {
+        // Three groups of seven bits are enough for the blocks of a partition.
+        1 + 3 * self.len()
+    }
+
+    /// A shape each of whose units is as long as the longer one of two.
+    pub(crate) fn or_longer(&self, other: &Shape) -> Shape {
+        let units = self.unit_bytes.iter().zip(&*other.unit_bytes);
+        Shape { unit_bytes: units.map(|(one, other)| *one.max(other)).collect() }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.len() as u64);
         for bytes in &*self.unit_bytes {

@@ -266,6 +266,11 @@ impl Spec {
         self.division.block_bytes()
     }
 
+    /// Bytes of the shape of a partition in the entry that says where its blocks are, at most.
+    pub(crate) fn shape_bytes_max(&self) -> usize {
+        if self.format.fits_units() { self.shape.encoded_bytes_max() } else { 0 }
+    }
+
     /// The longest value of a put.
     pub(crate) fn value_bytes_max(&self) -> u64 {
         match self.format.takes_long_values() {

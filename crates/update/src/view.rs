@@ -24,7 +24,7 @@ use crate::spec::Spec;
 use crate::state::State;
 use crate::state::points::Probe;
 use crate::state::queue::{decode, decode_before, encode};
-use crate::units::{Block, UnitSet};
+use crate::units::Block;
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
@@ -115,7 +115,7 @@ enum Part {
 /// A block as it is on the device, and what modifies it.
 #[derive(Clone, Debug)]
 pub struct Layers<'a> {
-    /// Its lowest key.
+    /// It holds the keys from here on.
     pub low: &'a [u8],
     /// `None` where a partition has no block yet.
     pub block: Option<Block<'a>>,
@@ -178,12 +178,30 @@ impl Drop for Views {
     }
 }
 
-/// Reads that end with who asked for them.
-struct Reads(VecDeque<Task<Result<View>>>);
+/// Reads under way, which end with who asked for them.
+#[derive(Default)]
+struct Reads {
+    /// Each with the bytes that it counts for.
+    tasks: VecDeque<(usize, Task<Result<View>>)>,
+    bytes: usize,
+}
+
+impl Reads {
+    fn push(&mut self, bytes: usize, task: Task<Result<View>>) {
+        self.bytes += bytes;
+        self.tasks.push_back((bytes, task));
+    }
+
+    fn pop(&mut self) -> Option<Task<Result<View>>> {
+        let (bytes, task) = self.tasks.pop_front()?;
+        self.bytes -= bytes;
+        Some(task)
+    }
+}
 
 impl Drop for Reads {
     fn drop(&mut self) {
-        self.0.iter().for_each(Task::abort);
+        self.tasks.iter().for_each(|(_, task)| task.abort());
     }
 }
 
@@ -204,6 +222,16 @@ struct WantedView {
     made: Vec<Bytes>,
     in_layers: bool,
     epoch: Arc<Epoch>,
+}
+
+impl WantedView {
+    /// The bytes that it counts for among those that are read ahead: those of a view of up to `blocks_max` blocks of its partition,
+    /// where it ends with the partition, too.
+    fn bytes_ahead(&self, blocks_max: usize) -> usize {
+        let Wanted { place, units, .. } = &self.wanted;
+        let blocks = blocks_max.min(place.spec().division.partition_blocks as usize).max(1);
+        (blocks * place.shape().bytes_of(*units).max(1)).min(VIEW_BYTES_MAX)
+    }
 }
 
 impl Shared {
@@ -250,45 +278,30 @@ impl Shared {
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
-        let most = match self.spec(space) {
-            Ok(spec) => self.views_ahead(&spec, moment.units, blocks_max),
-            Err(_) => 1,
-        };
+        let disks = (self.data.inquiry().parallelism as usize).max(1);
+        let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
         let mut next = Some(at);
-        let mut reads = Reads(VecDeque::with_capacity(most));
+        let mut reads = Reads::default();
         loop {
-            while reads.0.len() < most
+            while reads.bytes < ahead_bytes
                 && let Some(at) = next.take()
             {
                 let wanted = self.located(space, at.at(), blocks_max, moment).await;
                 if let Ok(Some(wanted)) = &wanted {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
+                let Some(wanted) = wanted.transpose() else { break };
+                let bytes =
+                    wanted.as_ref().map_or(VIEW_BYTES_MAX, |wanted| wanted.bytes_ahead(blocks_max));
                 let shared = Arc::clone(&self);
-                reads.0.extend(wanted.transpose().map(|wanted| {
-                    spawn(async move {
-                        match wanted {
-                            Ok(wanted) => shared.read_view(wanted).await,
-                            Err(error) => Err(error),
-                        }
-                    })
-                }));
+                let read = async move { shared.read_view(wanted?).await };
+                reads.push(bytes, spawn(read));
             }
-            let Some(read) = reads.0.pop_front() else { return };
+            let Some(read) = reads.pop() else { return };
             if sender.send(read.await).await.is_err() {
                 return;
             }
         }
-    }
-
-    /// How many views of these units of up to `blocks_max` blocks are read ahead at the same time.
-    fn views_ahead(&self, spec: &Spec, units: UnitSet, blocks_max: usize) -> usize {
-        let partition_blocks = spec.division.partition_blocks as usize;
-        let view_bytes =
-            blocks_max.min(partition_blocks).max(1) * spec.shape.bytes_of(units).max(1);
-        let disks = (self.data.inquiry().parallelism as usize).max(1);
-        let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
-        (ahead_bytes / view_bytes.min(VIEW_BYTES_MAX)).max(1)
     }
 
     /// What to read for the view at `at`.
@@ -394,21 +407,23 @@ impl Shared {
         };
         let mut pending = Vec::new();
         let from = low.as_deref().unwrap_or_default();
-        for modification in holder.pending(moment.units) {
-            let is_before = next.as_deref().is_none_or(|next: &[u8]| modification.key < next);
-            if modification.key >= from && is_before {
-                encode(&mut pending, modification);
-            }
+        for modification in holder.pending(moment.units, (from, next.as_deref())) {
+            encode(&mut pending, modification);
         }
         let own = moment.own_between(space, from, next.as_deref());
         let made = encode_own(holder.place.spec(), &mut pending, own);
         let mut wanted = Wanted::of(&holder, table, (first..end, moment.units), None);
         wanted.is_table_read = is_table_read;
+        if let Some(with) = moment.in_layers
+            && !(pending.is_empty() && wanted.staged.is_empty())
+        {
+            wanted.units = wanted.units.with(with);
+        }
         if let Some((id, _)) = holder.partition {
             self.pay(state, id, &wanted);
         }
         let epoch = self.epoch_at(state, moment.point)?;
-        let in_layers = moment.in_layers;
+        let in_layers = moment.in_layers.is_some();
         Ok(Some(Some(WantedView { wanted, low, next, pending, made, in_layers, epoch })))
     }
 
@@ -529,7 +544,11 @@ fn layers(
         let first = layered.len();
         modifications.iter().for_each(|one| encode(layered, *one));
         let of_block = found.block(wanted, index).map(|_| index);
-        let low = low_of(wanted, found, low, block);
+        // The first block has all keys from the partition's lowest on, also where its own are higher.
+        let low = match block {
+            0 => low.unwrap_or_default(),
+            block => low_of(wanted, found, low, block),
+        };
         parts.push(Part::Layers(low.into(), of_block, first..layered.len()));
     }
     parts

@@ -18,7 +18,6 @@ use moirai_units::ByteCount;
 use tokio::sync::oneshot;
 
 use crate::bulk::run::{Buffer, Run};
-use crate::codec::Taker;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{Group, Use};
@@ -26,7 +25,6 @@ use crate::ids::SpaceId;
 use crate::kind::Modification;
 use crate::long::write::{LongValue, Turn};
 use crate::options::Durability;
-use crate::state::entry::Entry;
 use crate::sweep::BulkRequest;
 
 /// The part of the memory that a buffer takes, and the parts that a block of a run takes and the blocks of all runs.
@@ -86,17 +84,23 @@ impl Bulk<'_> {
             self.is_broken = true;
             let written = shared.ready(&group, Turn::Free).await?.into_owned();
             self.is_broken = false;
+            written.iter().for_each(|(space, one)| self.buffer.push(space, one));
             self.long.extend(written.long);
-            let mut taker = Taker(&written.bytes);
-            while let Some(Entry::Modify { space, modification, .. }) = Entry::take(&mut taker) {
-                self.buffer.push(space, modification);
-            }
         } else {
             self.buffer.push(space, modification);
         }
         self.count += 1;
         if self.buffer.memory_bytes() > (shared.memory_bytes / BUFFER_SHARE).min(BUFFER_BYTES_MAX) {
             self.spill().await?;
+        }
+        Ok(())
+    }
+
+    /// Adds the modifications of a group, which has no long values that are on the device already. Errors as of
+    /// [`Bulk::modify`]; those before the one that is left out are in.
+    pub async fn add(&mut self, group: &Group) -> Result<()> {
+        for (space, modification) in group.iter() {
+            self.modify(space, modification).await?;
         }
         Ok(())
     }

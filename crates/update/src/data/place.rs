@@ -245,6 +245,13 @@ impl Place {
         self.location.blocks() as usize
     }
 
+    /// Whether the blocks may go to a partition with those of others: they are few, and short.
+    pub(crate) fn is_small(&self) -> bool {
+        let division = self.spec.division;
+        let (blocks, bytes) = (self.blocks(), self.blocks() * self.block_bytes());
+        blocks <= division.partition_blocks as usize / 4 && bytes <= division.partition_bytes() / 4
+    }
+
     pub(crate) fn location(&self) -> &Location {
         &self.location
     }

@@ -147,8 +147,10 @@ impl State {
         partition.since = partition.since.min(seq);
         let before = partition.active.bytes();
         // The directory is at hand; what the partition refers to may not be in the processor's caches.
-        let spec = self.spaces.get(&partition.space).map(|directory| &directory.spec);
-        partition.active.note_units(spec.map_or(UnitSet::ALL, |spec| spec.units_of(encoded)));
+        if partition.active.units() != UnitSet::ALL {
+            let spec = self.spaces.get(&partition.space).map(|directory| &directory.spec);
+            partition.active.note_units(spec.map_or(UnitSet::ALL, |spec| spec.units_of(encoded)));
+        }
         self.queued_bytes += partition.active.push(key, encoded, after);
         self.queued += 1;
         self.unplaced_bytes += encoded.len() as u64;

@@ -268,11 +268,10 @@ impl State {
         self.steps += CHANGE_STEPS;
         let directory = self.spaces.get(&space)?;
         let place = self.rank(directory, &partition.low);
-        let small_max = u64::from(directory.spec.division.partition_blocks) / 4;
         self.directory_bytes += partition.directory_bytes();
         self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
         let blocks = partition.place.blocks() as u64;
-        if blocks <= small_max {
+        if partition.place.is_small() {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;

@@ -121,8 +121,8 @@ impl IngestRequest {
                 break;
             }
             let made = 1 + records.bytes() / directory.spec.division.partition_bytes();
-            entry_bytes +=
-                2 * partition.place.memory_bytes() + made * (partition.low.len() + ENTRY_BYTES);
+            let of_made = partition.low.len() + ENTRY_BYTES + directory.spec.shape_bytes_max();
+            entry_bytes += 2 * partition.place.memory_bytes() + made * of_made;
             let is_full =
                 parts.len() == BATCH_PARTITIONS || entry_bytes > shared.log.own_bytes_max();
             if is_full && !parts.is_empty() {

@@ -9,6 +9,7 @@ use crate::data::place::Place;
 use crate::error::Result;
 use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::long::sweep::has_references;
+use crate::shape::Shape;
 use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::State;
@@ -433,16 +434,30 @@ fn neighbours_to_merge(state: &mut State, taken: &[PartitionId]) -> Vec<Partitio
             continue;
         };
         let Some(directory) = state.spaces.get(&space) else { continue };
-        let most = directory.spec.division.partition_blocks as usize * 3 / 4;
-        let blocks_at = |place: usize| {
+        let division = directory.spec.division;
+        let most = division.partition_blocks as usize * 3 / 4;
+        let bytes_max = division.partition_bytes() * 3 / 4;
+        let at = |place: usize| {
             let id = directory.at(place).filter(|id| !taken.contains(id))?;
-            let one = state.partition(id).filter(|one| is_sealable(one))?;
-            Some((id, one.place.blocks()))
+            Some((id, state.partition(id).filter(|one| is_sealable(one))?))
         };
-        let Some((_, mut blocks)) = blocks_at(place) else { continue };
+        let Some((_, one)) = at(place) else { continue };
+        let mut blocks = one.place.blocks();
+        let mut shape = (blocks > 0).then(|| one.place.shape().clone());
         let mut fits = |place: usize| {
-            let (id, more) = blocks_at(place).filter(|(_, more)| blocks + more <= most)?;
-            blocks += more;
+            let (id, one) = at(place)?;
+            // Together, all get the longest units of them.
+            let together = blocks + one.place.blocks();
+            let longer = match (&shape, one.place.blocks()) {
+                (_, 0) => shape.clone(),
+                (None, _) => Some(one.place.shape().clone()),
+                (Some(shape), _) => Some(shape.or_longer(one.place.shape())),
+            };
+            let block_bytes = longer.as_ref().map_or(0, Shape::block_bytes);
+            if together > most || together * block_bytes > bytes_max {
+                return None;
+            }
+            (blocks, shape) = (together, longer);
             Some(id)
         };
         let mut ids: Vec<PartitionId> =

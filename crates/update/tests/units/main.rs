@@ -140,7 +140,7 @@ async fn scanned_in_layers(
     space: SpaceId,
 ) -> Result<Vec<(u64, (u64, u64))>, Error> {
     let (mut records, kinds) = (Vec::new(), kinds());
-    let mut views = reader.in_layers().views(space, At::Key(&[]), 64, |_| true);
+    let mut views = reader.in_layers(UnitSet::NONE).views(space, At::Key(&[]), 64, |_| true);
     while let Some(view) = views.next().await.transpose()? {
         for layers in view.layers() {
             let modifications: Vec<Modification<'_>> = layers.modifications().collect();
