@@ -35,7 +35,7 @@ struct Arguments {
     #[arg(long, default_value = "160MiB")]
     memory: ByteCount,
     /// What the process may take beside that, with the files cached for it
-    #[arg(long, default_value = "96MiB")]
+    #[arg(long, default_value = "192MiB")]
     beside: ByteCount,
     /// Updates of a group, which is one commit
     #[arg(long, default_value_t = 1000)]

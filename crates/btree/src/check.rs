@@ -24,7 +24,7 @@ pub struct Damage {
 /// Keys whose values, or changes, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedKeys {
-    /// The name of their tree; none of the catalog that holds the names, and where that cannot be read.
+    /// The name of their tree or relation; none of the catalog that holds the names, and where that cannot be read.
     pub tree: Option<String>,
     /// The lowest key that may be among them.
     pub from: Vec<u8>,
@@ -77,9 +77,14 @@ impl Store {
         for name in self.trees().await? {
             known.extend(self.find_tree(&name).await?.map(|tree| tree.space));
         }
+        for (_, relation) in self.now().relations().await? {
+            known.extend(relation.spaces);
+        }
+        let of_leaves = self.engine.space_format(CATALOG)?.name;
         let mut renamed = Vec::new();
         for space in self.engine.spaces() {
-            if known.contains(&space) {
+            // What is lost of relations stays as it is: no tree can show it.
+            if known.contains(&space) || self.engine.space_format(space)?.name != of_leaves {
                 continue;
             }
             let is_empty = self.engine.view(space, At::Last, 1).await?.is_none_or(|last| {
@@ -106,6 +111,9 @@ impl Store {
             if let Ok(Some(tree)) = self.find_tree(&name).await {
                 names.push((tree.space, name));
             }
+        }
+        for (name, relation) in self.now().relations().await.unwrap_or_default() {
+            names.extend(relation.spaces.into_iter().map(|space| (space, name.clone())));
         }
         names
     }

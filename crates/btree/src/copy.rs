@@ -1,6 +1,6 @@
 //! Copies of trees: within a store, and of all trees of a read point to another store.
 
-use moirai_update::{DELETE, Durability, Group, Modification, SpaceId};
+use moirai_update::{DELETE, Durability, Group, Modification};
 
 use crate::drop::{key_of_nameless, put};
 use crate::range::KeyRange;
@@ -54,18 +54,6 @@ impl Store {
             None => Ok(()),
         }
     }
-
-    /// An empty space without a name, of which the catalog knows: after a crash it is cleared.
-    async fn nameless_space(&self, making: &mut crate::drop::Nameless) -> Result<SpaceId> {
-        if let Some(space) = making.pop() {
-            return Ok(space);
-        }
-        let space = self.new_space().await?;
-        let mut group = Group::new();
-        group.modify(CATALOG, put(&key_of_nameless(space), &[]));
-        self.engine.commit_with(&group, Durability::Flushed).await?;
-        Ok(space)
-    }
 }
 
 impl ReadPoint<'_> {
@@ -74,7 +62,8 @@ impl ReadPoint<'_> {
     /// copied.
     ///
     /// # Errors
-    /// [`Error::TreeExists`]; errors as of [`Reader`], and of [`Store::ingest`] into `to`; and
+    /// [`Error::Relations`] where there are relations, which only their owners copy; [`Error::TreeExists`]; errors as of
+    /// [`Reader`], and of [`Store::ingest`] into `to`; and
     /// [`GroupTooLong`](moirai_update::Error::GroupTooLong) at the end where the log of `to` does not take the names of all trees.
     ///
     /// # Cancel safety
@@ -84,6 +73,11 @@ impl ReadPoint<'_> {
         let mut copied = Copied::default();
         let done = async {
             let reader = self.reader();
+            let relations = reader.relations().await?;
+            if !relations.is_empty() {
+                let names = relations.into_iter().map(|(name, _)| name).collect();
+                return Err(Error::Relations { names });
+            }
             for name in reader.trees().await? {
                 let source = reader.known_tree(&name).await?;
                 let copy = copies.begin(&name).await?;
@@ -112,7 +106,7 @@ impl Copies<'_> {
         let to = self.to;
         let mut making = to.making.lock().await;
         to.check_new(name).await?;
-        let space = to.nameless_space(&mut making).await?;
+        let space = to.nameless_space(&mut making, None).await?;
         let tree = to.tree_in(space, name);
         self.trees.push(tree.clone());
         Ok(tree)

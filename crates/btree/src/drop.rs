@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use moirai_update::{DELETE, Durability, Group, Modification, PUT, SpaceId};
+use moirai_update::{DELETE, Durability, Engine, Group, Modification, PUT, SpaceFormat, SpaceId};
 
 use crate::batch::Batch;
 use crate::range::KeyRange;
@@ -143,9 +143,13 @@ impl Nameless {
         self.0.clear();
     }
 
-    /// A space of them.
-    pub(crate) fn pop(&mut self) -> Option<SpaceId> {
-        self.0.pop()
+    /// A space of them that has this format, or leaves.
+    pub(crate) fn pop(&mut self, engine: &Engine, format: Option<&SpaceFormat>) -> Option<SpaceId> {
+        let of_leaves = engine.space_format(CATALOG).ok();
+        let format = format.or(of_leaves.as_ref())?;
+        let is_of = |space: &SpaceId| engine.space_format(*space).is_ok_and(|one| one == *format);
+        let at = self.0.iter().rposition(is_of)?;
+        Some(self.0.remove(at))
     }
 
     /// Takes one back that got no name.
@@ -154,8 +158,8 @@ impl Nameless {
     }
 
     /// A space for a tree called `name`, if there is one, and what gives it the name.
-    pub(crate) fn take(&mut self, name: &str) -> Option<(SpaceId, Group)> {
-        let space = self.pop()?;
+    pub(crate) fn take(&mut self, engine: &Engine, name: &str) -> Option<(SpaceId, Group)> {
+        let space = self.pop(engine, None)?;
         let mut group = Group::new();
         group.modify(CATALOG, put(name.as_bytes(), &space.0.to_le_bytes()));
         group.modify(CATALOG, delete(&key_of_nameless(space)));

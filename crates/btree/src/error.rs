@@ -50,6 +50,23 @@ pub enum Error {
         tree: String,
     },
 
+    /// There is something of that name that is no tree.
+    #[error("there is a table `{name}` already: drop or replace it, or take another name")]
+    RelationExists {
+        /// Its name.
+        name: String,
+    },
+
+    /// What was to be copied has tables.
+    #[error(
+        "only trees can be copied, and there are tables ({}): copy these with SQL, or copy the store's device while nothing has it open",
+        names.join(", ")
+    )]
+    Relations {
+        /// Their names.
+        names: Vec<String>,
+    },
+
     /// The leaf size is out of range.
     #[error("a leaf cannot have {bytes} bytes: take a multiple of 512 up to 65536")]
     LeafBytes {

@@ -12,9 +12,9 @@ use crate::store::{CATALOG, Store};
 /// An extent in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// What it holds: leaves, staged changes, long values, or a checkpoint.
+    /// What it holds: leaves, pages, staged changes, long values, or a checkpoint.
     pub what: &'static str,
-    /// Of which tree; none where it is of none or of all, and of trees that were dropped.
+    /// Of which tree or relation; none where it is of none or of all, and of those that were dropped.
     pub tree: Option<String>,
     /// Where it is.
     pub blocks: BlockRange,
@@ -31,10 +31,18 @@ impl Store {
         for name in self.trees().await? {
             names.extend(self.find_tree(&name).await?.map(|tree| (tree.space, name)));
         }
+        for (name, relation) in self.now().relations().await? {
+            names.extend(relation.spaces.into_iter().map(|space| (space, name.clone())));
+        }
         let of = |space: SpaceId| names.get(&space).cloned();
+        let of_leaves = self.engine.space_format(CATALOG)?.name;
+        let content = |space: SpaceId| match self.engine.space_format(space) {
+            Ok(format) if format.name != of_leaves => "pages",
+            _ => "leaves",
+        };
         let all = self.engine.map().await.into_iter().map(|one| {
             let (what, tree) = match one.used_for {
-                ExtentUse::Blocks(space) => ("leaves", of(space)),
+                ExtentUse::Blocks(space) => (content(space), of(space)),
                 ExtentUse::Staged(space) => ("staged changes", of(space)),
                 ExtentUse::LongValues => ("long values", None),
                 ExtentUse::Checkpoint => ("checkpoint", None),

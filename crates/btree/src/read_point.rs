@@ -43,11 +43,19 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Reads what was there at a read point of its engine.
+    #[must_use]
+    pub fn at<'a>(&'a self, point: &'a moirai_update::ReadPoint) -> Reader<'a> {
+        Reader { store: self, engine: point.reader(), has_dropped: true }
+    }
+}
+
 impl ReadPoint<'_> {
     /// Reads what was there.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader { store: self.store, engine: self.point.reader(), has_dropped: true }
+        self.store.at(&self.point)
     }
 
     /// Whether it can still be read.

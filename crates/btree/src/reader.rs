@@ -4,8 +4,8 @@ use moirai_update::{DELETE, Modification, PUT, Question, SpaceId};
 
 use crate::count::Estimate;
 use crate::draft::Draft;
-use crate::drop::NAMELESS;
 use crate::range::KeyRange;
+use crate::relation::RELATIONS;
 use crate::scan::{Direction, Record, Scan};
 use crate::store::{CATALOG, Store, Tree};
 use crate::{Error, Result, ValueReader};
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         if !self.store.has_catalog() {
             return Ok(Vec::new());
         }
-        let mut scan = self.scan(&self.store.catalog(), ..NAMELESS, Direction::Forward);
+        let mut scan = self.scan(&self.store.catalog(), ..RELATIONS, Direction::Forward);
         let mut names = Vec::new();
         while let Some((name, _)) = scan.next().await? {
             names.push(String::from_utf8_lossy(name).into_owned());

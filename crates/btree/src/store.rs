@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, ByteCount};
 use moirai_update::{
-    Durability, Engine, Figures, Format, Formats, KindNumber, Kinds, Options, SpaceId,
+    Durability, Engine, Figures, Format, Formats, KindNumber, Kinds, Options, SpaceFormat, SpaceId,
 };
 use parking_lot::RwLock;
 
@@ -104,7 +104,17 @@ impl Store {
         kinds: Kinds,
         options: Options,
     ) -> Result<Store> {
-        let engine = Engine::open(data, logs, kinds, Formats::of(Leaves), options).await?;
+        Store::open_with(data, logs, (kinds, Formats::new()), options).await
+    }
+
+    /// The same with more formats than that of leaves, for a store with relations of these.
+    pub async fn open_with(
+        data: Arc<dyn Device>,
+        logs: &[Arc<dyn Device>],
+        (kinds, formats): (Kinds, Formats),
+        options: Options,
+    ) -> Result<Store> {
+        let engine = Engine::open(data, logs, kinds, formats.with(Leaves), options).await?;
         if !options.read_only {
             engine.create_space(CATALOG).await?;
         }
@@ -159,13 +169,13 @@ impl Store {
         if let Some(tree) = self.find_tree(name).await? {
             return Ok(tree);
         }
-        let space = match nameless.take(name) {
+        let space = match nameless.take(&self.engine, name) {
             Some((space, group)) => {
                 self.engine.commit(&group).await?;
                 space
             }
             None => {
-                let space = self.new_space().await?;
+                let space = self.new_space(None).await?;
                 let entry = space.0.to_le_bytes();
                 self.engine.modify(CATALOG, put(name.as_bytes(), &entry)).await?;
                 space
@@ -174,11 +184,15 @@ impl Store {
         Ok(self.tree_in(space, name))
     }
 
-    /// A space that no tree had; the caller holds [`Store::making`]. A number that was given and not used is passed over.
-    pub(crate) async fn new_space(&self) -> Result<SpaceId> {
+    /// A space of a format, or of leaves, that nothing had; the caller holds [`Store::making`]. A number that was given and not used
+    /// is passed over.
+    pub(crate) async fn new_space(&self, format: Option<&SpaceFormat>) -> Result<SpaceId> {
         let last = self.engine.spaces().last().map_or(CATALOG.0, |space| space.0);
         let space = SpaceId(last + 1);
-        self.engine.create_space(space).await?;
+        match format {
+            Some(format) => self.engine.create_space_of(space, format).await?,
+            None => self.engine.create_space(space).await?,
+        }
         Ok(space)
     }
 

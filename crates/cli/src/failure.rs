@@ -8,6 +8,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Trees(#[from] moirai::btree::Error),
     #[error(transparent)]
+    Tables(#[from] moirai::tables::Error),
+    #[error(transparent)]
     Store(#[from] moirai::store::Error),
     #[error(transparent)]
     Sql(#[from] moirai_sql::Error),

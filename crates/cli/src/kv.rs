@@ -31,7 +31,7 @@ pub(crate) const ADD: KindNumber = KindNumber(17);
 /// Records that a scan prints on a terminal unless `--limit` is given.
 const SCANNED: u64 = 100;
 /// Leaf size of a new store unless `--leaf` is given.
-const LEAF: ByteCount = ByteCount(8 << 10);
+pub(crate) const LEAF: ByteCount = ByteCount(8 << 10);
 
 /// Put, get and scan keys and values in B+-trees that absorb floods of random updates
 ///

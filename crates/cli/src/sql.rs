@@ -7,14 +7,22 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use moirai::btree::AddDecimal;
 use moirai::runtime::{Stopwatch, is_virtual, now};
-use moirai::store::Store;
+use moirai::tables::Tables;
+use moirai::units::ByteCount;
+use moirai::update::{Kinds, LogWriter, Options};
+use moirai::{NewFiles, NewTrees, TreesPlace};
 use moirai_sql::{Answer, Database, Format, Script};
 
 use crate::failure::Failure;
-use crate::{print, progress, run};
+use crate::{kv, print, progress, run};
 
-/// Query the tables of a store in SQL; statements only read
+/// Query the tables of a store in SQL, and change them
+///
+/// Tables that `CREATE TABLE` made take INSERT, UPDATE and DELETE, beside the trees of `kv` in the same store; each statement
+/// is whole or not at all. Statements only read tables that `table load` brought in. With `?size=` in the URI of a file, a store is
+/// made where there is none.
 ///
 /// Statements come from the command line (STATEMENT, -c), from scripts (-f), from standard input where that is not a
 /// terminal, or else from a prompt, where `\?` lists the commands. Answers go to standard output, everything else
@@ -24,6 +32,15 @@ pub(crate) struct Arguments {
     /// Device or volume of the store, as URI
     #[arg(long, value_name = "URI")]
     store: String,
+    /// Device of the log, as URI; repeat for several [default: the end of the --store device]
+    #[arg(long, value_name = "URI")]
+    log: Vec<String>,
+    /// Memory for pending changes and the directory of pages
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory: ByteCount,
+    /// Write nothing, so that several may read the store at once; statements on the command line that only read do so anyway
+    #[arg(long)]
+    read_only: bool,
     /// Statements to run, separated by semicolons
     statement: Option<String>,
     /// Run these statements; repeat for more
@@ -43,23 +60,88 @@ pub(crate) struct Arguments {
     timing: bool,
 }
 
+/// Words that statements begin with that only read.
+const READING: [&str; 8] =
+    ["select", "with", "values", "explain", "show", "describe", "desc", "table"];
+
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    run::on_device(&arguments.store.clone(), async {
-        let store = moirai::open_store(&arguments.store).await?;
-        if store.is_blank().await {
-            print::note(format!("{} is blank: no table was loaded into it yet", arguments.store));
-        }
+    let mut uris = vec![arguments.store.clone()];
+    uris.extend_from_slice(&arguments.log);
+    run::in_time(moirai::are_simulated(&uris)?, async {
+        let (database, tables) = open(&arguments).await?;
         let mut session = Session {
-            database: Database::new(&store)?,
-            store,
+            database,
             format: arguments.format,
             is_expanded: false,
             has_timing: arguments.timing,
             keep_going: arguments.keep_going,
             failed: 0,
         };
-        session.run(&arguments).await
+        let done = session.run(&arguments).await;
+        drop(session);
+        if let Some(tables) = tables {
+            let closed = tables.close().await;
+            done?;
+            closed?;
+            return Ok(());
+        }
+        done
     })
+}
+
+/// A session over the tables of a store, and these where they take updates.
+async fn open(arguments: &Arguments) -> Result<(Database, Option<Arc<Tables>>), Failure> {
+    let mut kinds = Kinds::new();
+    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
+    let place = TreesPlace { data: &arguments.store, logs: &arguments.log };
+    let options = Options {
+        memory: arguments.memory,
+        read_only: arguments.only_reads(),
+        ..Options::default()
+    };
+    let has_size = arguments.store.contains("?size=") || arguments.store.contains("&size=");
+    if has_size && !options.read_only {
+        let files = NewFiles::new();
+        let new = NewTrees {
+            leaf: kv::LEAF,
+            log: None,
+            writer: LogWriter::Append,
+            files: &files,
+            overwrite: false,
+        };
+        let created = moirai::create_trees(place, new, kinds, options).await;
+        let store = created.inspect_err(|_| files.remove())?.store;
+        let tables = Tables::over(store);
+        return Ok((Database::over(&tables), Some(tables)));
+    }
+    if moirai::has_trees(&arguments.store).await? {
+        let tables = moirai::open_tables(place, kinds, options).await?;
+        return Ok((Database::over(&tables), Some(tables)));
+    }
+    let store = moirai::open_store(&arguments.store).await?;
+    if store.is_blank().await {
+        print::note(format!("{} is blank: no table was loaded into it yet", arguments.store));
+    }
+    Ok((Database::new(&store)?, None))
+}
+
+impl Arguments {
+    /// Whether no statement writes, as far as their first words tell.
+    fn only_reads(&self) -> bool {
+        let given: Vec<&String> = self.statement.iter().chain(&self.commands).collect();
+        let reads = |statement: &String| {
+            let word = statement.trim_start().split(|one: char| !one.is_alphabetic()).next();
+            let word = word.unwrap_or_default().to_lowercase();
+            statement.trim_start().starts_with('\\') || READING.contains(&word.as_str())
+        };
+        let all_read = |text: &&String| {
+            let mut script = Script::new();
+            let mut statements = script.push(text);
+            statements.extend(script.rest());
+            statements.iter().all(reads)
+        };
+        self.read_only || (self.files.is_empty() && !given.is_empty() && given.iter().all(all_read))
+    }
 }
 
 /// Whether a session goes on after a line.
@@ -72,7 +154,6 @@ enum Next {
 /// What the statements of one command share.
 struct Session {
     database: Database,
-    store: Arc<Store>,
     format: Format,
     /// Whether tables have a line for each value.
     is_expanded: bool,
@@ -177,7 +258,7 @@ impl Session {
     /// Runs a statement, or a command of the prompt.
     async fn line(&mut self, statement: &str) -> Result<Next, Failure> {
         if let Some(command) = meta::Command::parse(statement) {
-            return self.meta(&command?);
+            return self.meta(&command?).await;
         }
         let (watch, began) = (Stopwatch::start(), now());
         let clock = progress::clock("running");

@@ -33,7 +33,8 @@ pub(crate) enum Command {
     ///
     /// The copy is a store like any other: `kv`, `store check` and `store restore` take it. It has all trees as they are now, or
     /// none where the copy was interrupted: Ctrl-C removes a new file. A
-    /// program that has the store open makes backups while it is in use: see `ReadPoint::copy_to` of the library.
+    /// program that has the store open makes backups while it is in use: see `ReadPoint::copy_to` of the library. A store with tables
+    /// is refused: they are not copied yet.
     Backup {
         #[command(flatten)]
         place: Place,

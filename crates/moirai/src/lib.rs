@@ -50,10 +50,13 @@ pub use moirai_devices as devices;
 pub use moirai_runtime as runtime;
 pub use moirai_storage as storage;
 pub use moirai_store as store;
+pub use moirai_tables as tables;
 pub use moirai_units as units;
 pub use moirai_update as update;
 pub use moirai_volume as volume;
-pub use trees::{CreatedTrees, NewTrees, TreesPlace, create_trees, open_trees};
+pub use trees::{
+    CreatedTrees, NewTrees, TreesPlace, create_trees, has_trees, open_tables, open_trees,
+};
 
 pub use moirai_devices::{Access, NewFiles};
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
 use moirai_storage::{Device, Inquiry, Occupant, clear_ends, occupant, occupants};
+use moirai_tables::Tables;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
 use moirai_volume::{Concatenation, Section};
@@ -72,6 +73,26 @@ pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the device that `uri` names has a store of trees and of tables that take updates, whole or damaged. Inside a runtime
+/// only.
+pub async fn has_trees(uri: &str) -> Result<bool> {
+    let device = open_device_for(uri, Access::Read).await.map_err(of_device)?;
+    match Engine::lengths(&*device).await {
+        Err(moirai_update::Error::NotFormatted { .. }) => Ok(false),
+        Err(moirai_update::Error::Device(error)) => Err(of_device(error)),
+        _ => Ok(true),
+    }
+}
+
+/// Opens the store at `place` for its tables. Inside a runtime only. Errors as of [`open_trees`].
+pub async fn open_tables(
+    place: TreesPlace<'_>,
+    kinds: Kinds,
+    options: Options,
+) -> Result<Arc<Tables>> {
+    Ok(Tables::over(open_trees(place, kinds, options).await?))
 }
 
 /// Opens the store of trees at `place`, or makes one as `new` says where the devices are blank. Inside a runtime
@@ -156,9 +177,11 @@ impl Devices {
         Ok(())
     }
 
-    async fn store(&self, lengths: Lengths, kinds: Kinds, options: Options) -> Result<Store> {
+    /// The store, with or without tables.
+    async fn store(&self, lengths: Lengths, mut kinds: Kinds, options: Options) -> Result<Store> {
         let Parts { data, logs } = self.divided(lengths)?;
-        Store::open(data, &logs, kinds, options).await
+        let formats = Tables::add_to(&mut kinds)?;
+        Store::open_with(data, &logs, (kinds, formats), options).await
     }
 
     /// The lengths of data and log in a new store; an error when it cannot be made so.

@@ -15,16 +15,29 @@ use datafusion::sql::parser::Statement;
 use futures::TryStreamExt;
 use moirai_runtime::{Task, is_virtual, spawn};
 use moirai_store::Store;
+use moirai_tables::Tables;
 
 use crate::Result;
+use crate::listing::TableInfo;
 use crate::overflow::OverflowIsAnError;
 use crate::table::StoreTable;
+use crate::tables::Session;
 use crate::using::qualify_columns;
 use crate::yielding::YieldingJoins;
 
 /// A session in which statements are run.
 pub struct Database {
     context: SessionContext,
+    source: Source,
+}
+
+/// Where the tables are.
+enum Source {
+    Memory,
+    /// They were loaded, and do not change.
+    Loaded(Arc<Store>),
+    /// They take updates.
+    Tables(Box<Session>),
 }
 
 /// A session whose plans are the same on every machine: one partition in virtual time, where the
@@ -43,7 +56,7 @@ fn context() -> SessionContext {
 
 impl Database {
     /// A session over the tables that `store` has now. Inside a runtime only.
-    pub fn new(store: &Store) -> Result<Database> {
+    pub fn new(store: &Arc<Store>) -> Result<Database> {
         let context = context();
         for name in store.table_names() {
             let table = StoreTable::new(store.table(&name)?);
@@ -51,26 +64,56 @@ impl Database {
             let reference = datafusion::common::TableReference::bare(name);
             context.register_table(reference, Arc::new(table))?;
         }
-        Ok(Database { context })
+        Ok(Database { context, source: Source::Loaded(Arc::clone(store)) })
+    }
+
+    /// A session over tables that take updates; statements may write, one after another. Inside a runtime only.
+    #[must_use]
+    pub fn over(tables: &Arc<Tables>) -> Database {
+        let context = context();
+        // So that TIMESTAMP WITH TIME ZONE is one.
+        {
+            let state = context.state_ref();
+            let mut state = state.write();
+            let options = state.config_mut().options_mut();
+            options.execution.time_zone = Some("+00:00".to_owned());
+            // Else 12345678901234567.89 would be another number.
+            options.sql_parser.parse_float_as_decimal = true;
+        }
+        let session = Session::new(Arc::clone(tables), context.state());
+        Database { context, source: Source::Tables(Box::new(session)) }
+    }
+
+    /// The tables, in the order of their names.
+    pub async fn tables(&self) -> Result<Vec<TableInfo>> {
+        let mut all = Vec::new();
+        match &self.source {
+            Source::Memory => {}
+            Source::Loaded(store) => {
+                for name in store.table_names() {
+                    all.push(TableInfo::of_loaded(store, &name)?);
+                }
+            }
+            Source::Tables(session) => {
+                let snapshot = session.tables.snapshot().await;
+                for name in snapshot.names().await? {
+                    if let Some(table) = snapshot.find(&name).await? {
+                        all.push(TableInfo::of(&snapshot, &table).await?);
+                    }
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Plans `statement` and starts it: the answer's schema and batches.
     pub async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
-        // What changes tables, or reads and writes files by itself, would not reach the store.
-        let options = SQLOptions::new()
-            .with_allow_ddl(false)
-            .with_allow_dml(false)
-            .with_allow_statements(false);
+        if let Source::Tables(session) = &self.source {
+            return session.stream(statement).await;
+        }
         let state = self.context.state();
         let dialect = state.config_options().sql_parser.dialect;
-        let mut parsed = state.sql_to_statement(statement, &dialect)?;
-        if let Statement::Statement(parsed) = &mut parsed {
-            qualify_columns(&mut **parsed);
-        }
-        let plan = state.statement_to_plan(parsed).await?;
-        options.verify_plan(&plan)?;
-        let plan = self.context.execute_logical_plan(plan).await?.create_physical_plan().await?;
-        Ok(execute_stream(plan, self.context.task_ctx())?)
+        read(&self.context, state.sql_to_statement(statement, &dialect)?).await
     }
 
     /// Runs `statement`: the answer's schema and all of its batches.
@@ -84,6 +127,23 @@ impl Database {
         let mut running = Running(spawn(stream.try_collect()));
         Ok((schema, (&mut running.0).await?))
     }
+}
+
+/// Plans a statement that only reads, and starts it.
+pub(crate) async fn read(
+    context: &SessionContext,
+    mut parsed: Statement,
+) -> Result<SendableRecordBatchStream> {
+    // What changes tables, or reads and writes files by itself, would not reach the store.
+    let options =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    if let Statement::Statement(parsed) = &mut parsed {
+        qualify_columns(&mut **parsed);
+    }
+    let plan = context.state().statement_to_plan(parsed).await?;
+    options.verify_plan(&plan)?;
+    let plan = context.execute_logical_plan(plan).await?.create_physical_plan().await?;
+    Ok(execute_stream(plan, context.task_ctx())?)
 }
 
 /// A statement that is aborted when it is dropped.
@@ -104,5 +164,5 @@ pub fn memory_database(
         let table = MemTable::try_new(schema, vec![batches])?;
         context.register_table(datafusion::common::TableReference::bare(name), Arc::new(table))?;
     }
-    Ok(Database { context })
+    Ok(Database { context, source: Source::Memory })
 }

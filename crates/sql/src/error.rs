@@ -18,6 +18,21 @@ pub enum Error {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] moirai_store::Error),
+    /// A statement that is not known, or names what is not there.
+    #[error("{problem}")]
+    Refused {
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+    /// Rows that a table cannot have.
+    #[error("{problem}")]
+    Rows {
+        /// What is wrong.
+        problem: String,
+    },
+    /// The tables of a store refused, or the store failed.
+    #[error(transparent)]
+    Tables(#[from] moirai_tables::Error),
     /// A file that cannot be loaded.
     #[error("{path}: {problem}")]
     File {
@@ -43,20 +58,24 @@ impl Error {
     /// Whether the statement itself is wrong, and nothing was done.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Error::Statement(error) if matches!(
-                error.find_root(),
-                DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..)
+        matches!(self, Error::Refused { .. })
+            || matches!(
+                self,
+                Error::Statement(error) if matches!(
+                    error.find_root(),
+                    DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..)
+                )
             )
-        )
     }
 }
 
+const ONLY_READS: &str = "tables that `moirai table` loaded are only read; those of `moirai sql --store URI?size=SIZE` take \
+                          CREATE and DROP TABLE, TRUNCATE, INSERT, UPDATE and DELETE";
+
 /// Parts of DataFusion's messages, and what to do.
 const HINTS: [(&str, &str); 6] = [
-    ("DDL not supported", "statements only read: `moirai table` loads and drops tables"),
-    ("DML not supported", "statements only read: `moirai table` loads and drops tables"),
+    ("DDL not supported", ONLY_READS),
+    ("DML not supported", ONLY_READS),
     ("Ambiguous reference", "name the table, too, as in `t.column`"),
     ("not found", "names are in lower case unless they are in double quotes, as in \"People\""),
     (

@@ -7,12 +7,14 @@
 mod database;
 mod error;
 mod import;
+mod listing;
 mod output;
 mod overflow;
 mod prune;
 mod scan_exec;
 mod script;
 mod table;
+mod tables;
 mod using;
 mod yielding;
 
@@ -23,5 +25,6 @@ pub use import::{
     CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,
     read_parquet,
 };
+pub use listing::{ColumnInfo, TableInfo};
 pub use output::{Answer, Format};
 pub use script::Script;

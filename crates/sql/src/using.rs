@@ -18,6 +18,13 @@ pub(crate) fn qualify_columns(statement: &mut impl VisitMut) {
     let ControlFlow::Continue(()) = statement.visit(&mut Queries);
 }
 
+/// Gives names of these columns in an expression a table, where they have none.
+pub(crate) fn qualify(expr: &mut Expr, table: &str, columns: impl Iterator<Item = String>) {
+    let table = vec![Ident::with_quote('"', table)];
+    let tables = columns.map(|column| (column, table.clone())).collect();
+    let ControlFlow::Continue(()) = expr.visit(&mut Names { tables, depth: 0 });
+}
+
 /// Looks at each query of a statement, inner ones included.
 struct Queries;
 
@@ -103,7 +110,7 @@ fn last_of(name: &ObjectName) -> Option<Ident> {
 fn normal(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
+        None => name.value.to_ascii_lowercase(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The commands of the SQL prompt that are not SQL: `\d`, `\timing`, `help` and the like.
 
+use moirai_sql::{ColumnInfo, TableInfo};
+
 use super::{Next, Session};
 use crate::failure::Failure;
 use crate::print;
@@ -53,12 +55,12 @@ impl<'a> Command<'a> {
 }
 
 impl Session {
-    pub(super) fn meta(&mut self, command: &Command<'_>) -> Result<Next, Failure> {
+    pub(super) async fn meta(&mut self, command: &Command<'_>) -> Result<Next, Failure> {
         match command {
             Command::Quit => return Ok(Next::Quit),
             Command::Help => print::line(HELP)?,
-            Command::Tables => self.list_tables()?,
-            Command::Table(name) => self.describe(name)?,
+            Command::Tables => self.list_tables().await?,
+            Command::Table(name) => self.describe(name).await?,
             Command::Timing => {
                 self.has_timing = !self.has_timing;
                 print::error_line(format!("Timing is {}.", on(self.has_timing)));
@@ -71,31 +73,42 @@ impl Session {
         Ok(Next::Continue)
     }
 
-    fn list_tables(&self) -> Result<(), Failure> {
-        let mut rows = Vec::new();
-        for name in self.store.table_names() {
-            let table = self.store.table(&name)?;
-            rows.push(vec![
-                name,
-                table.layout().to_string(),
-                moirai::units::grouped(table.rows()),
-                table.attributes().len().to_string(),
-            ]);
-        }
+    async fn list_tables(&self) -> Result<(), Failure> {
+        let row = |table: TableInfo| {
+            let rows = moirai::units::grouped(table.rows);
+            vec![table.name, table.layout, rows, table.columns.len().to_string()]
+        };
         print::table(
             &[("table", false), ("layout", false), ("rows", true), ("columns", true)],
-            rows,
+            self.database.tables().await?.into_iter().map(row).collect(),
         )
     }
 
-    fn describe(&self, name: &str) -> Result<(), Failure> {
-        let table = self.store.table(name)?;
-        let row = |attribute: &moirai::store::Attribute| {
-            let null = if attribute.nullable { "" } else { "not null" };
-            vec![attribute.name.clone(), attribute.attribute_type.to_string(), null.to_owned()]
+    async fn describe(&self, name: &str) -> Result<(), Failure> {
+        let mut tables = self.database.tables().await?;
+        let Some(at) = tables.iter().position(|table| table.name == name) else {
+            let names: Vec<String> = tables.into_iter().map(|table| table.name).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let problem = format!("there is no table `{name}`; the store has {known}");
+            return Err(Failure::Failed(problem));
         };
-        let rows = table.attributes().iter().map(row).collect();
-        print::table(&[("column", false), ("type", false), ("nulls", false)], rows)
+        let row = |column: ColumnInfo| {
+            let null = if column.is_nullable { "" } else { "not null" };
+            let key = if column.is_key { "key" } else { "" };
+            let default = column.default.unwrap_or_default();
+            vec![column.name, column.data_type, null.to_owned(), key.to_owned(), default]
+        };
+        let rows = tables.swap_remove(at).columns.into_iter().map(row).collect();
+        print::table(
+            &[
+                ("column", false),
+                ("type", false),
+                ("nulls", false),
+                ("key", false),
+                ("default", false),
+            ],
+            rows,
+        )
     }
 }
 

@@ -37,7 +37,8 @@ impl Session {
             // There is none the first time.
             let _ = editor.load_history(path);
         }
-        let tables = self.store.table_names();
+        let tables = self.database.tables().await?.into_iter().map(|table| table.name);
+        let tables: Vec<String> = tables.collect();
         let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(", ") };
         print::error_line(format!("Tables: {tables}. End a statement with `;`; \\? for help."));
         self.has_timing = true;

@@ -68,7 +68,7 @@ async fn copy_to(
     target: &Target,
     files: &NewFiles,
 ) -> Result<Copied, Failure> {
-    if source.trees().await?.is_empty() {
+    if source.trees().await?.is_empty() && source.now().relations().await?.is_empty() {
         return Err(Failure::Failed(format!(
             "{from} has no trees: nothing is copied; a copy that was interrupted has none"
         )));

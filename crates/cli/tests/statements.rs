@@ -1,0 +1,117 @@
+//! `moirai sql` on tables that take changes, beside keys and values.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{moirai, run, succeed};
+
+const STORE: &str = "--store=file:shop.img";
+
+fn sql(folder: &Path, statements: &str) -> String {
+    succeed(folder, &["sql", STORE, "--format", "csv", statements])
+}
+
+fn made(folder: &Path) {
+    let store = "--store=file:shop.img?size=128MiB";
+    let create = "CREATE TABLE stock (id INT PRIMARY KEY, name TEXT, price DECIMAL(8, 2))";
+    succeed(folder, &["sql", store, create]);
+}
+
+#[test]
+fn tables_and_trees_lie_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    made(folder);
+    let insert = "INSERT INTO stock VALUES (1, 'apple', 0.40), (2, 'pear', 0.55)";
+    assert_eq!(sql(folder, insert), "count\n2\n");
+    succeed(folder, &["kv", STORE, "put", "opened", "today"]);
+    let update = "UPDATE stock SET price = price * 2 WHERE name = 'pear' RETURNING id, price";
+    assert_eq!(sql(folder, update), "id,price\n2,1.10\n");
+    assert_eq!(succeed(folder, &["kv", STORE, "get", "opened"]), "today\n");
+    assert_eq!(sql(folder, "SELECT * FROM stock"), "id,name,price\n1,apple,0.40\n2,pear,1.10\n");
+    assert_eq!(succeed(folder, &["store", "check", STORE]), "nothing is damaged\n");
+    let map = succeed(folder, &["store", "map", STORE]);
+    assert!(map.contains("stock"), "{map}");
+    let described = sql(folder, "\\d stock");
+    assert!(described.contains("price") && described.contains("key"), "{described}");
+    // Several may read at once.
+    assert!(succeed(folder, &["sql", STORE, "--read-only", "\\d"]).contains("stock"));
+}
+
+#[test]
+fn a_store_with_tables_is_not_backed_up_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    made(folder);
+    succeed(folder, &["kv", STORE, "put", "opened", "today"]);
+    let (status, _, error) = run(folder, &["store", "backup", STORE, "--to=file:copy.img"]);
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("stock"), "{error}");
+    assert!(!folder.join("copy.img").exists());
+}
+
+#[test]
+fn a_store_is_made_only_where_a_size_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (status, _, error) = run(folder, &["sql", STORE, "CREATE TABLE t (id INT)"]);
+    assert_ne!(status, Some(0));
+    assert!(error.contains("shop.img"), "{error}");
+    assert!(!folder.join("shop.img").exists());
+    made(folder);
+    // It is left as it is when it is there.
+    let (status, _, error) =
+        run(folder, &["sql", "--store=file:shop.img?size=128MiB", "SELECT * FROM nothing"]);
+    assert_ne!(status, Some(0));
+    assert!(error.contains("nothing"), "{error}");
+    let (status, _, error) = run(folder, &["sql", STORE, "--read-only", "DELETE FROM stock"]);
+    assert_ne!(status, Some(0));
+    assert!(error.contains("read"), "{error}");
+}
+
+/// What was acknowledged is there after a kill, and each statement whole or not at all.
+#[test]
+fn statements_are_whole_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    made(folder);
+    let mut acknowledged = 0;
+    for round in 0..4 {
+        let mut child = moirai(folder, &["sql", STORE, "--format", "csv"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let write = move || {
+            for number in 0..400 {
+                let first = round * 10_000 + number * 10;
+                let values: Vec<String> =
+                    (first..first + 10).map(|id| format!("({id}, 'x', {round})")).collect();
+                let text = format!("INSERT INTO stock VALUES {};\n", values.join(", "));
+                if std::io::Write::write_all(&mut input, text.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        };
+        let writer = std::thread::spawn(write); // tidy: allow(a test feeds a process)
+        std::thread::sleep(Duration::from_millis(700)); // tidy: allow(another process is killed)
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        acknowledged += String::from_utf8(output.stdout).unwrap().matches("10\n").count();
+    }
+    let rows: usize = sql(folder, "SELECT count(*) AS n FROM stock")
+        .trim_start_matches("n\n")
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(rows.is_multiple_of(10), "{rows}");
+    assert!(rows / 10 >= acknowledged, "{rows} rows, {acknowledged} statements were acknowledged");
+    assert_eq!(succeed(folder, &["store", "check", STORE]), "nothing is damaged\n");
+}

@@ -1,0 +1,316 @@
+//! `UPDATE`, `DELETE` and `TRUNCATE`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::sql::sqlparser::ast::{
+    Delete, Expr, FromTable, SelectItem, TableFactor, TableWithJoins, Truncate, Update,
+    UpdateTableFromKind,
+};
+use futures::TryStreamExt;
+use moirai_tables::{Changes, Snapshot, Table, Writer};
+
+use crate::database::read;
+use crate::tables::casts::cast_for;
+use crate::tables::catalog::StatementTables;
+use crate::tables::insert::{assigned, key_names, rows_for};
+use crate::tables::session::{Session, Written, normal, refused, table_name};
+use crate::tables::syntax::{self, TARGET};
+use crate::tables::table::external;
+use crate::{Error, Result};
+
+/// A table whose rows a statement changes, and how the statement calls it.
+struct Target {
+    snapshot: Arc<Snapshot>,
+    table: Table,
+    alias: String,
+}
+
+impl Target {
+    /// The columns that say which row it is: those of the key, or the row's number.
+    fn key_columns(&self) -> Vec<String> {
+        let names: Vec<String> = key_names(&self.table).map(str::to_owned).collect();
+        if names.is_empty() { vec![Table::ROW_NUMBER.to_owned()] } else { names }
+    }
+
+    /// Those of the key, and then columns as `value` has them, or all.
+    fn items(&self, value: impl Fn(usize) -> Option<Expr>, has_all: bool) -> Vec<SelectItem> {
+        let keys = self.key_columns().into_iter().enumerate().map(|(part, name)| {
+            syntax::item(syntax::column(&self.alias, &name), &format!("key {part}"))
+        });
+        let fields = self.table.schema().fields().iter().enumerate();
+        let values = fields.filter_map(|(column, field)| {
+            let there = || has_all.then(|| syntax::column(&self.alias, field.name()));
+            let value = value(column).or_else(there)?;
+            Some(syntax::item(value, &format!("value {column}")))
+        });
+        keys.chain(values).collect()
+    }
+
+    /// The rows that a statement changes, as these columns say.
+    async fn rows(
+        &self,
+        session: &Session,
+        items: Vec<SelectItem>,
+        others: Vec<TableWithJoins>,
+        wanted: Option<Expr>,
+    ) -> Result<SendableRecordBatchStream> {
+        let tables = StatementTables::of(&self.snapshot).await.map_err(external)?;
+        let context = session.context(tables.with_target(&self.table))?;
+        let mut from = vec![syntax::table(TARGET, &self.alias)?];
+        from.extend(others);
+        read(&context, syntax::select(items, from, wanted)?).await
+    }
+}
+
+impl Session {
+    async fn target_of(&self, from: &TableWithJoins) -> Result<Target> {
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            with_hints,
+            version: None,
+            with_ordinality: false,
+            partitions,
+            json_path: None,
+            sample: None,
+            index_hints,
+        } = &from.relation
+        else {
+            return refused("rows of a table can be changed, and all of it is meant");
+        };
+        if !(with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty()) {
+            return refused("tables have no partitions, and take no hints");
+        }
+        if !from.joins.is_empty() {
+            return refused(
+                "only rows of one table can be changed: join others with FROM or USING",
+            );
+        }
+        let name = table_name(name)?;
+        let alias = match alias {
+            None => name.clone(),
+            Some(alias) if alias.columns.is_empty() && alias.at.is_none() => normal(&alias.name),
+            Some(_) => return refused("the columns of a table that is changed keep their names"),
+        };
+        let (snapshot, table) = self.target(&name).await?;
+        Ok(Target { snapshot, table, alias })
+    }
+
+    pub(crate) async fn update(&self, update: Update) -> Result<Written> {
+        let is_plain = update.or.is_none()
+            && update.order_by.is_empty()
+            && update.limit.is_none()
+            && update.output.is_none();
+        if !is_plain {
+            return refused(
+                "UPDATE has no ORDER BY, LIMIT, OUTPUT or OR here: choose rows in WHERE",
+            );
+        }
+        let target = self.target_of(&update.table).await?;
+        let table = &target.table;
+        let set = assigned(table, &target.alias, update.assignments)?;
+        let key = table.definition().key();
+        let changes_key = set.iter().any(|(column, _)| key.contains(column));
+        let has_all = changes_key || update.returning.is_some();
+        let others = match update.from {
+            None => Vec::new(),
+            Some(
+                UpdateTableFromKind::BeforeSet(tables) | UpdateTableFromKind::AfterSet(tables),
+            ) => tables,
+        };
+        let value = |column: usize| {
+            set.iter().find(|(one, _)| *one == column).map(|(_, value)| value.clone())
+        };
+        let mut updating = Updating {
+            target: &target,
+            set: set.iter().map(|(column, _)| *column).collect(),
+            has_all,
+            // One table alone has each of its rows once.
+            touched: (changes_key || !others.is_empty()).then(HashSet::new),
+            new_rows: changes_key.then(Vec::new),
+            writer: self.tables.writer(),
+            rows: 0,
+            returned: update.returning.is_some().then(Vec::new),
+        };
+        let items = target.items(value, has_all);
+        let mut rows = target.rows(self, items, others, update.selection).await?;
+        while let Some(batch) = rows.try_next().await? {
+            updating.add(&batch).await?;
+        }
+        updating.put_new_rows().await?;
+        let Updating { writer, rows, returned, .. } = updating;
+        let returned = match (update.returning, returned) {
+            (Some(items), Some(rows)) => {
+                Some(self.returned((&target.snapshot, table), items, &target.alias, rows).await?)
+            }
+            _ => None,
+        };
+        writer.commit().await.map_err(external)?;
+        Ok(Written { rows, returned })
+    }
+
+    pub(crate) async fn delete(&self, delete: Delete) -> Result<Written> {
+        let is_plain = delete.tables.is_empty()
+            && delete.order_by.is_empty()
+            && delete.limit.is_none()
+            && delete.output.is_none();
+        let from = match &delete.from {
+            FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from) => from,
+        };
+        let ([from], true) = (&from[..], is_plain) else {
+            return refused("write DELETE FROM table, then USING, WHERE and RETURNING");
+        };
+        let target = self.target_of(from).await?;
+        let table = &target.table;
+        let others = delete.using.unwrap_or_default();
+        // Others may find a row several times.
+        let mut touched = (!others.is_empty()).then(HashSet::new);
+        let items = target.items(|_| None, delete.returning.is_some());
+        let mut found = target.rows(self, items, others, delete.selection).await?;
+        let mut writer = self.tables.writer();
+        let (mut rows, mut returned) = (0, delete.returning.is_some().then(Vec::new));
+        let key_columns = target.key_columns().len();
+        while let Some(mut batch) = found.try_next().await? {
+            if let Some(touched) = &mut touched {
+                let keys = batch.columns().get(..key_columns).unwrap_or_default();
+                let keys = table.keys(keys).map_err(external)?;
+                let is_first: BooleanArray =
+                    keys.into_iter().map(|key| Some(touched.insert(key))).collect();
+                batch = filter_record_batch(&batch, &is_first).map_err(DataFusionError::from)?;
+            }
+            let (keys, values) = batch.columns().split_at(key_columns);
+            let mut changes = Changes::new();
+            changes.delete(table, keys).map_err(external)?;
+            writer.add(&changes).await.map_err(external)?;
+            rows += batch.num_rows() as u64;
+            if let Some(returned) = &mut returned {
+                returned.push(rows_for(table, values)?);
+            }
+        }
+        let returned = match (delete.returning, returned) {
+            (Some(items), Some(rows)) => {
+                Some(self.returned((&target.snapshot, table), items, &target.alias, rows).await?)
+            }
+            _ => None,
+        };
+        writer.commit().await.map_err(external)?;
+        Ok(Written { rows, returned })
+    }
+
+    pub(crate) async fn truncate(&self, truncate: Truncate) -> Result<Written> {
+        let Truncate {
+            table_names,
+            partitions: None,
+            table: _,
+            if_exists,
+            identity: _,
+            cascade: _,
+            on_cluster: None,
+        } = truncate
+        else {
+            return refused("tables have no partitions and no clusters: all of it is truncated");
+        };
+        let [one] = &table_names[..] else { return refused("truncate one table at a time") };
+        let name = table_name(&one.name)?;
+        if !if_exists || self.tables.find(&name).await.map_err(external)?.is_some() {
+            self.tables.truncate(&name).await?;
+        }
+        Ok(Written { rows: 0, returned: None })
+    }
+}
+
+/// Rows that are being updated.
+struct Updating<'a> {
+    target: &'a Target,
+    /// The columns that are set.
+    set: Vec<usize>,
+    /// Whether rows come with all columns, or with those alone.
+    has_all: bool,
+    /// The keys of the rows, where they are needed.
+    touched: Option<HashSet<Vec<u8>>>,
+    /// The rows as they are to be, where their keys change.
+    new_rows: Option<Vec<RecordBatch>>,
+    writer: Writer<'a>,
+    rows: u64,
+    returned: Option<Vec<RecordBatch>>,
+}
+
+impl Updating<'_> {
+    async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let table = &self.target.table;
+        let (keys, values) = batch.columns().split_at(self.target.key_columns().len());
+        if let Some(touched) = &mut self.touched {
+            for key in table.keys(keys).map_err(external)? {
+                if !touched.insert(key) {
+                    let problem = format!(
+                        "a row of `{}` is met twice: let FROM have one row for each",
+                        table.name()
+                    );
+                    return Err(Error::Rows { problem });
+                }
+            }
+        }
+        let mut changes = Changes::new();
+        let whole = if self.has_all { Some(rows_for(table, values)?) } else { None };
+        match (&mut self.new_rows, &whole) {
+            (Some(new_rows), Some(rows)) => {
+                changes.delete(table, keys).map_err(external)?;
+                new_rows.push(rows.clone());
+            }
+            _ => {
+                // They come in the order of the columns.
+                let mut columns = self.set.clone();
+                columns.sort_unstable();
+                let mut set: Vec<(usize, ArrayRef)> = Vec::with_capacity(columns.len());
+                for (index, column) in columns.into_iter().enumerate() {
+                    let field = table.schema().field(column);
+                    let array = match &whole {
+                        Some(rows) => Some(Arc::clone(rows.column(column))),
+                        None => match values.get(index) {
+                            Some(array) => Some(cast_for(table.name(), field, array)?),
+                            None => None,
+                        },
+                    };
+                    set.extend(array.map(|array| (column, array)));
+                }
+                changes.set(table, keys, &set).map_err(external)?;
+            }
+        }
+        self.writer.add(&changes).await.map_err(external)?;
+        self.rows += batch.num_rows() as u64;
+        if let Some(returned) = &mut self.returned {
+            returned.extend(whole);
+        }
+        Ok(())
+    }
+
+    /// Puts rows whose keys have changed, where no other row has these.
+    async fn put_new_rows(&mut self) -> Result<()> {
+        let table = &self.target.table;
+        let mut new = HashSet::new();
+        for rows in self.new_rows.take().into_iter().flatten() {
+            let columns = table.definition().key().iter();
+            let columns: Vec<ArrayRef> =
+                columns.map(|column| Arc::clone(rows.column(*column))).collect();
+            let lacks = self.target.snapshot.lacks(table, &columns).await.map_err(external)?;
+            let keys = table.keys(&columns).map_err(external)?;
+            for (key, lacks) in keys.into_iter().zip(lacks) {
+                let is_left = self.touched.as_ref().is_some_and(|touched| touched.contains(&key));
+                if !(lacks || is_left) || !new.insert(key) {
+                    let problem = format!("two rows of `{}` would have the same key", table.name());
+                    return Err(Error::Rows { problem });
+                }
+            }
+            let mut changes = Changes::new();
+            changes.put(table, &rows).map_err(external)?;
+            self.writer.add(&changes).await.map_err(external)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! `CREATE TABLE` and `DROP TABLE`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::Constraint;
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
+use datafusion::physical_plan::execute_stream;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, ObjectType, SqlOption,
+    Statement as SqlStatement, TableConstraint, Value,
+};
+use futures::TryStreamExt;
+use moirai_tables::{LoadOptions, PageOptions, TableDefinition};
+
+use crate::tables::catalog::StatementTables;
+use crate::tables::insert::rows_for;
+use crate::tables::session::{Session, Written, normal, refused, table_name};
+use crate::tables::syntax;
+use crate::tables::table::external;
+use crate::{Error, Result};
+
+const NOTHING: Written = Written { rows: 0, returned: None };
+
+/// What the options after `WITH` say of pages.
+fn page_options(options: &CreateTableOptions) -> Result<PageOptions> {
+    let mut pages = PageOptions::default();
+    let given = match options {
+        CreateTableOptions::None => &[][..],
+        CreateTableOptions::With(given) => given,
+        _ => return refused("options of a table come as WITH (name = value)"),
+    };
+    for option in given {
+        let SqlOption::KeyValue { key, value: Expr::Value(value) } = option else {
+            return refused(format!("`{option}` is no option of a table: write name = value"));
+        };
+        let text = match &value.value {
+            Value::SingleQuotedString(text) => text.clone(),
+            Value::Number(number, _) => number.to_string(),
+            other => other.to_string(),
+        };
+        let number = || match text.parse::<u32>() {
+            Ok(number) => Ok(number),
+            Err(_) => refused(format!("option `{key}` is a number, and not `{text}`")),
+        };
+        match normal(key).as_str() {
+            "layout" if text == "csm" => {}
+            "layout" => return refused(format!("there is no layout `{text}`: take csm")),
+            "page_rows" => pages.rows_max = number()?,
+            "group_pages" => pages.group_pages = number()?,
+            _ => {
+                return refused(format!(
+                    "there is no option `{key}`: take layout, page_rows or group_pages"
+                ));
+            }
+        }
+    }
+    Ok(pages)
+}
+
+/// The defaults of columns, as SQL; an error for what tables do not know.
+fn defaults_of(create: &CreateTable) -> Result<BTreeMap<usize, String>> {
+    let mut defaults = BTreeMap::new();
+    let mut keys = 0;
+    for constraint in &create.constraints {
+        if !matches!(constraint, TableConstraint::PrimaryKey(_)) {
+            return refused(format!("tables have no `{constraint}`: a PRIMARY KEY is all"));
+        }
+        keys += 1;
+    }
+    for (index, column) in create.columns.iter().enumerate() {
+        if let DataType::Char(Some(_))
+        | DataType::Character(Some(_))
+        | DataType::Varchar(Some(_))
+        | DataType::CharacterVarying(Some(_))
+        | DataType::CharVarying(Some(_)) = column.data_type
+        {
+            let of = &column.data_type;
+            return refused(format!("the length of {of} would not be checked: take TEXT"));
+        }
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Null | ColumnOption::NotNull => {}
+                ColumnOption::PrimaryKey(_) => keys += 1,
+                ColumnOption::Default(default) => {
+                    defaults.insert(index, syntax::text_of(default)?);
+                }
+                other => {
+                    return refused(format!(
+                        "column `{}` has `{other}`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY",
+                        column.name
+                    ));
+                }
+            }
+        }
+    }
+    if keys > 1 {
+        return refused("a table has one PRIMARY KEY: name its columns together");
+    }
+    Ok(defaults)
+}
+
+impl Session {
+    pub(crate) async fn create_table(&self, mut create: CreateTable) -> Result<Written> {
+        if create.temporary || create.external || create.like.is_some() || create.clone.is_some() {
+            return refused("tables are not TEMPORARY or EXTERNAL, and not made LIKE others");
+        }
+        let name = table_name(&create.name)?;
+        let exists = self.tables.find(&name).await.map_err(external)?.is_some();
+        if exists && create.if_not_exists {
+            return Ok(NOTHING);
+        }
+        let replace = create.or_replace;
+        if exists && !replace {
+            return Err(Error::Tables(moirai_tables::Error::TableExists { name }));
+        }
+        let pages = page_options(&create.table_options)?;
+        let mut defaults = defaults_of(&create)?;
+        // DataFusion knows what columns are, and nothing of these.
+        create.table_options = CreateTableOptions::None;
+        for column in &mut create.columns {
+            column.options.retain(|one| !matches!(one.option, ColumnOption::Default(_)));
+        }
+        let (has_query, has_columns) = (create.query.is_some(), !create.columns.is_empty());
+        let snapshot = self.tables.snapshot().await;
+        let tables = StatementTables::of(&snapshot).await.map_err(external)?;
+        let context = self.context(tables)?;
+        let statement = Statement::Statement(Box::new(SqlStatement::CreateTable(create)));
+        let plan = context.state().statement_to_plan(statement).await?;
+        let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(made)) = plan else {
+            return refused("this CREATE TABLE is not known here");
+        };
+        let CreateMemoryTable { input, constraints, .. } = made;
+        let mut schema = Arc::new(input.schema().as_arrow().clone());
+        if !has_columns {
+            // What a query gives may be null in rows that come later.
+            let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
+            schema =
+                Arc::new(Schema::new(schema.fields().iter().map(nullable).collect::<Vec<_>>()));
+        }
+        let mut key = Vec::new();
+        for constraint in constraints.iter() {
+            match constraint {
+                Constraint::PrimaryKey(columns) => {
+                    key =
+                        columns.iter().map(|column| schema.field(*column).name().clone()).collect();
+                }
+                Constraint::Unique(_) => return refused("tables have no UNIQUE columns yet"),
+            }
+        }
+        let key: Vec<&str> = key.iter().map(String::as_str).collect();
+        let mut definition = TableDefinition::new(schema, &key).map_err(external)?;
+        definition.pages = pages;
+        definition.defaults.append(&mut defaults);
+        let options = LoadOptions { replace };
+        let mut load = self.tables.load(&name, definition, options).await.map_err(external)?;
+        if has_query {
+            let plan = context.execute_logical_plan((*input).clone()).await?;
+            let mut rows = execute_stream(plan.create_physical_plan().await?, context.task_ctx())?;
+            while let Some(batch) = rows.try_next().await? {
+                let rows = rows_for(load.table(), batch.columns())?;
+                load.push(&rows).await.map_err(external)?;
+            }
+        }
+        let (_, rows) = load.finish().await.map_err(external)?;
+        Ok(Written { rows, returned: None })
+    }
+
+    pub(crate) async fn drop_table(&self, drop: SqlStatement) -> Result<Written> {
+        let SqlStatement::Drop {
+            object_type: ObjectType::Table,
+            if_exists,
+            names,
+            cascade: _,
+            restrict: _,
+            purge: false,
+            temporary: false,
+            table: None,
+        } = drop
+        else {
+            return refused("tables alone can be dropped, and none is temporary");
+        };
+        let [name] = &names[..] else { return refused("drop one table at a time") };
+        let name = table_name(name)?;
+        if if_exists && self.tables.find(&name).await.map_err(external)?.is_none() {
+            return Ok(NOTHING);
+        }
+        self.tables.drop_table(&name).await?;
+        Ok(NOTHING)
+    }
+}

@@ -1,0 +1,418 @@
+//! `INSERT`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use datafusion::arrow::compute::{filter_record_batch, not};
+use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, ConflictTarget, DoUpdate, Expr, Ident, Insert, ObjectName,
+    OnConflictAction, OnInsert, SelectItem, TableObject,
+};
+use futures::TryStreamExt;
+use moirai_tables::{Changes, Snapshot, Table, Writer};
+
+use crate::database::read;
+use crate::tables::casts::cast_for;
+use crate::tables::catalog::StatementTables;
+use crate::tables::session::{Session, Written, normal, refused, rows_of, table_name};
+use crate::tables::syntax::{self, EXCLUDED, ROWS};
+use crate::tables::table::external;
+use crate::using::qualify;
+use crate::{Error, Result};
+
+/// What becomes of a row whose key is there.
+enum OnConflict {
+    Refuse,
+    Skip,
+    Update(Box<DoUpdate>),
+}
+
+fn conflict_of(table: &Table, on: Option<OnInsert>) -> Result<OnConflict> {
+    let on = match on {
+        None => return Ok(OnConflict::Refuse),
+        Some(OnInsert::OnConflict(on)) => on,
+        Some(_) => return refused("ON DUPLICATE KEY is MySQL's: write ON CONFLICT DO UPDATE"),
+    };
+    let key: Vec<String> = key_names(table).map(str::to_owned).collect();
+    match &on.conflict_target {
+        None => {}
+        Some(ConflictTarget::Columns(columns)) => {
+            let mut given: Vec<String> = columns.iter().map(normal).collect();
+            let mut wanted = key.clone();
+            given.sort();
+            wanted.sort();
+            if given != wanted {
+                return refused(format!(
+                    "ON CONFLICT names columns that are not the primary key of `{}`: name ({})",
+                    table.name(),
+                    key.join(", ")
+                ));
+            }
+        }
+        Some(ConflictTarget::OnConstraint(_)) => {
+            return refused("constraints have no names: name the columns of the primary key");
+        }
+    }
+    if key.is_empty() {
+        return refused(format!("`{}` has no primary key, so nothing conflicts", table.name()));
+    }
+    Ok(match on.action {
+        OnConflictAction::DoNothing => OnConflict::Skip,
+        OnConflictAction::DoUpdate(update) => OnConflict::Update(Box::new(update)),
+    })
+}
+
+pub(crate) fn key_names(table: &Table) -> impl Iterator<Item = &str> {
+    let name = |column: &usize| table.schema().fields().get(*column).map(|one| one.name().as_str());
+    table.definition().key().iter().filter_map(name)
+}
+
+/// The column that a name means, which may have the table's before it.
+fn column_of(table: &Table, alias: &str, name: &ObjectName) -> Result<usize> {
+    let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+    let parts: Vec<String> = parts.unwrap_or_default().into_iter().map(normal).collect();
+    let name = match &parts[..] {
+        [name] => name,
+        [of, name] if of == alias => name,
+        _ => return refused(format!("`{name}` is no column of `{}`", table.name())),
+    };
+    match table.schema().index_of(name) {
+        Ok(column) => Ok(column),
+        Err(_) => {
+            let known: Vec<&str> =
+                table.schema().fields().iter().map(|field| field.name().as_str()).collect();
+            let known = known.join(", ");
+            refused(format!("`{}` has no column `{name}`; it has {known}", table.name()))
+        }
+    }
+}
+
+/// The columns that assignments set, each with its expression.
+pub(crate) fn assigned(
+    table: &Table,
+    alias: &str,
+    assignments: Vec<Assignment>,
+) -> Result<Vec<(usize, Expr)>> {
+    let mut all: Vec<(usize, Expr)> = Vec::with_capacity(assignments.len());
+    for Assignment { target, value } in assignments {
+        let AssignmentTarget::ColumnName(name) = target else {
+            return refused("assign to one column at a time");
+        };
+        let column = column_of(table, alias, &name)?;
+        if all.iter().any(|(one, _)| *one == column) {
+            return refused(format!("column `{name}` is set twice"));
+        }
+        all.push((column, value));
+    }
+    Ok(all)
+}
+
+/// Rows of arrays that are cast to the columns of a table.
+pub(crate) fn rows_for(table: &Table, arrays: &[ArrayRef]) -> Result<RecordBatch> {
+    let fields = table.schema().fields().iter();
+    let cast = arrays.iter().zip(fields).map(|(array, field)| cast_for(table.name(), field, array));
+    let cast = cast.collect::<Result<Vec<_>>>()?;
+    for (array, field) in cast.iter().zip(table.schema().fields()) {
+        if !field.is_nullable() && array.logical_null_count() > 0 {
+            let (column, table) = (field.name(), table.name());
+            let problem = format!("column `{column}` of `{table}` takes no nulls");
+            return Err(Error::Rows { problem });
+        }
+    }
+    let rows = RecordBatch::try_new(Arc::clone(table.schema()), cast);
+    Ok(rows.map_err(DataFusionError::from)?)
+}
+
+/// What a column gets that is not given.
+enum Default {
+    Value(ScalarValue),
+    /// One that may be another for each row.
+    Varying(Box<Expr>),
+}
+
+impl Session {
+    pub(crate) async fn insert(&self, insert: Insert) -> Result<Written> {
+        let Insert { table: TableObject::TableName(name), .. } = &insert else {
+            return refused("rows are inserted into tables");
+        };
+        let is_plain = insert.or.is_none()
+            && !insert.ignore
+            && !insert.overwrite
+            && insert.assignments.is_empty()
+            && insert.partitioned.is_none()
+            && insert.after_columns.is_empty()
+            && insert.output.is_none()
+            && !insert.replace_into
+            && insert.priority.is_none()
+            && insert.insert_alias.is_none()
+            && insert.settings.is_none()
+            && insert.format_clause.is_none()
+            && insert.multi_table_insert_type.is_none();
+        if !is_plain {
+            return refused(
+                "this INSERT has a part that is not known here: write INSERT INTO table (columns) VALUES or SELECT, \
+                 then ON CONFLICT and RETURNING",
+            );
+        }
+        let name = table_name(name)?;
+        let (snapshot, table) = self.target(&name).await?;
+        let alias = insert.table_alias.as_ref().map(|alias| normal(&alias.alias));
+        let alias = alias.unwrap_or(name);
+        let on_conflict = conflict_of(&table, insert.on)?;
+        let mut columns = Vec::with_capacity(insert.columns.len());
+        for name in &insert.columns {
+            let column = column_of(&table, &alias, name)?;
+            if columns.contains(&column) {
+                return refused(format!("column `{name}` is named twice"));
+            }
+            columns.push(column);
+        }
+        let mut rows = match insert.source {
+            Some(mut source) => {
+                syntax::distinguish_columns(&mut source);
+                let context =
+                    self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
+                let rows = read(&context, syntax::query_statement(*source)).await?;
+                let given = rows.schema().fields().len();
+                if columns.is_empty() {
+                    // The first ones, as many as there are.
+                    columns = (0..given.min(table.schema().fields().len())).collect();
+                }
+                if given != columns.len() {
+                    let named = columns.len();
+                    return refused(format!("{named} columns are named, and {given} are given"));
+                }
+                rows
+            }
+            // DEFAULT VALUES
+            None => self.series(&snapshot, 1, Vec::new()).await?,
+        };
+        let mut inserting = Inserting {
+            session: self,
+            defaults: self.defaults(&snapshot, &table, &columns).await?,
+            next_number: match table.definition().key().is_empty() {
+                true => snapshot.next_row_number(&table).await.map_err(external)?,
+                false => 0,
+            },
+            snapshot: Arc::clone(&snapshot),
+            table: &table,
+            alias: &alias,
+            columns,
+            on_conflict,
+            keys: HashSet::new(),
+            writer: self.tables.writer(),
+            rows: 0,
+            returned: insert.returning.is_some().then(Vec::new),
+        };
+        while let Some(batch) = rows.try_next().await? {
+            inserting.add(&batch).await?;
+        }
+        let Inserting { writer, rows, returned, .. } = inserting;
+        let returned = match (insert.returning, returned) {
+            (Some(items), Some(rows)) => {
+                Some(self.returned((&snapshot, &table), items, &alias, rows).await?)
+            }
+            _ => None,
+        };
+        writer.commit().await.map_err(external)?;
+        Ok(Written { rows, returned })
+    }
+
+    /// As many rows as there are to be, of these columns; of a number where there are none.
+    async fn series(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        rows: usize,
+        mut items: Vec<SelectItem>,
+    ) -> Result<SendableRecordBatchStream> {
+        if items.is_empty() {
+            items.push(syntax::item(syntax::expression("1")?, "one"));
+        }
+        let context = self.context(StatementTables::of(snapshot).await.map_err(external)?)?;
+        read(&context, syntax::select(items, vec![syntax::series(rows)?], None)?).await
+    }
+
+    /// Of each column that is not given, what rows get there; nulls where there is nothing.
+    async fn defaults(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        table: &Table,
+        given: &[usize],
+    ) -> Result<Vec<Option<Default>>> {
+        let mut defaults: Vec<Option<Default>> = Vec::new();
+        for (column, field) in table.schema().fields().iter().enumerate() {
+            let text = table.definition().defaults.get(&column);
+            let Some(text) = text.filter(|_| !given.contains(&column)) else {
+                defaults.push(None);
+                continue;
+            };
+            let expr = syntax::expression(text)?;
+            if syntax::may_vary(&expr) {
+                defaults.push(Some(Default::Varying(Box::new(expr))));
+                continue;
+            }
+            let mut rows = self.series(snapshot, 1, vec![syntax::item(expr, "default")]).await?;
+            let Some(batch) = rows.try_next().await? else { return refused("no default") };
+            let array = cast_for(table.name(), field, batch.column(0))?;
+            defaults.push(Some(Default::Value(ScalarValue::try_from_array(&array, 0)?)));
+        }
+        Ok(defaults)
+    }
+}
+
+/// Rows on their way into a table.
+struct Inserting<'a> {
+    session: &'a Session,
+    snapshot: Arc<Snapshot>,
+    table: &'a Table,
+    alias: &'a str,
+    /// Which column of the table each of those that are given is.
+    columns: Vec<usize>,
+    defaults: Vec<Option<Default>>,
+    next_number: u64,
+    on_conflict: OnConflict,
+    /// The keys that the statement has put.
+    keys: HashSet<Vec<u8>>,
+    writer: Writer<'a>,
+    rows: u64,
+    /// The rows as they are now, where they are asked for.
+    returned: Option<Vec<RecordBatch>>,
+}
+
+impl Inserting<'_> {
+    async fn add(&mut self, given: &RecordBatch) -> Result<()> {
+        let (table, count) = (self.table, given.num_rows());
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.defaults.len());
+        for (column, default) in self.defaults.iter().enumerate() {
+            let given_at = self.columns.iter().position(|one| *one == column);
+            arrays.push(match (given_at, default) {
+                (Some(at), _) => Arc::clone(given.column(at)),
+                (None, None) => new_null_array(table.schema().field(column).data_type(), count),
+                (None, Some(Default::Value(value))) => value.to_array_of_size(count)?,
+                (None, Some(Default::Varying(expr))) => {
+                    let items = vec![syntax::item((**expr).clone(), "default")];
+                    let rows = self.session.series(&self.snapshot, count, items).await?;
+                    let schema = rows.schema();
+                    let batches: Vec<RecordBatch> = rows.try_collect().await?;
+                    let all = datafusion::arrow::compute::concat_batches(&schema, &batches);
+                    Arc::clone(all.map_err(DataFusionError::from)?.column(0))
+                }
+            });
+        }
+        let rows = rows_for(table, &arrays)?;
+        if table.definition().key().is_empty() {
+            let mut changes = Changes::new();
+            changes.append(table, &rows, self.next_number).map_err(external)?;
+            self.next_number += count as u64;
+            self.writer.add(&changes).await.map_err(external)?;
+            self.pass(rows);
+            return Ok(());
+        }
+        let (fresh, conflicts) = self.divided(&rows).await?;
+        if conflicts.num_rows() > 0 {
+            match &self.on_conflict {
+                OnConflict::Refuse => return Err(self.duplicate(&conflicts)?),
+                OnConflict::Skip => {}
+                OnConflict::Update(update) => {
+                    let update = update.clone();
+                    self.update(&conflicts, *update).await?;
+                }
+            }
+        }
+        self.put(fresh).await
+    }
+
+    async fn put(&mut self, rows: RecordBatch) -> Result<()> {
+        let mut changes = Changes::new();
+        changes.put(self.table, &rows).map_err(external)?;
+        self.writer.add(&changes).await.map_err(external)?;
+        self.pass(rows);
+        Ok(())
+    }
+
+    fn pass(&mut self, rows: RecordBatch) {
+        self.rows += rows.num_rows() as u64;
+        if let Some(returned) = &mut self.returned {
+            returned.push(rows);
+        }
+    }
+
+    fn keys_of(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
+        let key = self.table.definition().key();
+        key.iter().map(|column| Arc::clone(rows.column(*column))).collect()
+    }
+
+    /// Rows whose keys are new, and those whose keys are there or were put by this statement.
+    async fn divided(&mut self, rows: &RecordBatch) -> Result<(RecordBatch, RecordBatch)> {
+        let columns = self.keys_of(rows);
+        let mut is_new = self.snapshot.lacks(self.table, &columns).await.map_err(external)?;
+        let keys = self.table.keys(&columns).map_err(external)?;
+        for (is_new, key) in is_new.iter_mut().zip(keys) {
+            let is_first = self.keys.insert(key);
+            if !is_first && matches!(self.on_conflict, OnConflict::Update(_)) {
+                let problem = format!(
+                    "ON CONFLICT DO UPDATE meets a row of `{}` twice: give each key once",
+                    self.table.name()
+                );
+                return Err(Error::Rows { problem });
+            }
+            *is_new &= is_first;
+        }
+        let is_new = BooleanArray::from(is_new);
+        let is_there = not(&is_new).map_err(DataFusionError::from)?;
+        let of = |wanted| filter_record_batch(rows, wanted).map_err(DataFusionError::from);
+        Ok((of(&is_new)?, of(&is_there)?))
+    }
+
+    fn duplicate(&self, rows: &RecordBatch) -> Result<Error> {
+        let key = self.table.definition().key().iter().map(|column| {
+            let value = ScalarValue::try_from_array(rows.column(*column), 0)?;
+            Ok(format!("{}={value}", self.table.schema().field(*column).name()))
+        });
+        let key: Vec<String> = key.collect::<std::result::Result<_, DataFusionError>>()?;
+        let problem = format!("`{}` has a row with {} already", self.table.name(), key.join(", "));
+        Ok(Error::Rows { problem })
+    }
+
+    /// Changes the rows that are there, where `DO UPDATE` says so.
+    async fn update(&mut self, rows: &RecordBatch, update: DoUpdate) -> Result<()> {
+        let (table, alias) = (self.table, self.alias);
+        let mut set = assigned(table, alias, update.assignments)?;
+        if set.iter().any(|(column, _)| table.definition().key().contains(column)) {
+            return refused("ON CONFLICT DO UPDATE does not change keys");
+        }
+        let mut wanted = update.selection;
+        // A name without a table is that of the row that is there.
+        for expr in set.iter_mut().map(|(_, value)| value).chain(&mut wanted) {
+            let columns = table.schema().fields().iter().map(|field| field.name().clone());
+            qualify(expr, alias, columns);
+        }
+        let all: Vec<usize> = (0..table.schema().fields().len()).collect();
+        let there = self.snapshot.rows(table, &self.keys_of(rows), &all).await.map_err(external)?;
+        let tables = StatementTables::of(&self.snapshot).await.map_err(external)?;
+        let tables = tables
+            .with(ROWS, rows_of(table.schema(), vec![there])?)
+            .with(EXCLUDED, rows_of(table.schema(), vec![rows.clone()])?);
+        let context = self.session.context(tables)?;
+        let fields = table.schema().fields().iter().enumerate();
+        let items = fields.map(|(column, field)| {
+            let value = set.iter().find(|(one, _)| *one == column).map(|(_, value)| value.clone());
+            let value = value.unwrap_or_else(|| syntax::column(alias, field.name()));
+            syntax::item(value, &format!("value {column}"))
+        });
+        let excluded = "excluded";
+        let joined = key_names(table)
+            .map(|name| syntax::equal(syntax::column(alias, name), syntax::column(excluded, name)));
+        let from = vec![syntax::table(ROWS, alias)?, syntax::table(EXCLUDED, excluded)?];
+        let query = syntax::select(items.collect(), from, syntax::all_of(joined.chain(wanted)))?;
+        let batches: Vec<RecordBatch> = read(&context, query).await?.try_collect().await?;
+        for batch in batches {
+            self.put(rows_for(table, batch.columns())?).await?;
+        }
+        Ok(())
+    }
+}

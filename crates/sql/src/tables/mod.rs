@@ -1,0 +1,18 @@
+//! Statements over tables that take updates.
+//!
+//! Each statement sees one snapshot. Statements that write are queries whose answers become changes of rows: DataFusion plans what
+//! is read, with all that SQL allows there, and no more is changed than the rows that the query gives. The changes of a
+//! statement are committed together.
+
+mod casts;
+mod catalog;
+mod change;
+mod define;
+mod insert;
+mod range;
+mod scan;
+mod session;
+mod syntax;
+mod table;
+
+pub(crate) use session::Session;

@@ -1,0 +1,172 @@
+//! Statements, one at a time.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProvider,
+    MemoryCatalogProviderList, TableProvider,
+};
+use datafusion::config::Dialect;
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, SelectItem, Statement as SqlStatement};
+use futures::TryStreamExt;
+use moirai_tables::{Snapshot, Table, Tables};
+
+use crate::database::read;
+use crate::tables::catalog::StatementTables;
+use crate::tables::syntax::{self, ROWS};
+use crate::tables::table::external;
+use crate::{Error, Result};
+
+/// Where statements find tables.
+const CATALOG: &str = "datafusion";
+const SCHEMA: &str = "public";
+
+/// A session over the tables of a store.
+pub(crate) struct Session {
+    pub(crate) tables: Arc<Tables>,
+    /// With functions and rules, and without tables.
+    base: SessionState,
+}
+
+/// What a statement that writes did.
+pub(crate) struct Written {
+    /// Rows that it inserted, changed or deleted.
+    pub(crate) rows: u64,
+    /// What it says of them, where it has `RETURNING`.
+    pub(crate) returned: Option<Vec<RecordBatch>>,
+}
+
+pub(crate) fn refused<T>(problem: impl Into<String>) -> Result<T> {
+    Err(Error::Refused { problem: problem.into() })
+}
+
+/// The name that `name` means: of what is before its last part nothing is known but the schema of all tables.
+pub(crate) fn table_name(name: &ObjectName) -> Result<String> {
+    let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+    let parts: Vec<String> = parts.unwrap_or_default().into_iter().map(normal).collect();
+    match &parts[..] {
+        [name] => Ok(name.clone()),
+        [schema, name] if schema == SCHEMA => Ok(name.clone()),
+        [catalog, schema, name] if catalog == CATALOG && schema == SCHEMA => Ok(name.clone()),
+        _ => refused(format!("`{name}` names no table: all are in the schema `{SCHEMA}`")),
+    }
+}
+
+/// A name as DataFusion compares it: with ASCII letters in lower case, unless it is quoted.
+pub(crate) fn normal(name: &Ident) -> String {
+    match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_ascii_lowercase(),
+    }
+}
+
+impl Session {
+    pub(crate) fn new(tables: Arc<Tables>, base: SessionState) -> Session {
+        Session { tables, base }
+    }
+
+    /// A context over these tables.
+    pub(crate) fn context(&self, tables: StatementTables) -> Result<SessionContext> {
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema(SCHEMA, Arc::new(tables))?;
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
+        let state = SessionStateBuilder::new_from_existing(self.base.clone())
+            .with_catalog_list(Arc::new(catalogs))
+            .build();
+        Ok(SessionContext::new_with_state(state))
+    }
+
+    /// Plans `statement` and starts it, or carries it out where it writes: the answer's schema and batches.
+    pub(crate) async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        // For the alias of an INSERT's table.
+        let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
+        if let Statement::Statement(parsed) = &mut parsed {
+            syntax::refuse_locks(parsed)?;
+            let writes = matches!(
+                **parsed,
+                SqlStatement::Insert(_)
+                    | SqlStatement::Update(_)
+                    | SqlStatement::Delete(_)
+                    | SqlStatement::CreateTable(_)
+                    | SqlStatement::Truncate(_)
+                    | SqlStatement::Drop { .. }
+            );
+            if writes {
+                let _turn = self.tables.turn().await;
+                return self.write((**parsed).clone()).await;
+            }
+        }
+        let snapshot = self.tables.snapshot().await;
+        let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
+        read(&context, parsed).await
+    }
+
+    async fn write(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
+        let written = match statement {
+            SqlStatement::Insert(insert) => self.insert(insert).await?,
+            SqlStatement::Update(update) => self.update(update).await?,
+            SqlStatement::Delete(delete) => self.delete(delete).await?,
+            SqlStatement::CreateTable(create) => self.create_table(create).await?,
+            SqlStatement::Truncate(truncate) => self.truncate(truncate).await?,
+            drop => self.drop_table(drop).await?,
+        };
+        let batches = match written.returned {
+            Some(batches) => batches,
+            None => vec![count_of(written.rows)?],
+        };
+        let schema = batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+        let batches = futures::stream::iter(batches.into_iter().map(Ok));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    /// The table called `name` that a statement changes, and what it reads.
+    pub(crate) async fn target(&self, name: &str) -> Result<(Arc<Snapshot>, Table)> {
+        let table = self.tables.table(name).await?;
+        Ok((self.tables.snapshot().await, table))
+    }
+
+    /// What `RETURNING` says of rows of a table, which have all of its columns.
+    pub(crate) async fn returned(
+        &self,
+        (snapshot, table): (&Arc<Snapshot>, &Table),
+        items: Vec<SelectItem>,
+        alias: &str,
+        rows: Vec<RecordBatch>,
+    ) -> Result<Vec<RecordBatch>> {
+        let tables = StatementTables::of(snapshot).await.map_err(external)?;
+        let context = self.context(tables.with(ROWS, rows_of(table.schema(), rows)?))?;
+        let query = syntax::select(items, vec![syntax::table(ROWS, alias)?], None)?;
+        let stream = read(&context, query).await?;
+        let schema = stream.schema();
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        // The schema is shown without rows, too.
+        Ok(match batches.is_empty() {
+            true => vec![RecordBatch::new_empty(schema)],
+            false => batches,
+        })
+    }
+}
+
+/// The number of rows that a statement changed, as DataFusion tells it.
+fn count_of(rows: u64) -> Result<RecordBatch> {
+    let schema = Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]));
+    let count = Arc::new(UInt64Array::from(vec![rows]));
+    Ok(RecordBatch::try_new(schema, vec![count]).map_err(DataFusionError::from)?)
+}
+
+/// Rows of `batches` as a table.
+pub(crate) fn rows_of(
+    schema: &SchemaRef,
+    batches: Vec<RecordBatch>,
+) -> Result<Arc<dyn TableProvider>> {
+    Ok(Arc::new(MemTable::try_new(Arc::clone(schema), vec![batches])?))
+}

@@ -1,0 +1,284 @@
+//! What the catalog says of a table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use moirai_pages::{COLUMNS_MAX, ColumnType, NumberType, PageFormat, PageSchema};
+use moirai_units::ByteCount;
+use moirai_update::SpaceFormat;
+
+use crate::types::{self, take_byte, take_text, take_u16, take_u32};
+use crate::{Error, Result};
+
+/// The version of catalog entries of tables.
+pub(crate) const TABLE_ENTRY_VERSION: u8 = 1;
+
+/// The longest name of a table, and the longest default of a column.
+const NAME_BYTES_MAX: usize = 100;
+const DEFAULT_BYTES_MAX: usize = 4096;
+/// What the catalog says of a table at most.
+const DESCRIPTION_BYTES_MAX: usize = 1 << 20;
+
+/// The numbers of rows of a table without a key.
+const ROW_NUMBER: ColumnType = ColumnType::Number(NumberType { width_bytes: 8, is_signed: false });
+
+/// How long pages are, and how many of them are swept together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOptions {
+    /// Rows of a page at most.
+    pub rows_max: u32,
+    /// Bytes of a page at most: a multiple of 512, up to 1 MiB.
+    pub page_bytes: ByteCount,
+    /// Pages of a row group at most, 1 to 64: these lie in one extent, and are written together.
+    pub group_pages: u32,
+    /// How much may be staged for a row group, in percent of its pages.
+    pub staging_percent: u32,
+}
+
+impl Default for PageOptions {
+    fn default() -> PageOptions {
+        let page_bytes = ByteCount(256 << 10);
+        PageOptions { rows_max: 2048, page_bytes, group_pages: 24, staging_percent: 50 }
+    }
+}
+
+/// What a table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDefinition {
+    schema: SchemaRef,
+    key: Vec<usize>,
+    /// How its pages are made.
+    pub pages: PageOptions,
+    /// Of columns, by their numbers, what rows get that come without them, as SQL; nulls, where there is nothing.
+    pub defaults: BTreeMap<usize, String>,
+}
+
+fn refused<T>(problem: String) -> Result<T> {
+    Err(Error::Definition { problem })
+}
+
+impl TableDefinition {
+    /// A table with the columns of `schema`, whose key are those called `key`; with none, rows have numbers in the order in which
+    /// they come. Texts and bytes are held as Arrow's views, and dictionaries as their values.
+    ///
+    /// # Errors
+    /// [`Error::ColumnType`]; [`Error::Definition`] for no columns, more than 999, two of a name, and a key that cannot be one.
+    pub fn new(schema: impl Into<SchemaRef>, key: &[&str]) -> Result<TableDefinition> {
+        let schema: SchemaRef = schema.into();
+        let count = schema.fields().len();
+        if count == 0 || count >= COLUMNS_MAX {
+            return refused(format!(
+                "a table has 1 to {} columns, and not {count}",
+                COLUMNS_MAX - 1
+            ));
+        }
+        let mut fields = Vec::with_capacity(count);
+        for (index, field) in schema.fields().iter().enumerate() {
+            let name = field.name();
+            if schema.fields().iter().take(index).any(|other| other.name() == name) {
+                return refused(format!("two columns are called `{name}`: rename one"));
+            }
+            if name.is_empty() || name.len() > usize::from(u16::MAX) || name.contains('\u{0}') {
+                return refused(
+                    "a column has a name of 1 to 65535 bytes, without zeros".to_owned(),
+                );
+            }
+            let data_type = types::held(field.data_type());
+            if types::column_type(&data_type).is_none() {
+                let column = name.clone();
+                return Err(Error::ColumnType {
+                    column,
+                    data_type,
+                    hint: ": convert it, or leave it out",
+                });
+            }
+            let is_key = key.contains(&name.as_str());
+            if is_key && !types::is_ordered(&data_type) {
+                let hint = " in a key: take other columns";
+                return Err(Error::ColumnType { column: name.clone(), data_type, hint });
+            }
+            fields.push(Field::new(name, data_type, field.is_nullable() && !is_key));
+        }
+        let mut columns = Vec::with_capacity(key.len());
+        for name in key {
+            match schema.fields().iter().position(|field| field.name() == name) {
+                Some(column) if columns.contains(&column) => {
+                    return refused(format!("column `{name}` is in the key twice"));
+                }
+                Some(column) => columns.push(column),
+                None => return refused(format!("there is no column `{name}` for the key")),
+            }
+        }
+        let definition = TableDefinition {
+            schema: Arc::new(Schema::new(fields)),
+            key: columns,
+            pages: PageOptions::default(),
+            defaults: BTreeMap::new(),
+        };
+        match definition.page_schema() {
+            Some(_) => Ok(definition),
+            None => refused("a key has 16 columns at most: take fewer".to_owned()),
+        }
+    }
+
+    /// The columns, with the types in which they are held.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The columns of the key, in its order; none where rows have numbers.
+    #[must_use]
+    pub fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    /// Whether it can be that of a table called `name`.
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
+        if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+            let have = name.len();
+            return refused(format!(
+                "the name of a table cannot have {have} bytes: take 1 to {NAME_BYTES_MAX}"
+            ));
+        }
+        if self.defaults.values().any(|default| default.len() > DEFAULT_BYTES_MAX) {
+            return refused(format!("a default has {DEFAULT_BYTES_MAX} bytes at most"));
+        }
+        let described = self.encode().len();
+        match described > DESCRIPTION_BYTES_MAX {
+            true => refused(format!(
+                "the columns and defaults of a table take {described} bytes: {DESCRIPTION_BYTES_MAX} are the most"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// What its pages are; behind the columns there is one for the number of a row, where there is no key. `None` where there are
+    /// no such pages.
+    pub(crate) fn page_schema(&self) -> Option<PageSchema> {
+        let types = self.schema.fields().iter().map(|field| types::column_type(field.data_type()));
+        let mut types = types.collect::<Option<Vec<_>>>()?;
+        let mut key = self.key.clone();
+        if key.is_empty() {
+            key.push(types.len());
+            types.push(ROW_NUMBER);
+        }
+        PageSchema::new(&types, &key, self.pages.rows_max)
+    }
+
+    /// The format of its space.
+    pub(crate) fn space_format(&self, schema: &PageSchema) -> SpaceFormat {
+        let PageOptions { page_bytes, group_pages, staging_percent, .. } = self.pages;
+        SpaceFormat {
+            name: PageFormat::NAME.into(),
+            parameters: schema.parameters().into(),
+            block_bytes: page_bytes,
+            partition_blocks: group_pages,
+            staging_percent,
+        }
+    }
+
+    /// As the catalog has it: see `docs/formats/tables.md`.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![TABLE_ENTRY_VERSION];
+        let PageOptions { rows_max, page_bytes, group_pages, staging_percent } = self.pages;
+        for number in [rows_max, page_bytes.0 as u32, group_pages, staging_percent] {
+            out.extend(number.to_le_bytes());
+        }
+        out.extend((self.schema.fields().len() as u16).to_le_bytes());
+        for field in self.schema.fields() {
+            types::put_text(&mut out, field.name());
+            out.push(u8::from(field.is_nullable()));
+            types::encode(field.data_type(), &mut out);
+        }
+        out.extend((self.key.len() as u16).to_le_bytes());
+        self.key.iter().for_each(|column| out.extend((*column as u16).to_le_bytes()));
+        out.extend((self.defaults.len() as u16).to_le_bytes());
+        for (column, default) in &self.defaults {
+            out.extend((*column as u16).to_le_bytes());
+            types::put_text(&mut out, default);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<TableDefinition> {
+        let rest = &mut &bytes[..];
+        if take_byte(rest)? != TABLE_ENTRY_VERSION {
+            return None;
+        }
+        let pages = PageOptions {
+            rows_max: take_u32(rest)?,
+            page_bytes: ByteCount(u64::from(take_u32(rest)?)),
+            group_pages: take_u32(rest)?,
+            staging_percent: take_u32(rest)?,
+        };
+        let mut fields = Vec::new();
+        for _ in 0..take_u16(rest)? {
+            let name = take_text(rest)?;
+            let is_nullable = take_byte(rest)? == 1;
+            fields.push(Field::new(name, types::decode(rest)?, is_nullable));
+        }
+        let mut key = Vec::new();
+        for _ in 0..take_u16(rest)? {
+            key.push(usize::from(take_u16(rest)?));
+        }
+        let mut defaults = BTreeMap::new();
+        for _ in 0..take_u16(rest)? {
+            defaults.insert(usize::from(take_u16(rest)?), take_text(rest)?.to_owned());
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let definition = TableDefinition { schema, key, pages, defaults };
+        (rest.is_empty() && definition.page_schema().is_some()).then_some(definition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::DataType;
+
+    fn field(name: &str, data_type: DataType) -> Field {
+        Field::new(name, data_type, true)
+    }
+
+    #[test]
+    fn definitions_come_back() {
+        let schema = Schema::new(vec![
+            field("a", DataType::Utf8),
+            field("b", DataType::Decimal128(15, 2)),
+            field("c", DataType::Date32),
+        ]);
+        for key in [&[][..], &["c", "a"]] {
+            let mut definition = TableDefinition::new(schema.clone(), key).unwrap();
+            definition.defaults.insert(1, "0.5".to_owned());
+            let bytes = definition.encode();
+            assert_eq!(TableDefinition::decode(&bytes), Some(definition.clone()));
+            assert_eq!(TableDefinition::decode(&bytes[..bytes.len() - 1]), None);
+            let nullable: Vec<bool> =
+                definition.schema().fields().iter().map(|field| field.is_nullable()).collect();
+            assert_eq!(nullable, if key.is_empty() { [true; 3] } else { [false, true, false] });
+        }
+    }
+
+    #[test]
+    fn what_no_table_is_is_refused() {
+        let refused = |fields: Vec<Field>, key: &[&str]| {
+            TableDefinition::new(Schema::new(fields), key).unwrap_err().to_string()
+        };
+        let ints = || vec![field("a", DataType::Int32), field("b", DataType::Float64)];
+        assert_eq!(refused(vec![], &[]), "a table has 1 to 999 columns, and not 0");
+        assert_eq!(refused(ints(), &["c"]), "there is no column `c` for the key");
+        assert_eq!(refused(ints(), &["a", "a"]), "column `a` is in the key twice");
+        assert_eq!(
+            refused(ints(), &["b"]),
+            "column `b` has type Float64, which tables do not hold in a key: take other columns"
+        );
+        assert_eq!(
+            refused(vec![field("a", DataType::Null)], &[]),
+            "column `a` has type Null, which tables do not hold: convert it, or leave it out"
+        );
+        let twice = vec![field("a", DataType::Int32), field("a", DataType::Int64)];
+        assert_eq!(refused(twice, &[]), "two columns are called `a`: rename one");
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong with tables.
+
+use arrow_schema::{ArrowError, DataType};
+
+/// The result of an operation on tables.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation on tables.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed, or a device below it.
+    #[error(transparent)]
+    Store(moirai_btree::Error),
+
+    /// Arrow refused to make an array.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+
+    /// There is no such table.
+    #[error("there is no table `{name}`; the store has {known}")]
+    NoTable {
+        /// Its name.
+        name: String,
+        /// The names of all tables, for people.
+        known: String,
+    },
+
+    /// There is a table of that name.
+    #[error("there is a table `{name}` already: drop or replace it, or take another name")]
+    TableExists {
+        /// Its name.
+        name: String,
+    },
+
+    /// A table was dropped or truncated after the program asked for it.
+    #[error("table `{table}` was dropped or truncated: get it from the store again")]
+    Dropped {
+        /// Its name.
+        table: String,
+    },
+
+    /// The catalog has a table that this version does not know.
+    #[error("table `{name}`: the catalog's entry is none that this version of Moirai writes")]
+    Entry {
+        /// Its name.
+        name: String,
+    },
+
+    /// No table can be so.
+    #[error("{problem}")]
+    Definition {
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+
+    /// A column has a type that tables do not hold.
+    #[error("column `{column}` has type {data_type}, which tables do not hold{hint}")]
+    ColumnType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// Rows are given that are not those of the table.
+    #[error("table `{table}`: {problem}")]
+    Rows {
+        /// The table.
+        table: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+
+    /// Two rows of a load have the same key.
+    #[error("table `{table}`: two rows have the key ({key})")]
+    DuplicateKey {
+        /// The table.
+        table: String,
+        /// The values of its columns.
+        key: String,
+    },
+
+    /// Rows of a load have the same keys as others that came long before them.
+    #[error(
+        "table `{table}`: {count} rows have keys that others have, too; sorted by the key they would be named"
+    )]
+    DuplicateKeys {
+        /// The table.
+        table: String,
+        /// How many.
+        count: u64,
+    },
+
+    /// A block of the table is no page of it.
+    #[error(
+        "table `{table}`: a block is no page of it: check the store, and restore it from a backup"
+    )]
+    NoPage {
+        /// The table.
+        table: String,
+    },
+}
+
+impl From<moirai_btree::Error> for Error {
+    fn from(error: moirai_btree::Error) -> Error {
+        match error {
+            moirai_btree::Error::RelationExists { name } => Error::TableExists { name },
+            error => Error::Store(error),
+        }
+    }
+}
+
+impl From<moirai_update::Error> for Error {
+    fn from(error: moirai_update::Error) -> Error {
+        Error::Store(error.into())
+    }
+}

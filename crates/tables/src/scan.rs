@@ -1,0 +1,195 @@
+//! Reading ranges of rows.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use moirai_pages::{KeyBounds, PageRows};
+use moirai_update::{At, Layers, Modification, UnitSet, View, Views};
+
+use crate::Result;
+use crate::columns::ColumnBuilder;
+use crate::snapshot::{Snapshot, batch_of, projected, units_of};
+use crate::tables::Table;
+
+/// Pages that are read with one request at most: a view ends with its row group.
+const PAGES_AT_ONCE: usize = 64;
+
+/// What a scan reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// The columns, in the order in which they come; all where it is `None`.
+    pub columns: Option<Vec<usize>>,
+    /// Keys from this one on, as pages order them.
+    pub from: Vec<u8>,
+    /// And before this one, or to the last.
+    pub to: Option<Vec<u8>>,
+    /// Rows of a batch, about: it ends with a page.
+    pub batch_rows: usize,
+}
+
+impl Default for ScanOptions {
+    fn default() -> ScanOptions {
+        ScanOptions { columns: None, from: Vec::new(), to: None, batch_rows: 8192 }
+    }
+}
+
+/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead, of each the minipages of these columns
+/// alone, and those of the key where changes wait for the page.
+pub struct Scan {
+    snapshot: Arc<Snapshot>,
+    table: Table,
+    schema: SchemaRef,
+    columns: Vec<usize>,
+    units: UnitSet,
+    options: ScanOptions,
+    views: Views,
+    /// The view whose pages come next, and which of them.
+    view: Option<(View, usize)>,
+    builders: Vec<ColumnBuilder>,
+    rows: usize,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot>,
+        table: &Table,
+        options: ScanOptions,
+    ) -> Result<Scan> {
+        let mut options = options;
+        options.batch_rows = options.batch_rows.max(1);
+        let columns =
+            options.columns.clone().unwrap_or_else(|| (0..table.schema().fields().len()).collect());
+        let schema = projected(table, &columns)?;
+        let units = match units_of(table.pages(), &columns) {
+            // Their number alone is asked for.
+            UnitSet::NONE => UnitSet::one(0),
+            units => units,
+        };
+        let to = options.to.clone();
+        let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
+        let reader = snapshot.reader().units(units).in_layers(UnitSet::one(0));
+        let views = reader.views(table.space(), At::Key(&options.from), PAGES_AT_ONCE, goes_on);
+        let builders =
+            schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
+        let table = table.clone();
+        Ok(Scan {
+            snapshot,
+            table,
+            schema,
+            columns,
+            units,
+            options,
+            views,
+            view: None,
+            builders,
+            rows: 0,
+        })
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows; `None` behind the last.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoPage`]; errors as of [`moirai_update::Reader`].
+    ///
+    /// # Cancel safety
+    /// What was read comes with the next call.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while self.rows < self.options.batch_rows {
+            let Some((view, at)) = &mut self.view else {
+                match self.views.next().await.transpose()? {
+                    Some(view) => self.view = Some((view, 0)),
+                    None => break,
+                }
+                continue;
+            };
+            let (from, to) = (&self.options.from[..], self.options.to.as_deref());
+            let bounds = KeyBounds { from, to };
+            let Some(page) = PageAt::of(view, *at, bounds) else {
+                self.view = None;
+                continue;
+            };
+            let into = (&self.table, &self.columns[..], &mut self.builders[..]);
+            self.rows += if page.lacks_keys() {
+                let reader = self.snapshot.reader().units(self.units.with(UnitSet::one(0)));
+                let reader = reader.in_layers(UnitSet::one(0));
+                let key = page.layers.low.max(from);
+                let whole = reader.view(self.table.space(), At::Key(key), 1).await?;
+                let whole = whole.as_ref().and_then(|whole| whole.layers().next());
+                let layers = whole.ok_or_else(|| self.table.no_page())?;
+                append(&layers, page.bounds, into)?
+            } else {
+                append(&page.layers, page.bounds, into)?
+            };
+            *at += 1;
+        }
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        let rows = std::mem::take(&mut self.rows);
+        batch_of(&self.schema, &mut self.builders, rows).map(Some)
+    }
+}
+
+/// A page of a view.
+struct PageAt<'v, 'b> {
+    layers: Layers<'v>,
+    /// Where rows of it are left out.
+    bounds: Option<KeyBounds<'b>>,
+}
+
+impl<'v, 'b> PageAt<'v, 'b> {
+    /// The page at a place, of keys between bounds; `None` behind the last.
+    fn of(view: &'v View, at: usize, bounds: KeyBounds<'b>) -> Option<PageAt<'v, 'b>> {
+        let mut all = view.layers().skip(at);
+        let layers = all.next()?;
+        let next = all.next().map(|next| next.low).or(view.next.as_deref());
+        let KeyBounds { from, to } = bounds;
+        if to.is_some_and(|to| layers.low >= to) {
+            return None;
+        }
+        // The page behind begins with the first key that this one does not have.
+        let ends_before = |to: &[u8]| next.is_some_and(|next| next <= to);
+        let is_whole = layers.low >= from && to.is_none_or(ends_before);
+        Some(PageAt { layers, bounds: (!is_whole).then_some(bounds) })
+    }
+
+    /// Whether its keys are needed, and were not read.
+    fn lacks_keys(&self) -> bool {
+        let has_keys = self.layers.block.is_none_or(|block| block.unit(0).is_some());
+        self.bounds.is_some() && !has_keys
+    }
+}
+
+/// Adds the rows of a page to the arrays; gives how many there are.
+fn append(
+    page: &Layers<'_>,
+    bounds: Option<KeyBounds<'_>>,
+    (table, columns, builders): (&Table, &[usize], &mut [ColumnBuilder]),
+) -> Result<usize> {
+    let modifications: Vec<Modification<'_>> = page.modifications().collect();
+    let no_page = || table.no_page();
+    let read = PageRows::of(table.pages(), page.block, &modifications, bounds, columns);
+    let read = read.map_err(|_| no_page())?;
+    for (column, builder) in columns.iter().zip(builders) {
+        let column = read.column(*column).map_err(|_| no_page())?;
+        builder.append(column).map_err(|_| no_page())?;
+    }
+    Ok(read.rows())
+}
+
+impl std::fmt::Debug for Scan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Scan { table, options, .. } = self;
+        f.debug_struct("Scan")
+            .field("table", &table.name())
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
+}
