@@ -5,6 +5,7 @@ use moirai_update::{DELETE, Durability, Group, Modification};
 use crate::drop::{key_of_nameless, put};
 use crate::range::KeyRange;
 use crate::reader::Reader;
+use crate::relation::{CatalogChange, Relation};
 use crate::scan::{Direction, Passed};
 use crate::store::{CATALOG, Store, Tree};
 use crate::{Error, ReadPoint, Result};
@@ -44,7 +45,7 @@ impl Store {
         let mut copied = Copied::default();
         let told = &mut |_: &Copied| {};
         let done = copy_records(point.reader(), &source, (self, &copy), &mut copied, told).await;
-        copies.end(done).await?;
+        copies.end(done, Vec::new()).await?;
         Ok(copied.records)
     }
 
@@ -68,27 +69,43 @@ impl ReadPoint<'_> {
     ///
     /// # Cancel safety
     /// As of [`Store::copy_tree`].
-    pub async fn copy_to(&self, to: &Store, mut progress: impl FnMut(&Copied)) -> Result<Copied> {
+    pub async fn copy_to(&self, to: &Store, progress: impl FnMut(&Copied)) -> Result<Copied> {
+        let reader = self.reader();
+        let relations = reader.relations().await?;
+        if !relations.is_empty() {
+            let names = relations.into_iter().map(|(name, _)| name).collect();
+            return Err(Error::Relations { names });
+        }
+        reader.copy_trees_to(to, Vec::new(), progress).await
+    }
+}
+
+impl Reader<'_> {
+    /// Copies all trees to another store, where `relations` get their names at the same moment as the copies: their owner has filled
+    /// their spaces. See [`ReadPoint::copy_to`].
+    ///
+    /// # Errors
+    /// As of [`ReadPoint::copy_to`], and [`Error::RelationExists`].
+    pub async fn copy_trees_to(
+        self,
+        to: &Store,
+        relations: Vec<(String, Relation)>,
+        mut progress: impl FnMut(&Copied),
+    ) -> Result<Copied> {
         let mut copies = Copies { to, trees: Vec::new() };
         let mut copied = Copied::default();
         let done = async {
-            let reader = self.reader();
-            let relations = reader.relations().await?;
-            if !relations.is_empty() {
-                let names = relations.into_iter().map(|(name, _)| name).collect();
-                return Err(Error::Relations { names });
-            }
-            for name in reader.trees().await? {
-                let source = reader.known_tree(&name).await?;
+            for name in self.trees().await? {
+                let source = self.known_tree(&name).await?;
                 let copy = copies.begin(&name).await?;
-                copy_records(reader, &source, (to, &copy), &mut copied, &mut progress).await?;
+                copy_records(self, &source, (to, &copy), &mut copied, &mut progress).await?;
                 copied.trees += 1;
                 progress(&copied);
             }
             Ok(())
         };
         let done = done.await;
-        copies.end(done).await?;
+        copies.end(done, relations).await?;
         Ok(copied)
     }
 }
@@ -112,14 +129,17 @@ impl Copies<'_> {
         Ok(tree)
     }
 
-    /// Gives all of them their names, durably and at once; or clears them where copying failed, or another tree got one of the
+    /// Gives all of them and the relations their names, durably and at once; or clears them where copying failed, or another tree got one of the
     /// names meanwhile.
-    async fn end(self, copied: Result<()>) -> Result<()> {
+    async fn end(self, copied: Result<()>, relations: Vec<(String, Relation)>) -> Result<()> {
         let Copies { to, trees } = self;
         let named = async {
             copied?;
             let _alone = to.making.lock().await;
             let mut group = Group::new();
+            let relations = relations.into_iter().map(|(name, one)| (name, Some(one))).collect();
+            let change = CatalogChange { relations, replaces: false };
+            to.put_relations(&change, &mut group).await?;
             for tree in &trees {
                 to.check_new(tree.name()).await?;
                 let space = tree.space.0.to_le_bytes();

@@ -121,14 +121,40 @@ impl Store {
     /// [`crate::Error::Name`], [`crate::Error::RelationExists`]; errors as of [`Store::commit`].
     pub async fn change_relations(&self, change: CatalogChange) -> Result<()> {
         let _alone = self.making.lock().await;
-        let CatalogChange { relations, replaces } = change;
         let mut group = Group::new();
+        let gone = self.put_relations(&change, &mut group).await?;
+        let only_drops = change.relations.iter().all(|(_, to)| to.is_none());
+        match self.engine.commit_with(&group, Durability::Flushed).await {
+            // The list of spaces without a name found no room.
+            Err(moirai_update::Error::Full { .. }) if only_drops => {
+                for space in &gone {
+                    self.engine.clear(*space, &[], None).await?;
+                }
+                self.engine.commit_with(&group, Durability::Flushed).await?;
+            }
+            done => done?,
+        }
+        self.dropped.write().extend(gone.iter().copied());
+        for space in gone {
+            // What fails here is done when the store is opened again.
+            let _ = self.engine.clear(space, &[], None).await;
+        }
+        Ok(())
+    }
+
+    /// Puts a change of relations into a group; gives the spaces that are to be cleared once that is committed. Nobody else changes
+    /// the catalog meanwhile.
+    pub(crate) async fn put_relations(
+        &self,
+        change: &CatalogChange,
+        group: &mut Group,
+    ) -> Result<Vec<SpaceId>> {
         let mut gone: Vec<SpaceId> = Vec::new();
         let mut named: Vec<SpaceId> = Vec::new();
-        for (name, to) in &relations {
+        for (name, to) in &change.relations {
             Tree::check_name(name)?;
             let from = self.now().relation(name).await?;
-            if from.is_some() && to.is_some() && !replaces {
+            if from.is_some() && to.is_some() && !change.replaces {
                 return Err(Error::RelationExists { name: name.clone() });
             }
             let from = from.unwrap_or_default();
@@ -149,23 +175,7 @@ impl Store {
         for space in &gone {
             group.modify(CATALOG, put(&key_of_nameless(*space), &[]));
         }
-        let only_drops = relations.iter().all(|(_, to)| to.is_none());
-        match self.engine.commit_with(&group, Durability::Flushed).await {
-            // The list of spaces without a name found no room.
-            Err(moirai_update::Error::Full { .. }) if only_drops => {
-                for space in &gone {
-                    self.engine.clear(*space, &[], None).await?;
-                }
-                self.engine.commit_with(&group, Durability::Flushed).await?;
-            }
-            done => done?,
-        }
-        self.dropped.write().extend(gone.iter().copied());
-        for space in gone {
-            // What fails here is done when the store is opened again.
-            let _ = self.engine.clear(space, &[], None).await;
-        }
-        Ok(())
+        Ok(gone)
     }
 
     /// An empty space of a format, or of leaves, that has no name and of which the catalog knows that: a crash frees it.

@@ -7,6 +7,7 @@ use moirai_pages::{ADD, FieldsBuilder, KeyReader, SET, added_field};
 use moirai_update::{DELETE, Group, KindNumber, Modification, PUT};
 
 use crate::Result;
+use crate::index::Index;
 use crate::tables::Table;
 use crate::types;
 use crate::values::ArrayValues;
@@ -142,6 +143,17 @@ impl Table {
         prefix.ok_or_else(|| self.no_page())
     }
 
+    /// Rows of a table without a key, with their numbers, from `first` on, as the last column.
+    ///
+    /// # Errors
+    /// [`crate::Error::Arrow`] for other columns.
+    pub fn numbered(&self, rows: &RecordBatch, first: u64) -> Result<RecordBatch> {
+        let count = rows.num_rows() as u64;
+        let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(first..first + count));
+        let arrays = rows.columns().iter().cloned().chain([numbers]).collect();
+        Ok(RecordBatch::try_new(Arc::clone(self.schema_with_row_numbers()), arrays)?)
+    }
+
     /// Whether an array may be of a column.
     pub(crate) fn check_type(&self, column: usize, array: &ArrayRef) -> Result<()> {
         let Some(field) = self.schema_with_row_numbers().fields().get(column) else {
@@ -193,6 +205,9 @@ impl Changes {
             let put = Modification { key: &key, kind: PUT, bytes };
             self.group.modify(table.space(), put);
         }
+        for index in table.indexes() {
+            index.put(&mut self.group, &index.sources(rows))?;
+        }
         Ok(())
     }
 
@@ -202,11 +217,7 @@ impl Changes {
     /// # Errors
     /// As of [`Changes::put`].
     pub fn append(&mut self, table: &Table, rows: &RecordBatch, first: u64) -> Result<()> {
-        let count = rows.num_rows() as u64;
-        let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values(first..first + count));
-        let arrays = rows.columns().iter().cloned().chain([numbers]).collect();
-        let schema = Arc::clone(table.schema_with_row_numbers());
-        self.put(table, &RecordBatch::try_new(schema, arrays)?)
+        self.put(table, &table.numbered(rows, first)?)
     }
 
     /// Deletes the rows with these keys, where there are any: an array for each column of the key, in its order.
@@ -217,8 +228,20 @@ impl Changes {
         self.modify(table, keys, DELETE, |_, _| {})
     }
 
+    /// Deletes the entries that indexes have of rows which other changes of these put, set or delete: columns of the rows as they were,
+    /// in the order of [`Index::source_columns`]. Who does not know them leaves entries that are found to be of no row when they are
+    /// used. Comes before the changes of the rows, which put entries.
+    ///
+    /// # Errors
+    /// [`crate::Error::Rows`] for arrays that entries are not made of.
+    pub fn forget(&mut self, table: &Table, index: &Index, rows: &[ArrayRef]) -> Result<()> {
+        self.note(table);
+        index.delete(&mut self.group, rows)
+    }
+
     /// Sets columns of the rows with these keys, where there are any: for each column, which is none of the key, an array with the
-    /// value of each row.
+    /// value of each row. Where one of them is in an index, all columns of that index are given, those of the key apart. The entries of
+    /// rows as they were stay unless [`Changes::forget`] deletes them, before.
     ///
     /// # Errors
     /// [`crate::Error::Rows`] for arrays that are no keys or values of the table.
@@ -228,14 +251,36 @@ impl Changes {
         keys: &[ArrayRef],
         columns: &[(usize, ArrayRef)],
     ) -> Result<()> {
-        let columns = values_of(table, keys, columns)?;
+        let values = values_of(table, keys, columns)?;
         self.modify(table, keys, SET, |row, fields| {
             let mut value = Vec::new();
-            for (column, values) in &columns {
+            for (column, values) in &values {
                 let is_valid = values.field(row, &mut value);
                 fields.push(*column, is_valid.then_some(&value));
             }
-        })
+        })?;
+        let of_key = |column: usize| {
+            let part = table.pages().key().iter().position(|one| *one == column)?;
+            keys.get(part).cloned()
+        };
+        for index in table.indexes() {
+            if !index.has_any(columns.iter().map(|(column, _)| *column)) {
+                continue;
+            }
+            let source = |column| array_of(columns, column).or_else(|| of_key(column));
+            match sources_of(index, source) {
+                Ok(sources) => index.put(&mut self.group, &sources)?,
+                Err(column) => {
+                    let fields = table.schema().fields();
+                    let name = fields.get(column).map_or("", |field| field.name());
+                    let index = &index.definition().name;
+                    return table.rows_refused(format!(
+                        "index `{index}` has column `{name}`, too: set all of its columns together"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds to numbers of the rows with these keys, where there are any. A null stays one, as does a number to which a null is
@@ -255,6 +300,13 @@ impl Changes {
             if !types::is_summable(field.data_type()) {
                 let (name, of) = (field.name(), field.data_type());
                 let problem = format!("nothing is added to column `{name}` of {of}: set it");
+                return table.rows_refused(problem);
+            }
+            let has_column = |index: &&Index| index.has_any(std::iter::once(*column));
+            if let Some(index) = table.indexes().iter().find(has_column) {
+                let (name, index) = (field.name(), &index.definition().name);
+                let problem =
+                    format!("nothing is added to column `{name}` of index `{index}`: set it");
                 return table.rows_refused(problem);
             }
         }
@@ -328,6 +380,20 @@ impl Changes {
         self.group.clear();
         self.tables.clear();
     }
+}
+
+/// The array of a column.
+fn array_of(columns: &[(usize, ArrayRef)], column: usize) -> Option<ArrayRef> {
+    let found = columns.iter().find(|(one, _)| *one == column);
+    found.map(|(_, array)| Arc::clone(array))
+}
+
+/// The arrays that entries of an index are made of, or a column that is missing.
+fn sources_of(
+    index: &Index,
+    array: impl Fn(usize) -> Option<ArrayRef>,
+) -> std::result::Result<Vec<ArrayRef>, usize> {
+    index.source_columns().into_iter().map(|column| array(column).ok_or(column)).collect()
 }
 
 /// The values of columns that are changed, in the order of the columns.

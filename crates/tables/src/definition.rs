@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use moirai_pages::{COLUMNS_MAX, ColumnType, NumberType, PageFormat, PageSchema};
 use moirai_units::ByteCount;
 use moirai_update::SpaceFormat;
@@ -12,7 +12,7 @@ use crate::types::{self, take_byte, take_text, take_u16, take_u32};
 use crate::{Error, Result};
 
 /// The version of catalog entries of tables.
-pub(crate) const TABLE_ENTRY_VERSION: u8 = 1;
+pub(crate) const TABLE_ENTRY_VERSION: u8 = 2;
 
 /// The longest name of a table, and the longest default of a column.
 const NAME_BYTES_MAX: usize = 100;
@@ -52,6 +52,52 @@ pub struct TableDefinition {
     pub pages: PageOptions,
     /// Of columns, by their numbers, what rows get that come without them, as SQL; nulls, where there is nothing.
     pub defaults: BTreeMap<usize, String>,
+    indexes: Vec<IndexDefinition>,
+}
+
+/// What an index of a table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexDefinition {
+    /// Its name, which no other index of the store has.
+    pub name: String,
+    /// The table's columns, in the order of the index.
+    pub columns: Vec<usize>,
+    /// Whether no two rows have the same values there, but for nulls.
+    pub is_unique: bool,
+}
+
+/// A column of the entries of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryColumn {
+    /// 1 where this column of the table is null, or else 0.
+    IsNull(usize),
+    /// The value of this column of the table.
+    Value(usize),
+}
+
+impl EntryColumn {
+    /// The column of the table.
+    pub(crate) fn column(&self) -> usize {
+        match self {
+            EntryColumn::IsNull(column) | EntryColumn::Value(column) => *column,
+        }
+    }
+
+    /// The column of the table whose value it is.
+    pub(crate) fn value_of(&self) -> Option<usize> {
+        match self {
+            EntryColumn::IsNull(_) => None,
+            EntryColumn::Value(column) => Some(*column),
+        }
+    }
+}
+
+/// The entries of an index, as rows of a table.
+pub(crate) struct Entries {
+    pub(crate) definition: TableDefinition,
+    pub(crate) columns: Vec<EntryColumn>,
+    /// How many of the columns are of the index: the first ones.
+    pub(crate) of_index: usize,
 }
 
 fn refused<T>(problem: String) -> Result<T> {
@@ -115,6 +161,7 @@ impl TableDefinition {
             key: columns,
             pages: PageOptions::default(),
             defaults: BTreeMap::new(),
+            indexes: Vec::new(),
         };
         match definition.page_schema() {
             Some(_) => Ok(definition),
@@ -132,6 +179,91 @@ impl TableDefinition {
     #[must_use]
     pub fn key(&self) -> &[usize] {
         &self.key
+    }
+
+    /// The indexes.
+    #[must_use]
+    pub fn indexes(&self) -> &[IndexDefinition] {
+        &self.indexes
+    }
+
+    /// The same table with another index.
+    ///
+    /// # Errors
+    /// [`Error::Definition`], [`Error::ColumnType`] for an index that cannot be one.
+    pub fn with_index(&self, index: IndexDefinition) -> Result<TableDefinition> {
+        let length = index.name.len();
+        if !(1..=NAME_BYTES_MAX).contains(&length) {
+            return refused(format!(
+                "the name of an index cannot have {length} bytes: take 1 to {NAME_BYTES_MAX}"
+            ));
+        }
+        self.entries_of(&index)?;
+        let mut definition = self.clone();
+        definition.indexes.push(index);
+        Ok(definition)
+    }
+
+    /// The same table without the index called `name`.
+    #[must_use]
+    pub fn without_index(&self, name: &str) -> TableDefinition {
+        let mut definition = self.clone();
+        definition.indexes.retain(|index| index.name != name);
+        definition
+    }
+
+    /// The entries of an index of the table.
+    pub(crate) fn entries_of(&self, index: &IndexDefinition) -> Result<Entries> {
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for column in &index.columns {
+            let Some(field) = self.schema.fields().get(*column) else {
+                return refused(format!("there is no column {column} for the index"));
+            };
+            if columns.contains(&EntryColumn::Value(*column)) {
+                return refused(format!("column `{}` is in the index twice", field.name()));
+            }
+            if !types::is_ordered(field.data_type()) {
+                let (column, data_type) = (field.name().clone(), field.data_type().clone());
+                let hint = " in an index: take other columns";
+                return Err(Error::ColumnType { column, data_type, hint });
+            }
+            if field.is_nullable() {
+                columns.push(EntryColumn::IsNull(*column));
+                fields.push(Field::new(format!("{column} is null"), DataType::UInt8, false));
+            }
+            columns.push(EntryColumn::Value(*column));
+            fields.push(Field::new(column.to_string(), field.data_type().clone(), false));
+        }
+        if columns.is_empty() {
+            return refused("an index has columns".to_owned());
+        }
+        let of_index = columns.len();
+        let number = self.schema.fields().len();
+        let key = if self.key.is_empty() { &[number][..] } else { &self.key[..] };
+        for column in key {
+            if columns.contains(&EntryColumn::Value(*column)) {
+                continue;
+            }
+            let field = self.schema.fields().get(*column);
+            let data_type = field.map_or(DataType::UInt64, |field| field.data_type().clone());
+            columns.push(EntryColumn::Value(*column));
+            fields.push(Field::new(column.to_string(), data_type, false));
+        }
+        let definition = TableDefinition {
+            schema: Arc::new(Schema::new(fields)),
+            key: (0..columns.len()).collect(),
+            pages: self.pages,
+            defaults: BTreeMap::new(),
+            indexes: Vec::new(),
+        };
+        match definition.page_schema() {
+            Some(_) => Ok(Entries { definition, columns, of_index }),
+            None => refused(
+                "an entry has 16 columns at most: those of the index, one more for each that may be null, and those of \
+                 the key"
+                    .to_owned(),
+            ),
+        }
     }
 
     /// Whether it can be that of a table called `name`.
@@ -199,6 +331,13 @@ impl TableDefinition {
             out.extend((*column as u16).to_le_bytes());
             types::put_text(&mut out, default);
         }
+        out.extend((self.indexes.len() as u16).to_le_bytes());
+        for IndexDefinition { name, columns, is_unique } in &self.indexes {
+            types::put_text(&mut out, name);
+            out.push(u8::from(*is_unique));
+            out.extend((columns.len() as u16).to_le_bytes());
+            columns.iter().for_each(|column| out.extend((*column as u16).to_le_bytes()));
+        }
         out
     }
 
@@ -227,8 +366,18 @@ impl TableDefinition {
         for _ in 0..take_u16(rest)? {
             defaults.insert(usize::from(take_u16(rest)?), take_text(rest)?.to_owned());
         }
+        let mut indexes = Vec::new();
+        for _ in 0..take_u16(rest)? {
+            let name = take_text(rest)?.to_owned();
+            let is_unique = take_byte(rest)? == 1;
+            let mut columns = Vec::new();
+            for _ in 0..take_u16(rest)? {
+                columns.push(usize::from(take_u16(rest)?));
+            }
+            indexes.push(IndexDefinition { name, columns, is_unique });
+        }
         let schema = Arc::new(Schema::new(fields));
-        let definition = TableDefinition { schema, key, pages, defaults };
+        let definition = TableDefinition { schema, key, pages, defaults, indexes };
         (rest.is_empty() && definition.page_schema().is_some()).then_some(definition)
     }
 }
@@ -252,6 +401,12 @@ mod tests {
         for key in [&[][..], &["c", "a"]] {
             let mut definition = TableDefinition::new(schema.clone(), key).unwrap();
             definition.defaults.insert(1, "0.5".to_owned());
+            let by_date = IndexDefinition {
+                name: "by date".to_owned(),
+                columns: vec![2, 1],
+                is_unique: true,
+            };
+            let definition = definition.with_index(by_date).unwrap();
             let bytes = definition.encode();
             assert_eq!(TableDefinition::decode(&bytes), Some(definition.clone()));
             assert_eq!(TableDefinition::decode(&bytes[..bytes.len() - 1]), None);

@@ -32,11 +32,46 @@ pub enum Error {
         name: String,
     },
 
+    /// A table that was to be replaced has got rows.
+    #[error("table `{name}` has got rows meanwhile: nothing is loaded")]
+    NotEmpty {
+        /// Its name.
+        name: String,
+    },
+
     /// A table was dropped or truncated after the program asked for it.
     #[error("table `{table}` was dropped or truncated: get it from the store again")]
     Dropped {
         /// Its name.
         table: String,
+    },
+
+    /// A table got or lost an index after the program asked for it.
+    #[error("table `{table}` has got or lost an index: get it from the store again")]
+    Altered {
+        /// Its name.
+        table: String,
+    },
+
+    /// There is an index of that name.
+    #[error("there is an index `{name}` already: drop it, or take another name")]
+    IndexExists {
+        /// Its name.
+        name: String,
+    },
+
+    /// There is no such index.
+    #[error("there is no index `{name}`")]
+    NoIndex {
+        /// Its name.
+        name: String,
+    },
+
+    /// Two rows have the same values in the columns of an index that is to be unique.
+    #[error("index `{index}` would not be unique: several rows have the same values")]
+    NotUnique {
+        /// Its name.
+        index: String,
     },
 
     /// The catalog has a table that this version does not know.

@@ -53,12 +53,18 @@
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
 //! | `scan` | reading ranges of rows |
+//! | `index` | secondary indexes: their entries |
+//! | `by_index` | reading rows by an index |
+//! | `copy` | copies of all tables and trees to another store |
 //! | `columns` | Arrow arrays made of what pages hold |
 
+mod by_index;
 mod changes;
 mod columns;
+mod copy;
 mod definition;
 mod error;
+mod index;
 mod load;
 mod scan;
 mod snapshot;
@@ -66,11 +72,14 @@ mod tables;
 mod types;
 mod values;
 
+pub use by_index::IndexScan;
 pub use changes::Changes;
-pub use definition::{PageOptions, TableDefinition};
+pub use copy::Copied;
+pub use definition::{IndexDefinition, PageOptions, TableDefinition};
 pub use error::{Error, Result};
-pub use load::{Load, LoadOptions};
+pub use index::{Index, key_behind};
+pub use load::{Load, LoadOptions, Replace};
 pub use moirai_pages::KeyBounds;
-pub use scan::{Scan, ScanOptions};
+pub use scan::{Scan, ScanCounts, ScanOptions};
 pub use snapshot::Snapshot;
 pub use tables::{Table, Tables, Turn, Writer};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
-use moirai_pages::{Encoder, PageRows, ROWS, encode_rows, key_of_row};
-use moirai_update::{At, Bulk, Ingest, Modification, PUT, UnitSet};
+use moirai_pages::{Encoder, ROWS, encode_rows, key_of_row};
+use moirai_update::{Bulk, Ingest, Modification, PUT};
 
 use crate::changes::RowEncoder;
 use crate::definition::TableDefinition;
@@ -31,17 +31,29 @@ const MOVED_SHARE: usize = 4;
 /// A page that does not fit is divided unless it has so few rows.
 const ROWS_MIN: usize = 8;
 
+/// What becomes of a table of the name of one that is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replace {
+    /// It stays, and the load fails.
+    #[default]
+    Never,
+    /// It goes, unless it has rows at the end of the load.
+    Empty,
+    /// It goes.
+    Always,
+}
+
 /// How a table is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Replace a table of its name.
-    pub replace: bool,
+    /// What becomes of a table of its name.
+    pub replace: Replace,
 }
 
 /// Fills a new table. Dropped before [`Load::finish`], and after an error, it leaves nothing: its space is free before the next table
 /// is made.
 pub struct Load<'a> {
-    tables: &'a Tables,
+    tables: &'a Arc<Tables>,
     table: Table,
     options: LoadOptions,
     /// With the numbers of rows, where there is no key.
@@ -54,7 +66,7 @@ pub struct Load<'a> {
     window_bytes: usize,
     /// Whether a window has passed.
     has_passed: bool,
-    /// Whether the table is in the catalog.
+    /// Whether the table is in the catalog, or about to be.
     is_entered: bool,
     schema: SchemaRef,
     /// The last key that was ingested.
@@ -69,14 +81,14 @@ impl Tables {
     /// Begins to fill a new table.
     ///
     /// # Errors
-    /// [`Error::TableExists`] unless it may be replaced; errors as of [`Tables::create`].
+    /// [`Error::TableExists`] unless it may be replaced, [`Error::NotEmpty`]; errors as of [`Tables::create`].
     pub async fn load(
-        &self,
+        self: &Arc<Tables>,
         name: &str,
         definition: TableDefinition,
         options: LoadOptions,
     ) -> Result<Load<'_>> {
-        if !options.replace {
+        if options.replace == Replace::Never {
             self.check_new(name).await?;
         }
         let table = self.begin(name, definition).await?;
@@ -85,7 +97,7 @@ impl Tables {
 }
 
 impl<'a> Load<'a> {
-    fn new(tables: &'a Tables, table: Table, options: LoadOptions) -> Result<Load<'a>> {
+    fn new(tables: &'a Arc<Tables>, table: Table, options: LoadOptions) -> Result<Load<'a>> {
         let ingest = tables.store().engine().ingest_as(table.space(), ROWS)?;
         let columns = table.pages().columns().len();
         let schema = Arc::clone(table.schema_with_row_numbers());
@@ -287,32 +299,37 @@ impl<'a> Load<'a> {
     /// # Errors
     /// As of [`Load::push`]; [`Error::TableExists`] where one was made meanwhile. Nothing is left then.
     pub async fn finish(mut self) -> Result<(Table, u64)> {
+        self.fill().await?;
+        let (table, rows) = (self.table.clone(), self.rows);
+        let (tables, replaces) = (self.tables, self.options.replace);
+        // It gives the space up where that fails.
+        self.entered();
+        tables.enter(&table, replaces).await?;
+        Ok((table, rows))
+    }
+
+    /// Brings the last rows in: the table only lacks its name then.
+    pub(crate) async fn fill(&mut self) -> Result<()> {
         self.pass_window(true).await?;
         self.ingest.flush().await?;
         if let Some(bulk) = self.bulk.take() {
             bulk.commit().await?;
             self.check_count().await?;
         }
-        // It gives the space up where that fails.
+        for index in self.table.indexes() {
+            self.tables.fill_index(&self.table, index).await?;
+        }
+        Ok(())
+    }
+
+    /// The table is in the catalog, or somebody else gives its space up.
+    pub(crate) fn entered(mut self) {
         self.is_entered = true;
-        self.tables.enter(&self.table, self.options.replace).await?;
-        Ok((self.table.clone(), self.rows))
     }
 
     /// [`Error::DuplicateKeys`] where rows of the bulk group took the places of others.
     async fn check_count(&self) -> Result<()> {
-        let reader = self.tables.store().engine().now();
-        let reader = reader.units(UnitSet::one(0)).in_layers(UnitSet::one(0));
-        let mut views = reader.views(self.table.space(), At::Key(&[]), 64, |_| true);
-        let mut found = 0;
-        while let Some(view) = views.next().await.transpose()? {
-            for page in view.layers() {
-                let modifications: Vec<_> = page.modifications().collect();
-                let pages = self.table.pages();
-                let read = PageRows::of(pages, page.block, &modifications, None, &[]);
-                found += read.map_err(|_| self.table.no_page())?.rows() as u64;
-            }
-        }
+        let found = self.tables.count_rows(&self.table, u64::MAX).await?;
         match self.rows - found {
             0 => Ok(()),
             count => Err(Error::DuplicateKeys { table: self.table.name().to_owned(), count }),
@@ -323,7 +340,7 @@ impl<'a> Load<'a> {
 impl Drop for Load<'_> {
     fn drop(&mut self) {
         if !self.is_entered {
-            self.tables.abandon(self.table.space());
+            self.tables.abandon(self.table.spaces());
         }
     }
 }

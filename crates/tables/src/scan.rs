@@ -48,6 +48,18 @@ pub struct Scan {
     view: Option<(View, usize)>,
     builders: Vec<ColumnBuilder>,
     rows: usize,
+    done: ScanCounts,
+}
+
+/// What a scan has read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanCounts {
+    /// Pages, of which one or more columns were read.
+    pub pages: u64,
+    /// Pages whose columns were made of what is there and of changes that wait for the page.
+    pub changed_pages: u64,
+    /// Bytes of minipages, from the device or a cache of the system.
+    pub bytes: u64,
 }
 
 impl Scan {
@@ -84,7 +96,14 @@ impl Scan {
             view: None,
             builders,
             rows: 0,
+            done: ScanCounts::default(),
         })
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn counts(&self) -> ScanCounts {
+        self.done
     }
 
     /// The columns.
@@ -104,7 +123,10 @@ impl Scan {
         while self.rows < self.options.batch_rows {
             let Some((view, at)) = &mut self.view else {
                 match self.views.next().await.transpose()? {
-                    Some(view) => self.view = Some((view, 0)),
+                    Some(view) => {
+                        self.done.bytes += view.bytes();
+                        self.view = Some((view, 0));
+                    }
                     None => break,
                 }
                 continue;
@@ -116,6 +138,8 @@ impl Scan {
                 continue;
             };
             let into = (&self.table, &self.columns[..], &mut self.builders[..]);
+            self.done.pages += 1;
+            self.done.changed_pages += u64::from(page.layers.modifications().next().is_some());
             self.rows += if page.lacks_keys() {
                 let reader = self.snapshot.reader().units(self.units.with(UnitSet::one(0)));
                 let reader = reader.in_layers(UnitSet::one(0));

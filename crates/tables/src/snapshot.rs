@@ -46,15 +46,20 @@ impl Snapshot {
         self.point.reader()
     }
 
+    /// Reads trees as they were.
+    #[must_use]
+    pub fn trees(&self) -> moirai_btree::Reader<'_> {
+        self.tables.store().at(&self.point)
+    }
+
     /// The table called `name`, if there was one. Errors as of [`Tables::table`].
     pub async fn find(&self, name: &str) -> Result<Option<Table>> {
-        let reader = self.tables.store().at(&self.point);
-        crate::tables::find_in(reader, name).await
+        crate::tables::find_in(self.trees(), name).await
     }
 
     /// The names of all tables there were, in their order. Errors as of [`Tables::names`].
     pub async fn names(&self) -> Result<Vec<String>> {
-        let all = self.tables.store().at(&self.point).relations().await?;
+        let all = self.trees().relations().await?;
         Ok(all.into_iter().map(|(name, _)| name).collect())
     }
 
@@ -186,17 +191,36 @@ impl Snapshot {
         keys: &[ArrayRef],
         columns: &[usize],
     ) -> Result<RecordBatch> {
+        self.rows_of(table, &table.keys(keys)?, columns).await
+    }
+
+    /// The same for keys as pages order them. Errors as of [`Snapshot::rows`].
+    pub async fn rows_of(
+        &self,
+        table: &Table,
+        keys: &[Vec<u8>],
+        columns: &[usize],
+    ) -> Result<RecordBatch> {
+        Ok(self.rows_at(table, keys, columns).await?.0)
+    }
+
+    /// The same, with the places of the keys whose rows are there.
+    pub(crate) async fn rows_at(
+        &self,
+        table: &Table,
+        keys: &[Vec<u8>],
+        columns: &[usize],
+    ) -> Result<(RecordBatch, Vec<usize>)> {
         let pages = table.pages();
         let schema = projected(table, columns)?;
         let mut reader = KeyReader::new(pages);
-        let encoded = table.keys(keys)?;
-        let refs: Vec<&[u8]> = encoded.iter().map(|key| &key[..]).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let units = units_of(pages, columns).with(UnitSet::one(0));
         let found = self.reader().units(units).get_many(table.space(), &refs).await?;
         let mut builders: Vec<ColumnBuilder> =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
-        let mut rows = 0;
-        for (key, row) in encoded.iter().zip(found) {
+        let mut places = Vec::with_capacity(keys.len());
+        for (place, (key, row)) in keys.iter().zip(found).enumerate() {
             let Some(row) = row else { continue };
             let of_key = reader.read(key).ok_or_else(|| table.no_page())?;
             for (column, builder) in columns.iter().zip(&mut builders) {
@@ -206,9 +230,10 @@ impl Snapshot {
                 };
                 builder.append_field(value).map_err(|_| table.no_page())?;
             }
-            rows += 1;
+            places.push(place);
         }
-        batch_of(&schema, &mut builders, rows)
+        let rows = batch_of(&schema, &mut builders, places.len())?;
+        Ok((rows, places))
     }
 }
 

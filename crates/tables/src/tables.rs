@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use moirai_btree::{CatalogChange, Reader, Relation, Store};
-use moirai_pages::{PageFormat, PageSchema};
+use moirai_pages::{PageFormat, PageRows, PageSchema};
 use moirai_storage::Device;
-use moirai_update::{Bulk, Formats, Kinds, Options, SpaceId};
+use moirai_update::{At, Bulk, Formats, Group, Kinds, Options, SpaceId, UnitSet};
 use parking_lot::Mutex;
 
-use crate::definition::TableDefinition;
+use crate::definition::{Entries, IndexDefinition, TableDefinition};
+use crate::index::Index;
+use crate::load::Replace;
+use crate::scan::ScanOptions;
 use crate::snapshot::Snapshot;
 use crate::{Changes, Error, Result};
 
@@ -20,6 +23,10 @@ pub struct Tables {
     store: Store,
     /// Held by who checks what is there before it writes.
     writing: tokio::sync::Mutex<()>,
+    /// Held for reading by who commits changes of rows, and for writing by who changes what tables are.
+    defining: tokio::sync::RwLock<()>,
+    /// Of tables by their spaces, the spaces of their indexes, where these have changed since the store was opened.
+    indexed: Mutex<BTreeMap<SpaceId, Vec<SpaceId>>>,
     /// Spaces of loads that were given up.
     abandoned: Mutex<Vec<SpaceId>>,
     /// Of tables by their spaces, how many bytes a row takes.
@@ -45,6 +52,7 @@ struct Inner {
     /// The columns, and that of the numbers of rows where there is no key.
     numbered: SchemaRef,
     space: SpaceId,
+    indexes: Vec<Index>,
 }
 
 impl Table {
@@ -53,23 +61,47 @@ impl Table {
     pub const ROW_NUMBER: &'static str = "\u{0}row number";
 
     /// A table in a space, whose definition has pages.
-    fn of(name: &str, definition: TableDefinition, pages: PageSchema, space: SpaceId) -> Table {
+    pub(crate) fn of(
+        name: &str,
+        definition: TableDefinition,
+        pages: PageSchema,
+        space: SpaceId,
+        indexes: Vec<Index>,
+    ) -> Table {
         let mut fields: Vec<FieldRef> = definition.schema().fields().iter().cloned().collect();
         if definition.key().is_empty() {
             fields.push(Arc::new(Field::new(Table::ROW_NUMBER, DataType::UInt64, false)));
         }
         let numbered = Arc::new(Schema::new(fields));
-        Table(Arc::new(Inner { name: name.to_owned(), definition, pages, numbered, space }))
+        let name = name.to_owned();
+        Table(Arc::new(Inner { name, definition, pages, numbered, space, indexes }))
     }
 
     /// The table that a relation of the catalog is.
     fn of_relation(name: &str, relation: &Relation) -> Result<Table> {
-        let table = || {
-            let definition = TableDefinition::decode(&relation.description)?;
-            let pages = definition.page_schema()?;
-            Some(Table::of(name, definition, pages, *relation.spaces.first()?))
-        };
-        table().ok_or_else(|| Error::Entry { name: name.to_owned() })
+        let no_entry = || Error::Entry { name: name.to_owned() };
+        let definition = TableDefinition::decode(&relation.description).ok_or_else(no_entry)?;
+        Table::in_spaces(name, definition, &relation.spaces)
+    }
+
+    /// A table whose first space has its rows, and each other the entries of an index.
+    fn in_spaces(name: &str, definition: TableDefinition, spaces: &[SpaceId]) -> Result<Table> {
+        let no_entry = || Error::Entry { name: name.to_owned() };
+        let (space, others) = spaces.split_first().ok_or_else(no_entry)?;
+        if others.len() != definition.indexes().len() {
+            return Err(no_entry());
+        }
+        let indexes = definition.indexes().iter().zip(others);
+        let indexes = indexes.map(|(index, space)| Index::of(name, &definition, index, *space));
+        let indexes = indexes.collect::<Result<Vec<_>>>()?;
+        let pages = definition.page_schema().ok_or_else(no_entry)?;
+        Ok(Table::of(name, definition, pages, *space, indexes))
+    }
+
+    /// What the catalog has of it.
+    pub(crate) fn relation(&self) -> (String, Relation) {
+        let (spaces, description) = (self.spaces(), self.definition().encode());
+        (self.name().to_owned(), Relation { spaces, description })
     }
 
     /// Its name.
@@ -100,6 +132,18 @@ impl Table {
     #[must_use]
     pub fn space(&self) -> SpaceId {
         self.0.space
+    }
+
+    /// Its indexes.
+    #[must_use]
+    pub fn indexes(&self) -> &[Index] {
+        &self.0.indexes
+    }
+
+    /// Its space, and those of its indexes.
+    pub(crate) fn spaces(&self) -> Vec<SpaceId> {
+        let indexes = self.indexes().iter().map(|index| index.entries().space());
+        std::iter::once(self.space()).chain(indexes).collect()
     }
 
     /// What its pages are.
@@ -146,8 +190,14 @@ impl Tables {
     /// The tables of a store that was opened with what [`Tables::add_to`] gives.
     #[must_use]
     pub fn over(store: Store) -> Arc<Tables> {
-        let (abandoned, row_bytes) = (Mutex::default(), Mutex::default());
-        Arc::new(Tables { store, writing: tokio::sync::Mutex::default(), abandoned, row_bytes })
+        Arc::new(Tables {
+            store,
+            writing: tokio::sync::Mutex::default(),
+            defining: tokio::sync::RwLock::default(),
+            indexed: Mutex::default(),
+            abandoned: Mutex::default(),
+            row_bytes: Mutex::default(),
+        })
     }
 
     /// A turn to read what is there and write what follows from it: nobody else has one until it is dropped.
@@ -179,7 +229,7 @@ impl Tables {
     pub async fn create(&self, name: &str, definition: TableDefinition) -> Result<Table> {
         self.check_new(name).await?;
         let table = self.begin(name, definition).await?;
-        self.enter(&table, false).await?;
+        self.enter(&table, Replace::Never).await?;
         Ok(table)
     }
 
@@ -222,29 +272,144 @@ impl Tables {
         }
         let relations = vec![(name.to_owned(), None)];
         let change = CatalogChange { relations, ..CatalogChange::default() };
+        let _defining = self.defining.write().await;
         Ok(self.store.change_relations(change).await?)
     }
 
     /// Commits changes of rows: all of them or none.
     ///
     /// # Errors
-    /// [`Error::Dropped`]; errors as of [`moirai_update::Engine::commit`].
+    /// [`Error::Dropped`], [`Error::Altered`]; errors as of [`moirai_update::Engine::commit`].
     pub async fn commit(&self, changes: &Changes) -> Result<()> {
-        self.check(changes)?;
+        let _defining = self.defining.read().await;
+        self.check(changes.tables())?;
         Ok(self.store.engine().commit(changes.group()).await?)
     }
 
-    /// [`Error::Dropped`] for changes of tables that were dropped or truncated.
-    fn check(&self, changes: &Changes) -> Result<()> {
-        match changes.tables().find(|table| self.store.is_dropped(table.space())) {
-            Some(table) => Err(Error::Dropped { table: table.name().to_owned() }),
-            None => Ok(()),
+    /// An error where one of these tables is not as the store has it: it was dropped or truncated, or has other indexes.
+    fn check<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) -> Result<()> {
+        for table in tables {
+            let name = || table.name().to_owned();
+            if self.store.is_dropped(table.space()) {
+                return Err(Error::Dropped { table: name() });
+            }
+            let indexed = self.indexed.lock();
+            let spaces = table.spaces();
+            if indexed.get(&table.space()).is_some_and(|now| Some(&now[..]) != spaces.get(1..)) {
+                return Err(Error::Altered { table: name() });
+            }
         }
+        Ok(())
     }
 
     /// Changes that are committed together, however many.
     pub fn writer(&self) -> Writer<'_> {
-        Writer { tables: self, bulk: self.store.engine().bulk() }
+        Writer { tables: self, changed: Vec::new(), bulk: self.store.engine().bulk() }
+    }
+
+    /// Makes an index of a table, with the entries of all rows; gives the table as it is from then on. Changes of rows wait meanwhile,
+    /// and those that were made with earlier handles are refused.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`], [`Error::IndexExists`], [`Error::Definition`], [`Error::ColumnType`]; [`Error::NotUnique`] where two rows
+    /// have the same values; errors as of [`Tables::create`] and [`Writer::commit`].
+    pub async fn create_index(
+        self: &Arc<Tables>,
+        name: &str,
+        index: IndexDefinition,
+    ) -> Result<Table> {
+        let _defining = self.defining.write().await;
+        if self.table_of_index(&index.name).await?.is_some() {
+            return Err(Error::IndexExists { name: index.name });
+        }
+        let table = self.table(name).await?;
+        let definition = table.definition().with_index(index)?;
+        definition.check(name)?;
+        let space = self.begin_index(&definition, definition.indexes().len() - 1).await?;
+        let made = async {
+            let mut spaces = table.spaces();
+            spaces.push(space);
+            let table = Table::in_spaces(name, definition, &spaces)?;
+            if let Some(index) = table.indexes().last() {
+                self.fill_index(&table, index).await?;
+            }
+            self.alter(&table).await?;
+            Ok(table)
+        };
+        made.await.inspect_err(|_| self.abandon([space]))
+    }
+
+    /// Drops an index.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`]; errors as of [`Tables::drop_table`].
+    pub async fn drop_index(&self, name: &str) -> Result<()> {
+        let _defining = self.defining.write().await;
+        let Some(table) = self.table_of_index(name).await? else {
+            return Err(Error::NoIndex { name: name.to_owned() });
+        };
+        let left = table.indexes().iter().filter(|index| index.definition().name != name);
+        let left = left.map(|index| index.entries().space());
+        let spaces: Vec<SpaceId> = std::iter::once(table.space()).chain(left).collect();
+        let definition = table.definition().without_index(name);
+        self.alter(&Table::in_spaces(table.name(), definition, &spaces)?).await
+    }
+
+    /// The table that has the index called `name`, if there is one. Errors as of [`Tables::table`].
+    pub async fn table_of_index(&self, name: &str) -> Result<Option<Table>> {
+        for of_table in self.names().await? {
+            let Some(table) = self.find(&of_table).await? else { continue };
+            if table.definition().indexes().iter().any(|index| index.name == name) {
+                return Ok(Some(table));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a table with other indexes into the place of itself.
+    async fn alter(&self, table: &Table) -> Result<()> {
+        let (name, relation) = table.relation();
+        let relations = vec![(name, Some(relation))];
+        self.store.change_relations(CatalogChange { relations, replaces: true }).await?;
+        let spaces = table.spaces().into_iter().skip(1).collect();
+        self.indexed.lock().insert(table.space(), spaces);
+        Ok(())
+    }
+
+    /// Puts the entries of all rows of a table into an index that nobody sees yet.
+    pub(crate) async fn fill_index(self: &Arc<Tables>, table: &Table, index: &Index) -> Result<()> {
+        let snapshot = self.snapshot().await;
+        let columns = Some(index.source_columns());
+        let mut scan = snapshot.scan(table, ScanOptions { columns, ..ScanOptions::default() })?;
+        let (mut group, mut bulk) = (Group::new(), self.store.engine().bulk());
+        while let Some(rows) = scan.next().await? {
+            group.clear();
+            index.put(&mut group, rows.columns())?;
+            bulk.add(&group).await?;
+        }
+        bulk.commit().await?;
+        if index.definition().is_unique {
+            self.check_unique(index).await?;
+        }
+        Ok(())
+    }
+
+    /// [`Error::NotUnique`] where two entries have the same values.
+    async fn check_unique(self: &Arc<Tables>, index: &Index) -> Result<()> {
+        let mut scan = self.snapshot().await.scan(index.entries(), ScanOptions::default())?;
+        let mut last: Vec<u8> = Vec::new();
+        while let Some(rows) = scan.next().await? {
+            for mut key in index.entries().keys(rows.columns())? {
+                let Some(bytes) = index.prefix_bytes(&key) else { continue };
+                key.truncate(bytes);
+                if key == last {
+                    let index = index.definition().name.clone();
+                    return Err(Error::NotUnique { index });
+                }
+                last = key;
+            }
+        }
+        Ok(())
     }
 
     /// Removes all rows of a table, at one moment; gives the table as it is from then on, since handles from before are of no use.
@@ -254,7 +419,7 @@ impl Tables {
     pub async fn truncate(&self, name: &str) -> Result<Table> {
         let definition = self.table(name).await?.definition().clone();
         let table = self.begin(name, definition).await?;
-        self.enter(&table, true).await?;
+        self.enter(&table, Replace::Always).await?;
         Ok(table)
     }
 
@@ -283,26 +448,77 @@ impl Tables {
             let problem = "a page has 1 to 1048576 rows".to_owned();
             return Err(Error::Definition { problem });
         };
-        let space = self.store.begin_space(Some(&definition.space_format(&pages))).await?;
-        Ok(Table::of(name, definition, pages, space))
+        let mut spaces =
+            vec![self.store.begin_space(Some(&definition.space_format(&pages))).await?];
+        for index in 0..definition.indexes().len() {
+            match self.begin_index(&definition, index).await {
+                Ok(space) => spaces.push(space),
+                Err(error) => {
+                    self.abandon(spaces);
+                    return Err(error);
+                }
+            }
+        }
+        Table::in_spaces(name, definition, &spaces).inspect_err(|_| self.abandon(spaces))
+    }
+
+    /// An empty space for an index of a table.
+    async fn begin_index(&self, table: &TableDefinition, index: usize) -> Result<SpaceId> {
+        let entries =
+            table.indexes().get(index).map(|index| table.entries_of(index)).transpose()?;
+        let format = entries.and_then(|Entries { definition, .. }| {
+            Some(definition.space_format(&definition.page_schema()?))
+        });
+        Ok(self.store.begin_space(format.as_ref()).await?)
     }
 
     /// Puts a table into the catalog, in the place of one of its name if that may be.
-    pub(crate) async fn enter(&self, table: &Table, replaces: bool) -> Result<()> {
-        let relation =
-            Relation { spaces: vec![table.space()], description: table.definition().encode() };
-        let relations = vec![(table.name().to_owned(), Some(relation))];
-        let change = CatalogChange { relations, replaces };
-        let entered = self.store.change_relations(change).await;
-        if entered.is_err() {
-            self.abandon(table.space());
-        }
-        Ok(entered?)
+    pub(crate) async fn enter(&self, table: &Table, replace: Replace) -> Result<()> {
+        let _defining = self.defining.write().await;
+        let entered = async {
+            if replace == Replace::Empty
+                && let Some(old) = self.find(table.name()).await?
+                && !self.is_empty(&old).await?
+            {
+                return Err(Error::NotEmpty { name: table.name().to_owned() });
+            }
+            let (name, relation) = table.relation();
+            let relations = vec![(name, Some(relation))];
+            let change = CatalogChange { relations, replaces: replace != Replace::Never };
+            Ok(self.store.change_relations(change).await?)
+        };
+        entered.await.inspect_err(|_| self.abandon(table.spaces()))
     }
 
-    /// Gives up a space that no table has got: it is cleared before the next one is begun.
-    pub(crate) fn abandon(&self, space: SpaceId) {
-        self.abandoned.lock().push(space);
+    /// Whether a table has no rows.
+    ///
+    /// # Errors
+    /// [`Error::NoPage`]; errors as of [`moirai_update::Reader`].
+    pub async fn is_empty(&self, table: &Table) -> Result<bool> {
+        Ok(self.count_rows(table, 1).await? == 0)
+    }
+
+    /// The rows that a table has now, all of them or `most` and more.
+    pub(crate) async fn count_rows(&self, table: &Table, most: u64) -> Result<u64> {
+        let reader = self.store.engine().now();
+        let reader = reader.units(UnitSet::one(0)).in_layers(UnitSet::one(0));
+        let mut views = reader.views(table.space(), At::Key(&[]), 64, |_| true);
+        let mut rows = 0;
+        while rows < most
+            && let Some(view) = views.next().await.transpose()?
+        {
+            for page in view.layers() {
+                let modifications: Vec<_> = page.modifications().collect();
+                let read = PageRows::of(table.pages(), page.block, &modifications, None, &[]);
+                rows += read.map_err(|_| table.no_page())?.rows() as u64;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Gives up spaces that no table has got: they are cleared before the next one is begun.
+    pub(crate) fn abandon(&self, spaces: impl IntoIterator<Item = SpaceId>) {
+        self.abandoned.lock().extend(spaces);
     }
 
     pub(crate) fn row_bytes(&self, space: SpaceId) -> Option<RowBytes> {
@@ -326,21 +542,29 @@ pub struct Turn<'a>(
 #[derive(Debug)]
 pub struct Writer<'a> {
     tables: &'a Tables,
+    /// The tables that it changes.
+    changed: Vec<Table>,
     bulk: Bulk<'a>,
 }
 
 impl Writer<'_> {
-    /// Adds changes, which come after those before them.
-    ///
-    /// # Errors
-    /// [`Error::Dropped`]; errors as of [`Bulk::modify`].
+    /// Adds changes, which come after those before them. Errors as of [`Bulk::modify`].
     pub async fn add(&mut self, changes: &Changes) -> Result<()> {
-        self.tables.check(changes)?;
+        for table in changes.tables() {
+            if self.changed.iter().all(|one| one.spaces() != table.spaces()) {
+                self.changed.push(table.clone());
+            }
+        }
         Ok(self.bulk.add(changes.group()).await?)
     }
 
-    /// Commits all changes or none. Durable when it returns. Errors as of [`Bulk::commit`].
+    /// Commits all changes or none. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Dropped`], [`Error::Altered`]; errors as of [`Bulk::commit`].
     pub async fn commit(self) -> Result<()> {
+        let _defining = self.tables.defining.read().await;
+        self.tables.check(&self.changed)?;
         Ok(self.bulk.commit().await?)
     }
 }

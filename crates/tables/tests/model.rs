@@ -24,7 +24,8 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, each_seed, random};
 use moirai_storage::Device;
 use moirai_tables::{
-    Changes, Error, LoadOptions, PageOptions, ScanOptions, Snapshot, Table, TableDefinition, Tables,
+    Changes, Error, Index, IndexDefinition, LoadOptions, PageOptions, Replace, ScanOptions,
+    Snapshot, Table, TableDefinition, Tables, key_behind,
 };
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Kinds, Options};
@@ -223,7 +224,63 @@ impl Kind {
             staging_percent: [0, 50, 200][random.random_range(0..3)],
         };
         let others = (0..count).filter(|column| !definition.key().contains(column)).collect();
-        Kind { definition, others }
+        let mut kind = Kind { definition, others };
+        for _ in 0..random.random_range(0..3) {
+            if let Some(index) = kind.any_index(random) {
+                kind.definition = kind.definition.with_index(index).unwrap();
+            }
+        }
+        kind
+    }
+
+    /// An index of some columns, where there are any for one.
+    fn any_index(&self, random: &mut Random) -> Option<IndexDefinition> {
+        let of_index = |column: &usize| *self.field(*column).data_type() != DataType::Float64;
+        let mut columns: Vec<usize> = self.all().into_iter().filter(of_index).collect();
+        for at in (1..columns.len()).rev() {
+            columns.swap(at, random.random_range(0..=at));
+        }
+        // Long texts in three columns are too long for a key.
+        columns.truncate(random.random_range(1..=2));
+        let name = format!("i{}", random.random_range(0..u64::MAX));
+        (!columns.is_empty()).then_some(IndexDefinition { name, columns, is_unique: false })
+    }
+
+    /// The values of columns of a row.
+    fn values(&self, columns: &[usize], key: &Key, row: &Row) -> Row {
+        let value =
+            |column: &usize| match self.definition.key().iter().position(|one| one == column) {
+                Some(part) => Some(key[part].clone()),
+                None => row[self.others.iter().position(|one| one == column).unwrap()].clone(),
+            };
+        columns.iter().map(value).collect()
+    }
+
+    /// Rows as an index has them, nulls behind the others.
+    fn in_order_of<'m>(
+        &self,
+        index: &IndexDefinition,
+        model: &'m Model,
+    ) -> Vec<(&'m Key, &'m Row)> {
+        let mut rows: Vec<_> = model.iter().collect();
+        rows.sort_by_cached_key(|(key, row)| {
+            let values = self.values(&index.columns, key, row);
+            values.into_iter().map(|value| (value.is_none(), value)).collect::<Vec<_>>()
+        });
+        rows
+    }
+
+    /// Deletes entries of rows as they are in the model, as who has read them does.
+    fn forget(
+        &self,
+        changes: &mut Changes,
+        (table, index): (&Table, &Index),
+        keys: &[Key],
+        model: &Model,
+    ) {
+        let known = keys.iter().filter_map(|key| Some((key, model.get(key)?)));
+        let rows = self.batch(&index.source_columns(), known);
+        changes.forget(table, index, rows.columns()).unwrap();
     }
 
     fn has_key(&self) -> bool {
@@ -258,17 +315,9 @@ impl Kind {
     ) -> RecordBatch {
         let rows: Vec<(&Key, &Row)> = rows.collect();
         let schema = self.definition.schema().project(columns).unwrap();
-        let value = |column: usize, (key, row): &(&Key, &Row)| match self
-            .definition
-            .key()
-            .iter()
-            .position(|one| *one == column)
-        {
-            Some(part) => Some(key[part].clone()),
-            None => row[self.others.iter().position(|one| *one == column).unwrap()].clone(),
-        };
         let arrays = columns.iter().map(|column| {
-            let values: Vec<Option<Value>> = rows.iter().map(|row| value(*column, row)).collect();
+            let value = |(key, row): &(&Key, &Row)| self.values(&[*column], key, row).remove(0);
+            let values: Vec<Option<Value>> = rows.iter().map(value).collect();
             array_of(self.field(*column).data_type(), &values)
         });
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
@@ -295,8 +344,12 @@ impl Kind {
             let count = random.random_range(1..20);
             let keys: Vec<Key> = (0..count).map(|_| self.any_key(random)).collect();
             let refs: Vec<&Key> = keys.iter().collect();
+            let forgets = random.random_bool(0.5);
             match random.random_range(0..10) {
                 0..5 => {
+                    for index in table.indexes().iter().filter(|_| forgets) {
+                        self.forget(&mut changes, (table, index), &keys, model);
+                    }
                     let rows: Vec<Row> = keys.iter().map(|_| self.any_row(random)).collect();
                     let batch = self.batch(&self.all(), keys.iter().zip(&rows));
                     changes.put(table, &batch).unwrap();
@@ -312,6 +365,9 @@ impl Kind {
                     gone.iter().for_each(|key| drop(model.remove(key)));
                 }
                 5 | 6 => {
+                    for index in table.indexes().iter().filter(|_| forgets) {
+                        self.forget(&mut changes, (table, index), &keys, model);
+                    }
                     changes.delete(table, &self.keys(&refs)).unwrap();
                     keys.iter().for_each(|key| drop(model.remove(key)));
                 }
@@ -324,7 +380,31 @@ impl Kind {
                     let mut some: Vec<usize> = (0..self.others.len())
                         .filter(|at| random.random_bool(0.4) && (kind < 9 || is_number(at)))
                         .collect();
+                    // Columns of an index are set together, and nothing is added to them.
+                    for index in table.indexes() {
+                        let columns = &index.definition().columns;
+                        let of_index = |at: &usize| columns.contains(&self.others[*at]);
+                        if kind == 9 {
+                            some.retain(|at| !of_index(at));
+                        }
+                    }
+                    while let Some(at) = (0..self.others.len()).find(|at| {
+                        !some.contains(at)
+                            && table.indexes().iter().any(|index| {
+                                index.definition().columns.contains(&self.others[*at])
+                                    && index.has_any(some.iter().map(|at| self.others[*at]))
+                            })
+                    }) {
+                        some.push(at);
+                    }
+                    some.sort_unstable();
                     some.reverse();
+                    let touched = table.indexes().iter().filter(|index| {
+                        forgets && index.has_any(some.iter().map(|at| self.others[*at]))
+                    });
+                    for index in touched {
+                        self.forget(&mut changes, (table, index), &keys, model);
+                    }
                     let values: Vec<Vec<Option<Value>>> = some
                         .iter()
                         .map(|at| {
@@ -411,6 +491,9 @@ async fn compare(
         ScanOptions { columns: Some(columns.clone()), batch_rows, ..ScanOptions::default() };
     let found = scanned(snapshot, table, options).await?;
     assert_eq!(found, kind.batch(&columns, model.iter()));
+    for index in table.indexes() {
+        compare_by_index(random, snapshot, (table, kind, index), model).await?;
+    }
     if !kind.has_key() {
         return Ok(());
     }
@@ -434,14 +517,67 @@ async fn compare(
     Ok(())
 }
 
+/// Reads all rows by an index, and some that have the values of one of them.
+async fn compare_by_index(
+    random: &mut Random,
+    snapshot: &Arc<Snapshot>,
+    (table, kind, index): (&Table, &Kind, &Index),
+    model: &Model,
+) -> Result<(), Error> {
+    let columns: Vec<usize> = kind.all().into_iter().filter(|_| random.random_bool(0.5)).collect();
+    let mut rows = kind.in_order_of(index.definition(), model);
+    let (mut from, mut to) = (Vec::new(), None);
+    if !rows.is_empty() && random.random_bool(0.7) {
+        let (key, row) = rows[random.random_range(0..rows.len())];
+        let count = random.random_range(1..=index.definition().columns.len());
+        let of_prefix = &index.definition().columns[..count];
+        let values = kind.values(of_prefix, key, row);
+        let arrays = of_prefix.iter().zip(&values).map(|(column, value)| {
+            array_of(kind.field(*column).data_type(), std::slice::from_ref(value))
+        });
+        match index.key_prefix(&arrays.collect::<Vec<_>>()) {
+            Ok(prefix) => {
+                to = key_behind(prefix.clone());
+                from = prefix;
+                rows.retain(|(key, row)| kind.values(of_prefix, key, row) == values);
+            }
+            Err(error) => assert!(values.contains(&None), "{error}"),
+        }
+    }
+    let batch_rows = random.random_range(1..300);
+    let options = ScanOptions { columns: Some(columns.clone()), from, to, batch_rows };
+    let mut scan = Arc::clone(snapshot).index_scan(table, index, options)?;
+    let (schema, mut batches) = (Arc::clone(scan.schema()), Vec::new());
+    while let Some(batch) = scan.next().await? {
+        assert!(batch.num_rows() > 0 && batch.num_rows() <= batch_rows);
+        batches.push(batch);
+    }
+    let found = concatenated(&schema, &batches);
+    assert_eq!(found, kind.batch(&columns, rows.into_iter()));
+    Ok(())
+}
+
+/// Makes an index, or drops one; gives the definition from then on.
+async fn reindex(random: &mut Random, tables: &Arc<Tables>, kind: &Kind) -> Result<(), Error> {
+    let indexes = kind.definition.indexes();
+    if indexes.len() > 2 || (!indexes.is_empty() && random.random_bool(0.4)) {
+        let index = &indexes[random.random_range(0..indexes.len())];
+        return tables.drop_index(&index.name).await;
+    }
+    match kind.any_index(random) {
+        Some(index) => tables.create_index("t", index).await.map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Loads a table; the model of it.
 async fn load(
     random: &mut Random,
-    tables: &Tables,
+    tables: &Arc<Tables>,
     name: &str,
     kind: &Kind,
 ) -> Result<Model, Error> {
-    let options = LoadOptions { replace: true };
+    let options = LoadOptions { replace: Replace::Always };
     let mut load = tables.load(name, kind.definition.clone(), options).await?;
     let mut model = Model::new();
     let disorder = [0.0, 0.1, 1.0][random.random_range(0..3)];
@@ -472,6 +608,12 @@ async fn load(
     let (_, count) = load.finish().await?;
     assert_eq!(count, model.len() as u64);
     Ok(model)
+}
+
+/// Whether a snapshot ended: there is little memory, and it takes some.
+fn is_too_old(error: &Error) -> bool {
+    let Error::Store(moirai_btree::Error::Update(error)) = error else { return false };
+    matches!(error, moirai_update::Error::PointTooOld { .. })
 }
 
 async fn survive() {
@@ -524,6 +666,18 @@ async fn survive() {
                 *model = changed;
             }
             if random.random_bool(0.1) {
+                match reindex(random, &tables, &kind).await {
+                    Ok(()) => {}
+                    Err(error) if is_too_old(&error) => {}
+                    Err(error) => {
+                        assert!(devices.power.is_off(), "{error}");
+                        break;
+                    }
+                }
+                kind.definition = tables.table("t").await.unwrap().definition().clone();
+                continue;
+            }
+            if random.random_bool(0.1) {
                 held = Some((tables.snapshot().await, table.clone(), model.clone()));
             }
             if random.random_bool(0.2)
@@ -534,7 +688,9 @@ async fn survive() {
             }
             if random.random_bool(0.3) {
                 let snapshot = tables.snapshot().await;
-                if let Err(error) = compare(random, &snapshot, (&table, &kind), model).await {
+                if let Err(error) = compare(random, &snapshot, (&table, &kind), model).await
+                    && !is_too_old(&error)
+                {
                     assert!(devices.power.is_off(), "{error}");
                     break;
                 }
@@ -565,6 +721,8 @@ async fn survive() {
                     tables.drop_table("t").await.unwrap();
                     assert!(tables.find("t").await.unwrap().is_none());
                 } else {
+                    // An index came or went at the end, perhaps.
+                    kind.definition = table.definition().clone();
                     let snapshot = tables.snapshot().await;
                     let found = scanned(&snapshot, &table, ScanOptions::default()).await.unwrap();
                     let before = kind.batch(&kind.all(), durable.as_ref().unwrap().iter());

@@ -145,6 +145,12 @@ impl View {
         })
     }
 
+    /// The bytes of blocks that it has.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.strips.iter().map(|strip| strip.len() as u64).sum()
+    }
+
     /// The same of a reader [in layers](crate::Reader::in_layers); of others there are none.
     pub fn layers(&self) -> impl Iterator<Item = Layers<'_>> {
         let read = |index| Block::read(&self.strips, index, &self.unit_bytes);
