@@ -482,6 +482,14 @@ async fn on_store(arguments: &Arguments, store: &Store) -> Result<(), Failure> {
         }
         Command::Batch(input) => batch::batch(store, arguments.tree(), input, text).await,
         Command::Dump => {
+            let tables = store.now().relations().await?;
+            if !tables.is_empty() && arguments.tree.is_none() {
+                let names: Vec<String> = tables.into_iter().map(|(name, _)| name).collect();
+                print::note(format!(
+                    "tables of SQL are not in a dump ({}): `moirai store backup` copies them, and COPY writes files of them",
+                    names.join(", ")
+                ));
+            }
             let trees = chosen(store, arguments.tree.as_deref()).await?;
             dump::dump(store, &trees, arguments.hex).await
         }

@@ -55,7 +55,7 @@ enum Command {
     #[command(subcommand)]
     Table(table::Command),
     Kv(kv::Arguments),
-    /// Check a store of keys and values for damage, and repair it
+    /// Check, back up, map and repair a store of keys and tables of SQL
     #[command(subcommand)]
     Store(store::Command),
     /// Query the tables of a store in SQL: one statement, a script, or a prompt

@@ -13,7 +13,7 @@ use moirai::tables::Tables;
 use moirai::units::ByteCount;
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
-use moirai_sql::{Answer, Database, Format, Script};
+use moirai_sql::{Answer, Database, Format, Script, memory_database};
 
 use crate::failure::Failure;
 use crate::{kv, print, progress, run};
@@ -21,13 +21,13 @@ use crate::{kv, print, progress, run};
 /// Query the tables of a store in SQL, and change them
 ///
 /// Tables that `CREATE TABLE` made take INSERT, UPDATE and DELETE, beside the trees of `kv` in the same store; each statement
-/// is whole or not at all. Statements only read tables that `table load` brought in. With `?size=` in the URI of a file, a store is
-/// made where there is none.
+/// is whole or not at all. The first CREATE makes a store of a blank device, or of a new file with `?size=` in its URI. Statements only
+/// read tables that `table load` brought in.
 ///
 /// Statements come from the command line (STATEMENT, -c), from scripts (-f), from standard input where that is not a
 /// terminal, or else from a prompt, where `\?` lists the commands. Answers go to standard output, everything else
 /// to standard error. A statement that fails ends the command with status 1.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// Device or volume of the store, as URI
     #[arg(long, value_name = "URI")]
@@ -64,20 +64,27 @@ pub(crate) struct Arguments {
 const READING: [&str; 8] =
     ["select", "with", "values", "explain", "show", "describe", "desc", "table"];
 
+/// The first word of a statement, in lower case.
+fn first_word(statement: &str) -> String {
+    let word = statement.trim_start().split(|one: char| !one.is_alphabetic()).next();
+    word.unwrap_or_default().to_lowercase()
+}
+
+/// Whether there is no such file.
+fn is_no_file(error: &moirai::btree::Error) -> bool {
+    let moirai::btree::Error::Update(moirai::update::Error::Device(error)) = error else {
+        return false;
+    };
+    matches!(error, moirai::storage::Error::NoFile { .. })
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut uris = vec![arguments.store.clone()];
     uris.extend_from_slice(&arguments.log);
     run::in_time(moirai::are_simulated(&uris)?, async {
-        let (database, tables) = open(&arguments).await?;
-        let mut session = Session {
-            database,
-            format: arguments.format,
-            is_expanded: false,
-            has_timing: arguments.timing,
-            keep_going: arguments.keep_going,
-            failed: 0,
-        };
+        let mut session = Session::open(&arguments).await?;
         let done = session.run(&arguments).await;
+        let tables = session.tables.take();
         drop(session);
         if let Some(tables) = tables {
             let closed = tables.close().await;
@@ -89,49 +96,26 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     })
 }
 
-/// A session over the tables of a store, and these where they take updates.
-async fn open(arguments: &Arguments) -> Result<(Database, Option<Arc<Tables>>), Failure> {
-    let mut kinds = Kinds::new();
-    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
-    let place = TreesPlace { data: &arguments.store, logs: &arguments.log };
-    let options = Options {
-        memory: arguments.memory,
-        read_only: arguments.only_reads(),
-        ..Options::default()
-    };
-    let has_size = arguments.store.contains("?size=") || arguments.store.contains("&size=");
-    if has_size && !options.read_only {
-        let files = NewFiles::new();
-        let new = NewTrees {
-            leaf: kv::LEAF,
-            log: None,
-            writer: LogWriter::Append,
-            files: &files,
-            overwrite: false,
-        };
-        let created = moirai::create_trees(place, new, kinds, options).await;
-        let store = created.inspect_err(|_| files.remove())?.store;
-        let tables = Tables::over(store);
-        return Ok((Database::over(&tables), Some(tables)));
-    }
-    if moirai::has_trees(&arguments.store).await? {
-        let tables = moirai::open_tables(place, kinds, options).await?;
-        return Ok((Database::over(&tables), Some(tables)));
-    }
-    let store = moirai::open_store(&arguments.store).await?;
-    if store.is_blank().await {
-        print::note(format!("{} is blank: no table was loaded into it yet", arguments.store));
-    }
-    Ok((Database::new(&store)?, None))
-}
-
 impl Arguments {
+    fn place(&self) -> TreesPlace<'_> {
+        TreesPlace { data: &self.store, logs: &self.log }
+    }
+
+    fn options(&self) -> Options {
+        Options { memory: self.memory, read_only: self.only_reads(), ..Options::default() }
+    }
+
+    /// Whether what is not there yet is made: a file with its size, or what a simulated disk keeps its data in.
+    fn makes_files(&self) -> bool {
+        let uri = &self.store;
+        uri.contains("?size=") || uri.contains("&size=") || uri.starts_with("sim:")
+    }
+
     /// Whether no statement writes, as far as their first words tell.
     fn only_reads(&self) -> bool {
         let given: Vec<&String> = self.statement.iter().chain(&self.commands).collect();
         let reads = |statement: &String| {
-            let word = statement.trim_start().split(|one: char| !one.is_alphabetic()).next();
-            let word = word.unwrap_or_default().to_lowercase();
+            let word = first_word(statement);
             statement.trim_start().starts_with('\\') || READING.contains(&word.as_str())
         };
         let all_read = |text: &&String| {
@@ -154,6 +138,10 @@ enum Next {
 /// What the statements of one command share.
 struct Session {
     database: Database,
+    /// The tables, where they take updates.
+    tables: Option<Arc<Tables>>,
+    /// What the first `CREATE` makes a store of.
+    blank: Option<Arguments>,
     format: Format,
     /// Whether tables have a line for each value.
     is_expanded: bool,
@@ -163,7 +151,85 @@ struct Session {
     failed: u64,
 }
 
+/// Kinds of modifications that `kv` makes, too.
+fn kinds() -> Result<Kinds, Failure> {
+    let mut kinds = Kinds::new();
+    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
+    Ok(kinds)
+}
+
 impl Session {
+    async fn open(arguments: &Arguments) -> Result<Session, Failure> {
+        let options = arguments.options();
+        let mut session = Session {
+            database: memory_database([])?,
+            tables: None,
+            blank: None,
+            format: arguments.format,
+            is_expanded: false,
+            has_timing: arguments.timing,
+            keep_going: arguments.keep_going,
+            failed: 0,
+        };
+        let has_trees = match moirai::has_trees(&arguments.store).await {
+            Err(error) if arguments.makes_files() && is_no_file(&error) && !options.read_only => {
+                session.blank = Some(arguments.clone());
+                return Ok(session);
+            }
+            Err(error)
+                if arguments.store.starts_with("file:")
+                    && !arguments.makes_files()
+                    && is_no_file(&error) =>
+            {
+                return Err(Failure::Failed(format!(
+                    "{error}: a new store needs its size, as in \"{}?size=1GiB\"",
+                    arguments.store
+                )));
+            }
+            has_trees => has_trees?,
+        };
+        if has_trees {
+            let tables = moirai::open_tables(arguments.place(), kinds()?, options).await?;
+            session.database = Database::over(&tables);
+            session.tables = Some(tables);
+            return Ok(session);
+        }
+        let store = moirai::open_store(&arguments.store).await?;
+        session.database = Database::new(&store)?;
+        if store.is_blank().await {
+            if !options.read_only {
+                session.blank = Some(arguments.clone());
+            }
+            print::note(format!(
+                "{} is blank: CREATE TABLE makes a store of tables that take changes, `moirai table load` one of tables \
+                 that are read",
+                arguments.store
+            ));
+        }
+        Ok(session)
+    }
+
+    /// Makes a store of what is blank.
+    async fn create(&mut self, arguments: &Arguments) -> Result<(), Failure> {
+        // What read the device lets go of it.
+        self.database = memory_database([])?;
+        let files = NewFiles::new();
+        let new = NewTrees {
+            leaf: kv::LEAF,
+            log: None,
+            writer: LogWriter::Append,
+            files: &files,
+            overwrite: false,
+        };
+        let (place, options) = (arguments.place(), arguments.options());
+        let created = moirai::create_trees(place, new, kinds()?, options).await;
+        let tables = Tables::over(created.inspect_err(|_| files.remove())?.store);
+        self.database = Database::over(&tables);
+        self.tables = Some(tables);
+        self.blank = None;
+        Ok(())
+    }
+
     async fn run(&mut self, arguments: &Arguments) -> Result<(), Failure> {
         let is_option = |given: &&String| given.starts_with('-') && !given.contains('\n');
         if let Some(given) = arguments.commands.iter().find(is_option) {
@@ -259,6 +325,18 @@ impl Session {
     async fn line(&mut self, statement: &str) -> Result<Next, Failure> {
         if let Some(command) = meta::Command::parse(statement) {
             return self.meta(&command?).await;
+        }
+        if let Some(blank) = self.blank.clone() {
+            match first_word(statement).as_str() {
+                "create" => self.create(&blank).await?,
+                word if READING.contains(&word) => {}
+                _ => {
+                    return Err(Failure::Failed(format!(
+                        "{} has no tables: CREATE TABLE comes first",
+                        blank.store
+                    )));
+                }
+            }
         }
         let (watch, began) = (Stopwatch::start(), now());
         let clock = progress::clock("running");

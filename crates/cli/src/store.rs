@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use moirai::TreesPlace;
 use moirai::btree::{AddDecimal, Damage, Error, Store};
+use moirai::tables::Tables;
 use moirai::units::{ByteCount, Lbn};
 use moirai::update::{Kinds, Options};
 use serde::Serialize;
@@ -29,12 +30,11 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a store of keys and values to a new one on another device
+    /// Copy a store to a new one on another device
     ///
-    /// The copy is a store like any other: `kv`, `store check` and `store restore` take it. It has all trees as they are now, or
-    /// none where the copy was interrupted: Ctrl-C removes a new file. A
-    /// program that has the store open makes backups while it is in use: see `ReadPoint::copy_to` of the library. A store with tables
-    /// is refused: they are not copied yet.
+    /// The copy is a store like any other: `kv`, `sql`, `store check` and `store restore` take it. It has all trees and tables as
+    /// they are now, or none where the copy was interrupted: Ctrl-C removes a new file. A program that has the store open makes
+    /// backups while it is in use: see `Snapshot::copy_to` of the library. Tables that `table load` made are not in such a store.
     Backup {
         #[command(flatten)]
         place: Place,
@@ -44,9 +44,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         target: backup::Target,
     },
-    /// Make a store of keys and values of a backup
+    /// Make a store of a backup
     ///
-    /// The devices must be blank. This is `backup` the other way round: the store has the trees of the backup.
+    /// The devices must be blank. This is `backup` the other way round: the store has the trees and tables of the backup.
     Restore {
         #[command(flatten)]
         place: Place,
@@ -131,13 +131,13 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Backup { place, to, target } => {
             let options = Options { read_only: true, ..Options::default() };
             let to = Place { store: to.clone(), log: Vec::new(), memory: place.memory };
-            let source = open(place, options).await?;
+            let source = Tables::over(open(place, options).await?);
             backup::copy((&source, &place.store), &to, target).await
         }
         Command::Restore { place, from, target } => {
             let options = Options { read_only: true, ..Options::default() };
             let from = Place { store: from.clone(), log: Vec::new(), memory: place.memory };
-            let source = open(&from, options).await?;
+            let source = Tables::over(open(&from, options).await?);
             backup::copy((&source, &from.store), place, target).await
         }
         Command::Map { place, out, force, json } => {

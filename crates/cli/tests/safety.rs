@@ -235,12 +235,12 @@ fn databases_and_other_stores_are_refused() {
     assert!(error.contains("a table store of Moirai"), "{error}");
     succeed(folder, &["kv", "--store=file:k?size=16MiB", "put", "a", "b"]);
     let (_, _, error) = run(folder, &["table", "load", "--store=file:k", "--csv", "t.csv"]);
-    assert!(error.contains("a key-value store of Moirai"), "{error}");
+    assert!(error.contains("a store of Moirai for keys and tables of SQL"), "{error}");
     // With --force, and what is lost is named.
     let load = ["table", "load", "--store=file:k", "--csv", "t.csv", "--force"];
     let (status, _, error) = run(folder, &load);
     assert_eq!(status, Some(0), "{error}");
-    assert!(error.contains("held a key-value store of Moirai"), "{error}");
+    assert!(error.contains("held a store of Moirai for keys and tables of SQL"), "{error}");
     assert!(succeed(folder, &["table", "list", "--store=file:k"]).contains(" t "));
 }
 

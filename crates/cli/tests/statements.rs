@@ -44,15 +44,25 @@ fn tables_and_trees_lie_side_by_side() {
 }
 
 #[test]
-fn a_store_with_tables_is_not_backed_up_without_them() {
+fn a_backup_has_tables_and_trees() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     made(folder);
+    sql(folder, "INSERT INTO stock VALUES (1, 'apple', 0.40), (2, 'pear', 0.55)");
+    sql(folder, "CREATE TABLE notes (text TEXT)");
+    sql(folder, "INSERT INTO notes VALUES ('b'), ('a')");
     succeed(folder, &["kv", STORE, "put", "opened", "today"]);
+    let said = succeed(folder, &["store", "backup", STORE, "--to=file:copy.img"]);
+    assert_eq!(said, "2 tables, 4 rows; 1 tree, 1 record, 11 B\n");
+    let copy = "--store=file:copy.img";
+    let read = |statement| succeed(folder, &["sql", copy, "--format", "csv", statement]);
+    assert_eq!(read("SELECT * FROM stock"), "id,name,price\n1,apple,0.40\n2,pear,0.55\n");
+    assert_eq!(read("SELECT * FROM notes"), "text\nb\na\n");
+    assert_eq!(succeed(folder, &["kv", copy, "get", "opened"]), "today\n");
+    // It takes changes, as the store does.
+    assert_eq!(read("UPDATE stock SET price = 1 WHERE id = 1 RETURNING price"), "price\n1.00\n");
     let (status, _, error) = run(folder, &["store", "backup", STORE, "--to=file:copy.img"]);
     assert_eq!(status, Some(1), "{error}");
-    assert!(error.contains("stock"), "{error}");
-    assert!(!folder.join("copy.img").exists());
 }
 
 #[test]
@@ -114,4 +124,53 @@ fn statements_are_whole_after_a_kill() {
     assert!(rows.is_multiple_of(10), "{rows}");
     assert!(rows / 10 >= acknowledged, "{rows} rows, {acknowledged} statements were acknowledged");
     assert_eq!(succeed(folder, &["store", "check", STORE]), "nothing is damaged\n");
+}
+
+/// The first CREATE makes the store of what is blank, and nothing else does.
+#[test]
+fn a_blank_device_becomes_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let members = ["a", "b", "c"].map(|name| format!("--device=file:{name}.img?size=128MiB"));
+    let [a, b, c] = &members;
+    succeed(folder, &["volume", "create", "v.toml", "--level=raid5", a, b, c]);
+    let volume = "--store=volume:v.toml";
+    let (status, _, error) = run(folder, &["sql", volume, "INSERT INTO t VALUES (1)"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("CREATE TABLE comes first"), "{error}");
+    let script = "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)";
+    assert!(succeed(folder, &["sql", volume, script]).contains("2"));
+    assert!(succeed(folder, &["sql", volume, "SELECT count(*) AS n FROM t"]).contains("2"));
+    // A file that was made for it.
+    std::fs::File::create(folder.join("blank.img")).unwrap().set_len(128 << 20).unwrap();
+    succeed(folder, &["sql", "--store=file:blank.img", script]);
+    // What a simulated disk keeps its data in.
+    let disk = "--store=sim:quantum-atlas-10k?data=q.img";
+    succeed(folder, &["sql", disk, script]);
+    assert!(succeed(folder, &["sql", disk, "SELECT max(id) AS n FROM t"]).contains("2"));
+    // Reading makes nothing.
+    let new = "--store=file:new.img?size=128MiB";
+    let mut child = moirai(folder, &["sql", new]).stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"select 1;").unwrap();
+    assert!(child.wait().unwrap().success());
+    let (status, _, _) = run(folder, &["sql", new, "--file=nothing.sql"]);
+    assert_eq!(status, Some(1));
+    assert!(!folder.join("new.img").exists());
+}
+
+#[test]
+fn a_dump_says_that_it_has_no_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    made(folder);
+    succeed(folder, &["kv", STORE, "put", "opened", "today"]);
+    let (status, dump, error) = run(folder, &["kv", STORE, "dump"]);
+    assert_eq!(status, Some(0));
+    assert!(dump.contains("opened") && error.contains("stock"), "{error}");
+    let (status, _, error) = run(folder, &["table", "list", STORE]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("tables of SQL"), "{error}");
+    let (status, _, error) = run(folder, &["sql", STORE, "-c", "CREATE VIEW v AS SELECT 1"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("CREATE VIEW is not known here"), "{error}");
 }

@@ -69,8 +69,8 @@ impl Error {
     }
 }
 
-const ONLY_READS: &str = "tables that `moirai table` loaded are only read; those of `moirai sql --store URI?size=SIZE` take \
-                          CREATE and DROP TABLE, TRUNCATE, INSERT, UPDATE and DELETE";
+const ONLY_READS: &str = "tables that `moirai table load` made are only read; those that CREATE TABLE made in a store of its own \
+                          take changes";
 
 /// Parts of DataFusion's messages, and what to do.
 const HINTS: [(&str, &str); 6] = [

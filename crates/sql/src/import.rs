@@ -10,6 +10,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+pub(crate) use self::csv::read_csv_as;
 pub use self::csv::{CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, read_csv};
 use crate::{Error, Result};
 

@@ -25,6 +25,6 @@ pub use import::{
     CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,
     read_parquet,
 };
-pub use listing::{ColumnInfo, TableInfo};
+pub use listing::{ColumnInfo, IndexInfo, TableInfo};
 pub use output::{Answer, Format};
 pub use script::Script;

@@ -1,7 +1,8 @@
 //! What tables there are, for people.
 
+use datafusion::arrow::datatypes::DataType;
 use moirai_store::{Attribute, Store};
-use moirai_tables::{KeyBounds, Snapshot, Table};
+use moirai_tables::{IndexDefinition, KeyBounds, Snapshot, Table};
 
 use crate::Result;
 
@@ -16,6 +17,19 @@ pub struct TableInfo {
     pub rows: u64,
     /// Its columns.
     pub columns: Vec<ColumnInfo>,
+    /// Its indexes.
+    pub indexes: Vec<IndexInfo>,
+}
+
+/// An index of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexInfo {
+    /// Its name.
+    pub name: String,
+    /// The names of its columns, in their order.
+    pub columns: Vec<String>,
+    /// Whether no two rows have the same values there.
+    pub is_unique: bool,
 }
 
 /// A column of a table.
@@ -48,6 +62,7 @@ impl TableInfo {
             layout: table.layout().to_string(),
             rows: table.rows(),
             columns: table.attributes().iter().map(column).collect(),
+            indexes: Vec::new(),
         })
     }
 
@@ -56,16 +71,49 @@ impl TableInfo {
         let columns =
             table.schema().fields().iter().enumerate().map(|(column, field)| ColumnInfo {
                 name: field.name().clone(),
-                data_type: field.data_type().to_string(),
+                data_type: sql_name(field.data_type()),
                 is_nullable: field.is_nullable(),
                 is_key: definition.key().contains(&column),
                 default: definition.defaults.get(&column).cloned(),
             });
+        let index = |index: &IndexDefinition| {
+            let fields = table.schema().fields();
+            let names = index.columns.iter().filter_map(|column| fields.get(*column));
+            IndexInfo {
+                name: index.name.clone(),
+                columns: names.map(|field| field.name().clone()).collect(),
+                is_unique: index.is_unique,
+            }
+        };
         Ok(TableInfo {
             name: table.name().to_owned(),
             layout: "csm".to_owned(),
             rows: snapshot.estimate_rows(table, KeyBounds::default()).await?,
             columns: columns.collect(),
+            indexes: definition.indexes().iter().map(index).collect(),
         })
     }
+}
+
+/// A type as CREATE TABLE takes it, where it does.
+fn sql_name(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INT",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "TINYINT UNSIGNED",
+        DataType::UInt16 => "SMALLINT UNSIGNED",
+        DataType::UInt32 => "INT UNSIGNED",
+        DataType::UInt64 => "BIGINT UNSIGNED",
+        DataType::Float32 => "REAL",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8View => "TEXT",
+        DataType::BinaryView => "BYTEA",
+        DataType::Date32 => "DATE",
+        DataType::Decimal128(digits, scale) => return format!("DECIMAL({digits}, {scale})"),
+        other => return other.to_string(),
+    };
+    name.to_owned()
 }

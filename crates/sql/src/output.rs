@@ -56,9 +56,12 @@ fn failed(error: ArrowError) -> Error {
 }
 
 impl Answer<'_> {
-    /// Writes the answer.
+    /// Writes the answer; nothing of a statement that has none.
     pub fn write(&self, target: &mut dyn Write, format: Format) -> Result<()> {
         let Answer { schema, batches } = *self;
+        if schema.fields().is_empty() && batches.is_empty() {
+            return Ok(());
+        }
         match format {
             Format::Table => {
                 // An answer without rows has a table, too.

@@ -18,7 +18,7 @@ pub enum Error {
     Arrow(#[from] arrow_schema::ArrowError),
 
     /// A device that holds data other than a table store.
-    #[error("{device} holds {occupant} and no tables: name another device")]
+    #[error("{device} holds {occupant}, which is no store of `moirai table`: name another device")]
     NotAStore {
         /// The device.
         device: String,

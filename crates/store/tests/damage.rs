@@ -94,7 +94,10 @@ fn foreign_and_other_versions_are_told_apart() {
         block_on_real(0, async { Store::open(file(&path, "")).await.unwrap_err().to_string() })
     };
     let error = error_of(vec![b'x'; 1 << 20]);
-    assert!(error.contains("does not know (at byte 0) and no tables"), "{error}");
+    assert!(
+        error.contains("does not know (at byte 0), which is no store of `moirai table`"),
+        "{error}"
+    );
     let mut other = vec![0; 1 << 20];
     other[..12].copy_from_slice(b"MOIRAISB\x63\0\0\0");
     let error = error_of(other);

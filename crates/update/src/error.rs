@@ -43,7 +43,7 @@ pub enum Error {
 
     /// A device holds a store of another format version.
     #[error(
-        "{device} holds a key-value store of format {version}, and this program reads format {known}: use the \
+        "{device} holds a store of format {version}, and this program reads format {known}: use the \
          version of Moirai that created the store"
     )]
     Version {

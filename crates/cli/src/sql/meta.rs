@@ -1,6 +1,6 @@
 //! The commands of the SQL prompt that are not SQL: `\d`, `\timing`, `help` and the like.
 
-use moirai_sql::{ColumnInfo, TableInfo};
+use moirai_sql::{ColumnInfo, IndexInfo, TableInfo};
 
 use super::{Next, Session};
 use crate::failure::Failure;
@@ -98,7 +98,8 @@ impl Session {
             let default = column.default.unwrap_or_default();
             vec![column.name, column.data_type, null.to_owned(), key.to_owned(), default]
         };
-        let rows = tables.swap_remove(at).columns.into_iter().map(row).collect();
+        let TableInfo { columns, indexes, .. } = tables.swap_remove(at);
+        let rows = columns.into_iter().map(row).collect();
         print::table(
             &[
                 ("column", false),
@@ -108,7 +109,12 @@ impl Session {
                 ("default", false),
             ],
             rows,
-        )
+        )?;
+        for IndexInfo { name, columns, is_unique } in indexes {
+            let unique = if is_unique { "unique " } else { "" };
+            print::line(format!("{unique}index {name} on ({})", columns.join(", ")))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,11 +1,12 @@
-//! `moirai store backup` and `moirai store restore`: all trees of a store, copied to a new store on another device.
+//! `moirai store backup` and `moirai store restore`: all trees and tables of a store, copied to a new store on another device.
 
 use std::sync::Arc;
 
 use futures::future::{Either, select};
-use moirai::btree::{AddDecimal, Copied, Store};
+use moirai::btree::{AddDecimal, Store};
 use moirai::runtime::Interrupts;
 use moirai::storage::DeviceUri;
+use moirai::tables::{Copied, Tables};
 use moirai::units::ByteCount;
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
@@ -32,14 +33,16 @@ pub(crate) struct Target {
 
 #[derive(Serialize)]
 struct Summary {
+    tables: u64,
+    rows: u64,
     trees: u64,
     records: u64,
     bytes: u64,
 }
 
-/// Copies all trees of `source`, which is at `from`, to a new store at `to`.
+/// Copies all tables and trees of `source`, which is at `from`, to a new store at `to`.
 pub(super) async fn copy(
-    (source, from): (&Store, &str),
+    (source, from): (&Arc<Tables>, &str),
     to: &Place,
     target: &Target,
 ) -> Result<(), Failure> {
@@ -48,37 +51,39 @@ pub(super) async fn copy(
     if done.is_err() {
         files.remove();
     }
-    let Copied { trees, records, bytes } = done?;
-    match target.json {
-        true => print::json(&Summary { trees, records, bytes }),
-        false => {
-            let trees = print::counted(trees, "tree");
-            print::line(format!(
-                "{trees}, {}, {}",
-                print::counted(records, "record"),
-                ByteCount(bytes)
-            ))
-        }
+    let Copied { tables, rows, trees } = done?;
+    let moirai::btree::Copied { trees, records, bytes } = trees;
+    if target.json {
+        return print::json(&Summary { tables, rows, trees, records, bytes });
     }
+    let mut parts = Vec::new();
+    if tables > 0 {
+        parts.push(format!("{}, {}", print::counted(tables, "table"), print::counted(rows, "row")));
+    }
+    if trees > 0 {
+        let trees = print::counted(trees, "tree");
+        parts.push(format!("{trees}, {}, {}", print::counted(records, "record"), ByteCount(bytes)));
+    }
+    print::line(parts.join("; "))
 }
 
 async fn copy_to(
-    (source, from): (&Store, &str),
+    (source, from): (&Arc<Tables>, &str),
     to: &Place,
     target: &Target,
     files: &NewFiles,
 ) -> Result<Copied, Failure> {
-    if source.trees().await?.is_empty() && source.now().relations().await?.is_empty() {
+    if source.store().trees().await?.is_empty() && source.names().await?.is_empty() {
         return Err(Failure::Failed(format!(
-            "{from} has no trees: nothing is copied; a copy that was interrupted has none"
+            "{from} has no trees and no tables: nothing is copied; a copy that was interrupted has none"
         )));
     }
     let mut kinds = Kinds::new();
     kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
-    let uri = with_size(source, &to.store)?;
+    let uri = with_size(source.store(), &to.store)?;
     let place = TreesPlace { data: &uri, logs: &to.log };
     let new = NewTrees {
-        leaf: source.leaf_bytes(),
+        leaf: source.store().leaf_bytes(),
         log: None,
         writer: LogWriter::Append,
         files,
@@ -88,7 +93,7 @@ async fn copy_to(
     let created = moirai::create_trees(place, new, kinds, options).await?;
     if !created.is_new {
         return Err(Failure::Failed(format!(
-            "{} holds a key-value store: name a blank device, or drop the file first",
+            "{} holds a key-value store: name a blank device, or remove the file first",
             to.store
         )));
     }
@@ -97,10 +102,14 @@ async fn copy_to(
     }
     let interrupts = Interrupts::listen()?;
     let bar = progress::clock("copying");
-    let point = source.read_point().await;
-    let told = |copied: &Copied| bar.set_message(format!("copying: {} records", copied.records));
+    let snapshot = source.snapshot().await;
+    let created = Tables::over(created.store);
+    let told = |copied: &Copied| {
+        let Copied { rows, trees, .. } = copied;
+        bar.set_message(format!("copying: {rows} rows, {} records", trees.records));
+    };
     let copied = {
-        let copying = std::pin::pin!(point.copy_to(&created.store, told));
+        let copying = std::pin::pin!(snapshot.copy_to(&created, told));
         let pressed = std::pin::pin!(interrupts.pressed());
         match select(copying, pressed).await {
             Either::Left((copied, _)) => Some(copied),
@@ -115,7 +124,7 @@ async fn copy_to(
         )));
     };
     let copied = copied?;
-    created.store.close().await?;
+    created.close().await?;
     Ok(copied)
 }
 

@@ -80,6 +80,12 @@ impl CsvDelimiter {
         let can_delimit = byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r');
         can_delimit.then_some(CsvDelimiter(byte))
     }
+
+    /// The byte.
+    #[must_use]
+    pub fn byte(self) -> u8 {
+        self.0
+    }
 }
 
 impl Default for CsvDelimiter {
@@ -128,6 +134,34 @@ pub fn read_csv(path: &Path, options: &CsvOptions) -> crate::Result<Import> {
     }
     let input = input_of(path).map_err(|error| failure(path, error.into()))?;
     open(path, input, options)
+}
+
+/// Opens a CSV file whose columns have the names of its header, if it has one, and the types that `schema_of` gives.
+///
+/// # Errors
+/// As of [`read_csv`] with a schema, and those of `schema_of`.
+pub(crate) fn read_csv_as(
+    path: &Path,
+    mut options: CsvOptions,
+    schema_of: impl FnOnce(Option<Vec<String>>) -> crate::Result<CsvSchema>,
+) -> crate::Result<Import> {
+    let failed = |problem| failure(path, problem);
+    let mut names = None;
+    let input = match input_of(path).map_err(|error| failed(error.into()))? {
+        Input::File(mut file) => {
+            if options.has_header {
+                let records = Records::new(&file, options.delimiter.0);
+                let mut records = records.map_err(|error| failed(error.into()))?;
+                let header = records.next().map_err(failed)?.ok_or(CsvError::NoHeader);
+                names = Some(header.and_then(names_of).map_err(failed)?);
+                file.rewind().map_err(|error| failed(error.into()))?;
+            }
+            Input::File(file)
+        }
+        stream => stream,
+    };
+    options.schema = Some(schema_of(names)?);
+    open(path, input, &options)
 }
 
 /// What CSV text is read from.

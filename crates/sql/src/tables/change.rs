@@ -12,15 +12,17 @@ use datafusion::sql::sqlparser::ast::{
     UpdateTableFromKind,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, Snapshot, Table, Writer};
+use moirai_tables::{Changes, Index, Snapshot, Table, Writer};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
 use crate::tables::catalog::StatementTables;
+use crate::tables::define::NOTHING;
 use crate::tables::insert::{assigned, key_names, rows_for};
 use crate::tables::session::{Session, Written, normal, refused, table_name};
 use crate::tables::syntax::{self, TARGET};
 use crate::tables::table::external;
+use crate::tables::unique::{UniqueValues, not_unique};
 use crate::{Error, Result};
 
 /// A table whose rows a statement changes, and how the statement calls it.
@@ -37,8 +39,13 @@ impl Target {
         if names.is_empty() { vec![Table::ROW_NUMBER.to_owned()] } else { names }
     }
 
-    /// Those of the key, and then columns as `value` has them, or all.
-    fn items(&self, value: impl Fn(usize) -> Option<Expr>, has_all: bool) -> Vec<SelectItem> {
+    /// Those of the key, then columns as `value` has them, or all, and then some as they are.
+    fn items(
+        &self,
+        value: impl Fn(usize) -> Option<Expr>,
+        has_all: bool,
+        before: &[usize],
+    ) -> Vec<SelectItem> {
         let keys = self.key_columns().into_iter().enumerate().map(|(part, name)| {
             syntax::item(syntax::column(&self.alias, &name), &format!("key {part}"))
         });
@@ -48,7 +55,12 @@ impl Target {
             let value = value(column).or_else(there)?;
             Some(syntax::item(value, &format!("value {column}")))
         });
-        keys.chain(values).collect()
+        let fields = self.table.schema_with_row_numbers().fields();
+        let before = before.iter().filter_map(|column| {
+            let value = syntax::column(&self.alias, fields.get(*column)?.name());
+            Some(syntax::item(value, &format!("old {column}")))
+        });
+        keys.chain(values).chain(before).collect()
     }
 
     /// The rows that a statement changes, as these columns say.
@@ -117,7 +129,13 @@ impl Session {
         let set = assigned(table, &target.alias, update.assignments)?;
         let key = table.definition().key();
         let changes_key = set.iter().any(|(column, _)| key.contains(column));
-        let has_all = changes_key || update.returning.is_some();
+        let indexes: Vec<&Index> = table
+            .indexes()
+            .iter()
+            .filter(|index| changes_key || index.has_any(set.iter().map(|(column, _)| *column)))
+            .collect();
+        let has_all = changes_key || update.returning.is_some() || !indexes.is_empty();
+        let before = Before::of(indexes);
         let others = match update.from {
             None => Vec::new(),
             Some(
@@ -131,6 +149,9 @@ impl Session {
             target: &target,
             set: set.iter().map(|(column, _)| *column).collect(),
             has_all,
+            before,
+            unique: UniqueValues::default(),
+            has_new_keys: changes_key,
             // One table alone has each of its rows once.
             touched: (changes_key || !others.is_empty()).then(HashSet::new),
             new_rows: changes_key.then(Vec::new),
@@ -138,7 +159,7 @@ impl Session {
             rows: 0,
             returned: update.returning.is_some().then(Vec::new),
         };
-        let items = target.items(value, has_all);
+        let items = target.items(value, has_all, &updating.before.columns);
         let mut rows = target.rows(self, items, others, update.selection).await?;
         while let Some(batch) = rows.try_next().await? {
             updating.add(&batch).await?;
@@ -171,7 +192,8 @@ impl Session {
         let others = delete.using.unwrap_or_default();
         // Others may find a row several times.
         let mut touched = (!others.is_empty()).then(HashSet::new);
-        let items = target.items(|_| None, delete.returning.is_some());
+        let before = Before::of(table.indexes().iter().collect());
+        let items = target.items(|_| None, delete.returning.is_some(), &before.columns);
         let mut found = target.rows(self, items, others, delete.selection).await?;
         let mut writer = self.tables.writer();
         let (mut rows, mut returned) = (0, delete.returning.is_some().then(Vec::new));
@@ -184,8 +206,10 @@ impl Session {
                     keys.into_iter().map(|key| Some(touched.insert(key))).collect();
                 batch = filter_record_batch(&batch, &is_first).map_err(DataFusionError::from)?;
             }
-            let (keys, values) = batch.columns().split_at(key_columns);
+            let (keys, rest) = batch.columns().split_at(key_columns);
+            let (values, old) = before.split(rest);
             let mut changes = Changes::new();
+            before.forget(&mut changes, table, old)?;
             changes.delete(table, keys).map_err(external)?;
             writer.add(&changes).await.map_err(external)?;
             rows += batch.num_rows() as u64;
@@ -221,7 +245,39 @@ impl Session {
         if !if_exists || self.tables.find(&name).await.map_err(external)?.is_some() {
             self.tables.truncate(&name).await?;
         }
-        Ok(Written { rows: 0, returned: None })
+        Ok(NOTHING)
+    }
+}
+
+/// What is read of rows to delete the entries that indexes have of them.
+struct Before<'a> {
+    indexes: Vec<&'a Index>,
+    /// The columns of rows as they are.
+    columns: Vec<usize>,
+}
+
+impl<'a> Before<'a> {
+    fn of(indexes: Vec<&'a Index>) -> Before<'a> {
+        let mut columns: Vec<usize> =
+            indexes.iter().flat_map(|index| index.source_columns()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        Before { indexes, columns }
+    }
+
+    /// What is before these columns, and these.
+    fn split<'r>(&self, arrays: &'r [ArrayRef]) -> (&'r [ArrayRef], &'r [ArrayRef]) {
+        arrays.split_at(arrays.len().saturating_sub(self.columns.len()))
+    }
+
+    fn forget(&self, changes: &mut Changes, table: &Table, old: &[ArrayRef]) -> Result<()> {
+        for index in &self.indexes {
+            let place = |column: &usize| self.columns.iter().position(|one| one == column);
+            let array = |column: &usize| old.get(place(column)?).cloned();
+            let sources: Vec<ArrayRef> = index.source_columns().iter().filter_map(array).collect();
+            changes.forget(table, index, &sources).map_err(external)?;
+        }
+        Ok(())
     }
 }
 
@@ -232,6 +288,10 @@ struct Updating<'a> {
     set: Vec<usize>,
     /// Whether rows come with all columns, or with those alone.
     has_all: bool,
+    /// Of the indexes that have columns which are set.
+    before: Before<'a>,
+    unique: UniqueValues,
+    has_new_keys: bool,
     /// The keys of the rows, where they are needed.
     touched: Option<HashSet<Vec<u8>>>,
     /// The rows as they are to be, where their keys change.
@@ -244,7 +304,8 @@ struct Updating<'a> {
 impl Updating<'_> {
     async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let table = &self.target.table;
-        let (keys, values) = batch.columns().split_at(self.target.key_columns().len());
+        let (keys, rest) = batch.columns().split_at(self.target.key_columns().len());
+        let (values, old) = self.before.split(rest);
         if let Some(touched) = &mut self.touched {
             for key in table.keys(keys).map_err(external)? {
                 if !touched.insert(key) {
@@ -258,15 +319,28 @@ impl Updating<'_> {
         }
         let mut changes = Changes::new();
         let whole = if self.has_all { Some(rows_for(table, values)?) } else { None };
+        self.before.forget(&mut changes, table, old)?;
+        if let (false, Some(rows)) = (self.has_new_keys, &whole) {
+            self.check_unique(rows, keys).await?;
+        }
+        let table = &self.target.table;
         match (&mut self.new_rows, &whole) {
             (Some(new_rows), Some(rows)) => {
                 changes.delete(table, keys).map_err(external)?;
                 new_rows.push(rows.clone());
             }
             _ => {
-                // They come in the order of the columns.
+                // They come in the order of the columns; those of an index together.
+                let of_indexes = self
+                    .before
+                    .indexes
+                    .iter()
+                    .flat_map(|index| index.definition().columns.iter().copied());
+                let key = table.definition().key();
                 let mut columns = self.set.clone();
+                columns.extend(of_indexes.filter(|column| !key.contains(column)));
                 columns.sort_unstable();
+                columns.dedup();
                 let mut set: Vec<(usize, ArrayRef)> = Vec::with_capacity(columns.len());
                 for (index, column) in columns.into_iter().enumerate() {
                     let field = table.schema().field(column);
@@ -290,6 +364,27 @@ impl Updating<'_> {
         Ok(())
     }
 
+    /// Refuses rows with values of others in unique indexes whose columns are set.
+    async fn check_unique(&mut self, rows: &RecordBatch, keys: &[ArrayRef]) -> Result<()> {
+        let table = &self.target.table;
+        let mut columns = rows.columns().to_vec();
+        if table.definition().key().is_empty() {
+            columns.extend_from_slice(keys);
+        }
+        let rows = RecordBatch::try_new(Arc::clone(table.schema_with_row_numbers()), columns);
+        let rows = rows.map_err(DataFusionError::from)?;
+        for index in self.before.indexes.iter().filter(|index| index.definition().is_unique) {
+            // All rows that are met leave where keys change.
+            let left = if self.has_new_keys { self.touched.as_ref() } else { None };
+            let snapshot = &self.target.snapshot;
+            let taken = self.unique.taken(snapshot, (table, index), &rows, left).await?;
+            if let Some(first) = taken.iter().position(|is_taken| *is_taken) {
+                return Err(not_unique(table, index, &rows.slice(first, 1))?);
+            }
+        }
+        Ok(())
+    }
+
     /// Puts rows whose keys have changed, where no other row has these.
     async fn put_new_rows(&mut self) -> Result<()> {
         let table = &self.target.table;
@@ -307,6 +402,8 @@ impl Updating<'_> {
                     return Err(Error::Rows { problem });
                 }
             }
+            self.check_unique(&rows, &[]).await?;
+            let table = &self.target.table;
             let mut changes = Changes::new();
             changes.put(table, &rows).map_err(external)?;
             self.writer.add(&changes).await.map_err(external)?;

@@ -1,4 +1,4 @@
-//! `CREATE TABLE` and `DROP TABLE`.
+//! `CREATE TABLE`, `CREATE INDEX`, `DROP TABLE` and `DROP INDEX`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, ObjectType, SqlOption,
-    Statement as SqlStatement, TableConstraint, Value,
+    ColumnOption, CreateIndex, CreateTable, CreateTableOptions, DataType, Expr, IndexColumn,
+    ObjectName, ObjectType, SqlOption, Statement as SqlStatement, TableConstraint, Value,
 };
 use futures::TryStreamExt;
-use moirai_tables::{LoadOptions, PageOptions, TableDefinition};
+use moirai_tables::{IndexDefinition, LoadOptions, PageOptions, Replace, TableDefinition};
 
 use crate::tables::catalog::StatementTables;
-use crate::tables::insert::rows_for;
+use crate::tables::insert::{column_of, rows_for};
 use crate::tables::session::{Session, Written, normal, refused, table_name};
 use crate::tables::syntax;
 use crate::tables::table::external;
 use crate::{Error, Result};
 
-const NOTHING: Written = Written { rows: 0, returned: None };
+/// Of a statement that tells nothing.
+pub(crate) const NOTHING: Written = Written { rows: 0, returned: Some(Vec::new()) };
 
 /// What the options after `WITH` say of pages.
 fn page_options(options: &CreateTableOptions) -> Result<PageOptions> {
@@ -147,13 +148,16 @@ impl Session {
                     key =
                         columns.iter().map(|column| schema.field(*column).name().clone()).collect();
                 }
-                Constraint::Unique(_) => return refused("tables have no UNIQUE columns yet"),
+                Constraint::Unique(_) => {
+                    return refused("write CREATE UNIQUE INDEX behind the table");
+                }
             }
         }
         let key: Vec<&str> = key.iter().map(String::as_str).collect();
         let mut definition = TableDefinition::new(schema, &key).map_err(external)?;
         definition.pages = pages;
         definition.defaults.append(&mut defaults);
+        let replace = if replace { Replace::Always } else { Replace::Never };
         let options = LoadOptions { replace };
         let mut load = self.tables.load(&name, definition, options).await.map_err(external)?;
         if has_query {
@@ -165,12 +169,51 @@ impl Session {
             }
         }
         let (_, rows) = load.finish().await.map_err(external)?;
-        Ok(Written { rows, returned: None })
+        Ok(if has_query { Written { rows, returned: None } } else { NOTHING })
     }
 
-    pub(crate) async fn drop_table(&self, drop: SqlStatement) -> Result<Written> {
+    pub(crate) async fn create_index(&self, create: CreateIndex) -> Result<Written> {
+        let is_plain = create.using.is_none()
+            && create.include.is_empty()
+            && create.nulls_distinct != Some(false)
+            && create.with.is_empty()
+            && create.predicate.is_none()
+            && create.index_options.is_empty()
+            && create.alter_options.is_empty();
+        if !is_plain {
+            return refused("write CREATE [UNIQUE] INDEX name ON table (columns)");
+        }
+        let Some(name) = &create.name else {
+            return refused("an index has a name: CREATE INDEX name ON table (columns)");
+        };
+        let name = table_name(name)?;
+        if create.if_not_exists && self.tables.table_of_index(&name).await?.is_some() {
+            return Ok(NOTHING);
+        }
+        let of_table = table_name(&create.table_name)?;
+        let table = self.tables.table(&of_table).await?;
+        let mut columns = Vec::with_capacity(create.columns.len());
+        for IndexColumn { column, operator_class } in create.columns {
+            let is_plain = operator_class.is_none()
+                && column.with_fill.is_none()
+                && column.options.nulls_first != Some(true)
+                && column.options.asc != Some(false);
+            let Expr::Identifier(name) = column.expr else {
+                return refused("an index has columns of its table, and no expressions");
+            };
+            if !is_plain {
+                return refused("an index ascends, and has nulls last: it is read both ways");
+            }
+            columns.push(column_of(&table, &of_table, &ObjectName::from(vec![name]))?);
+        }
+        let index = IndexDefinition { name, columns, is_unique: create.unique };
+        self.tables.create_index(&of_table, index).await?;
+        Ok(NOTHING)
+    }
+
+    pub(crate) async fn drop(&self, drop: SqlStatement) -> Result<Written> {
         let SqlStatement::Drop {
-            object_type: ObjectType::Table,
+            object_type: object_type @ (ObjectType::Table | ObjectType::Index),
             if_exists,
             names,
             cascade: _,
@@ -180,14 +223,20 @@ impl Session {
             table: None,
         } = drop
         else {
-            return refused("tables alone can be dropped, and none is temporary");
+            return refused("tables and indexes alone can be dropped, and none is temporary");
         };
-        let [name] = &names[..] else { return refused("drop one table at a time") };
+        let [name] = &names[..] else { return refused("drop one table or index at a time") };
         let name = table_name(name)?;
-        if if_exists && self.tables.find(&name).await.map_err(external)?.is_none() {
-            return Ok(NOTHING);
+        let is_table = object_type == ObjectType::Table;
+        let is_there = match is_table {
+            true => self.tables.find(&name).await.map_err(external)?.is_some(),
+            false => self.tables.table_of_index(&name).await?.is_some(),
+        };
+        match (if_exists && !is_there, is_table) {
+            (true, _) => {}
+            (false, true) => self.tables.drop_table(&name).await?,
+            (false, false) => self.tables.drop_index(&name).await?,
         }
-        self.tables.drop_table(&name).await?;
         Ok(NOTHING)
     }
 }

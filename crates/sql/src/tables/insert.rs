@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     OnConflictAction, OnInsert, SelectItem, TableObject,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, Snapshot, Table, Writer};
+use moirai_tables::{Changes, LoadOptions, Replace, Snapshot, Table, Writer};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
@@ -21,11 +21,12 @@ use crate::tables::catalog::StatementTables;
 use crate::tables::session::{Session, Written, normal, refused, rows_of, table_name};
 use crate::tables::syntax::{self, EXCLUDED, ROWS};
 use crate::tables::table::external;
+use crate::tables::unique::{UniqueValues, named_values, not_unique};
 use crate::using::qualify;
 use crate::{Error, Result};
 
 /// What becomes of a row whose key is there.
-enum OnConflict {
+pub(crate) enum OnConflict {
     Refuse,
     Skip,
     Update(Box<DoUpdate>),
@@ -72,7 +73,7 @@ pub(crate) fn key_names(table: &Table) -> impl Iterator<Item = &str> {
 }
 
 /// The column that a name means, which may have the table's before it.
-fn column_of(table: &Table, alias: &str, name: &ObjectName) -> Result<usize> {
+pub(crate) fn column_of(table: &Table, alias: &str, name: &ObjectName) -> Result<usize> {
     let parts: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
     let parts: Vec<String> = parts.unwrap_or_default().into_iter().map(normal).collect();
     let name = match &parts[..] {
@@ -127,6 +128,20 @@ pub(crate) fn rows_for(table: &Table, arrays: &[ArrayRef]) -> Result<RecordBatch
     Ok(rows.map_err(DataFusionError::from)?)
 }
 
+/// So many rows are loaded into an empty table, and not inserted one by one.
+const LOADED_ROWS: usize = 64 << 10;
+
+/// Where rows go that are inserted.
+pub(crate) struct Into {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) table: Table,
+    /// How the statement calls it.
+    pub(crate) alias: String,
+    /// Which columns of the table those of the rows are.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) on_conflict: OnConflict,
+}
+
 /// What a column gets that is not given.
 enum Default {
     Value(ScalarValue),
@@ -171,7 +186,7 @@ impl Session {
             }
             columns.push(column);
         }
-        let mut rows = match insert.source {
+        let rows = match insert.source {
             Some(mut source) => {
                 syntax::distinguish_columns(&mut source);
                 let context =
@@ -191,6 +206,18 @@ impl Session {
             // DEFAULT VALUES
             None => self.series(&snapshot, 1, Vec::new()).await?,
         };
+        let into = Into { snapshot, table, alias, columns, on_conflict };
+        self.insert_rows(into, rows, insert.returning).await
+    }
+
+    /// Inserts rows that come.
+    pub(crate) async fn insert_rows(
+        &self,
+        into: Into,
+        mut rows: SendableRecordBatchStream,
+        returning: Option<Vec<SelectItem>>,
+    ) -> Result<Written> {
+        let Into { snapshot, table, alias, columns, on_conflict } = into;
         let mut inserting = Inserting {
             session: self,
             defaults: self.defaults(&snapshot, &table, &columns).await?,
@@ -204,15 +231,40 @@ impl Session {
             columns,
             on_conflict,
             keys: HashSet::new(),
+            unique: UniqueValues::default(),
             writer: self.tables.writer(),
             rows: 0,
-            returned: insert.returning.is_some().then(Vec::new),
+            returned: returning.is_some().then(Vec::new),
         };
+        let (mut first, mut count) = (Vec::new(), 0);
+        while count < LOADED_ROWS
+            && let Some(batch) = rows.try_next().await?
+        {
+            count += batch.num_rows();
+            first.push(batch);
+        }
+        let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
+        if is_plain && count >= LOADED_ROWS && self.tables.is_empty(&table).await? {
+            let options = LoadOptions { replace: Replace::Empty };
+            let definition = table.definition().clone();
+            let mut load = self.tables.load(table.name(), definition, options).await?;
+            for batch in first {
+                load.push(&inserting.whole(&batch).await?).await?;
+            }
+            while let Some(batch) = rows.try_next().await? {
+                load.push(&inserting.whole(&batch).await?).await?;
+            }
+            let (_, rows) = load.finish().await?;
+            return Ok(Written { rows, returned: None });
+        }
+        for batch in first {
+            inserting.add(&batch).await?;
+        }
         while let Some(batch) = rows.try_next().await? {
             inserting.add(&batch).await?;
         }
         let Inserting { writer, rows, returned, .. } = inserting;
-        let returned = match (insert.returning, returned) {
+        let returned = match (returning, returned) {
             (Some(items), Some(rows)) => {
                 Some(self.returned((&snapshot, &table), items, &alias, rows).await?)
             }
@@ -275,8 +327,9 @@ struct Inserting<'a> {
     defaults: Vec<Option<Default>>,
     next_number: u64,
     on_conflict: OnConflict,
-    /// The keys that the statement has put.
+    /// The keys that the statement has put, and the values in unique indexes.
     keys: HashSet<Vec<u8>>,
+    unique: UniqueValues,
     writer: Writer<'a>,
     rows: u64,
     /// The rows as they are now, where they are asked for.
@@ -284,7 +337,8 @@ struct Inserting<'a> {
 }
 
 impl Inserting<'_> {
-    async fn add(&mut self, given: &RecordBatch) -> Result<()> {
+    /// Rows with all columns, of those that are given.
+    async fn whole(&self, given: &RecordBatch) -> Result<RecordBatch> {
         let (table, count) = (self.table, given.num_rows());
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.defaults.len());
         for (column, default) in self.defaults.iter().enumerate() {
@@ -303,14 +357,16 @@ impl Inserting<'_> {
                 }
             });
         }
-        let rows = rows_for(table, &arrays)?;
+        rows_for(table, &arrays)
+    }
+
+    async fn add(&mut self, given: &RecordBatch) -> Result<()> {
+        let (table, count) = (self.table, given.num_rows());
+        let rows = self.whole(given).await?;
         if table.definition().key().is_empty() {
-            let mut changes = Changes::new();
-            changes.append(table, &rows, self.next_number).map_err(external)?;
+            let rows = table.numbered(&rows, self.next_number).map_err(external)?;
             self.next_number += count as u64;
-            self.writer.add(&changes).await.map_err(external)?;
-            self.pass(rows);
-            return Ok(());
+            return self.put(rows).await;
         }
         let (fresh, conflicts) = self.divided(&rows).await?;
         if conflicts.num_rows() > 0 {
@@ -326,11 +382,23 @@ impl Inserting<'_> {
         self.put(fresh).await
     }
 
-    async fn put(&mut self, rows: RecordBatch) -> Result<()> {
+    /// Puts rows, with their numbers where the table has no key.
+    async fn put(&mut self, mut rows: RecordBatch) -> Result<()> {
+        let table = self.table;
+        for index in table.indexes().iter().filter(|index| index.definition().is_unique) {
+            let taken = self.unique.taken(&self.snapshot, (table, index), &rows, None).await?;
+            let Some(first) = taken.iter().position(|is_taken| *is_taken) else { continue };
+            if !matches!(self.on_conflict, OnConflict::Skip) {
+                return Err(not_unique(table, index, &rows.slice(first, 1))?);
+            }
+            let is_free = BooleanArray::from_iter(taken.iter().map(|is_taken| Some(!is_taken)));
+            rows = filter_record_batch(&rows, &is_free).map_err(DataFusionError::from)?;
+        }
         let mut changes = Changes::new();
-        changes.put(self.table, &rows).map_err(external)?;
+        changes.put(table, &rows).map_err(external)?;
         self.writer.add(&changes).await.map_err(external)?;
-        self.pass(rows);
+        let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
+        self.pass(rows.project(&columns).map_err(DataFusionError::from)?);
         Ok(())
     }
 
@@ -369,12 +437,8 @@ impl Inserting<'_> {
     }
 
     fn duplicate(&self, rows: &RecordBatch) -> Result<Error> {
-        let key = self.table.definition().key().iter().map(|column| {
-            let value = ScalarValue::try_from_array(rows.column(*column), 0)?;
-            Ok(format!("{}={value}", self.table.schema().field(*column).name()))
-        });
-        let key: Vec<String> = key.collect::<std::result::Result<_, DataFusionError>>()?;
-        let problem = format!("`{}` has a row with {} already", self.table.name(), key.join(", "));
+        let key = named_values(self.table, self.table.definition().key(), rows)?;
+        let problem = format!("`{}` has a row with {key} already", self.table.name());
         Ok(Error::Rows { problem })
     }
 
@@ -404,6 +468,11 @@ impl Inserting<'_> {
             let value = value.unwrap_or_else(|| syntax::column(alias, field.name()));
             syntax::item(value, &format!("value {column}"))
         });
+        // Behind them the rows as they are.
+        let fields = table.schema().fields().iter().enumerate();
+        let items = items.chain(fields.map(|(column, field)| {
+            syntax::item(syntax::column(alias, field.name()), &format!("old {column}"))
+        }));
         let excluded = "excluded";
         let joined = key_names(table)
             .map(|name| syntax::equal(syntax::column(alias, name), syntax::column(excluded, name)));
@@ -411,7 +480,14 @@ impl Inserting<'_> {
         let query = syntax::select(items.collect(), from, syntax::all_of(joined.chain(wanted)))?;
         let batches: Vec<RecordBatch> = read(&context, query).await?.try_collect().await?;
         for batch in batches {
-            self.put(rows_for(table, batch.columns())?).await?;
+            let (new, old) = batch.columns().split_at(table.schema().fields().len());
+            let (new, old) = (rows_for(table, new)?, rows_for(table, old)?);
+            let mut changes = Changes::new();
+            for index in table.indexes() {
+                changes.forget(table, index, &index.sources(&old)).map_err(external)?;
+            }
+            self.writer.add(&changes).await.map_err(external)?;
+            self.put(new).await?;
         }
         Ok(())
     }

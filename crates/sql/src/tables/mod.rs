@@ -7,6 +7,7 @@
 mod casts;
 mod catalog;
 mod change;
+mod copy;
 mod define;
 mod insert;
 mod range;
@@ -14,5 +15,6 @@ mod scan;
 mod session;
 mod syntax;
 mod table;
+mod unique;
 
 pub(crate) use session::Session;

@@ -1,34 +1,91 @@
 //! Ranges of keys that filters leave.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use moirai_tables::{KeyBounds, Table};
+use moirai_tables::{Index, IndexDefinition, KeyBounds, Table, key_behind};
 
 /// Keys from one on, and before another or to the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyRange {
     pub(crate) from: Vec<u8>,
     pub(crate) to: Option<Vec<u8>>,
-    /// Whether it has the keys of one row at most.
-    pub(crate) is_row: bool,
 }
 
 impl KeyRange {
     pub(crate) fn bounds(&self) -> KeyBounds<'_> {
         KeyBounds { from: &self.from, to: self.to.as_deref() }
     }
+
+    /// The keys that are in another range, too.
+    fn within(self, other: &KeyRange) -> Option<KeyRange> {
+        let from = self.from.max(other.from.clone());
+        let to = match (self.to, other.to.clone()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        to.as_ref().is_none_or(|to| from < *to).then_some(KeyRange { from, to })
+    }
 }
 
-/// A condition `column operator value`.
+/// What filters leave of rows in the order of a key, or of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Ranges of keys, which ascend and are apart; there may be none.
+    pub(crate) ranges: Vec<KeyRange>,
+    /// Whether each has one row at most.
+    pub(crate) are_rows: bool,
+}
+
+impl Wanted {
+    /// Whether it is less than all.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.ranges != [KeyRange::default()]
+    }
+}
+
+/// A condition `column operator value`; of several values, one that the column has.
 struct Condition<'a> {
     column: &'a str,
     operator: Operator,
-    value: &'a ScalarValue,
+    values: Vec<&'a ScalarValue>,
+}
+
+/// The column that has one of some values where an expression is true.
+fn one_of(expr: &Expr) -> Option<(&str, Vec<&ScalarValue>)> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let ((column, mut values), (other, more)) = (one_of(left)?, one_of(right)?);
+            values.extend(more);
+            (column == other).then_some((column, values))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (&**left, &**right)
+        {
+            (Expr::Column(column), Expr::Literal(value, _))
+            | (Expr::Literal(value, _), Expr::Column(column)) => Some((&column.name, vec![value])),
+            _ => None,
+        },
+        Expr::InList(InList { expr, list, negated: false }) => {
+            let Expr::Column(column) = &**expr else { return None };
+            let values = list.iter().map(|one| match one {
+                Expr::Literal(value, _) => Some(value),
+                _ => None,
+            });
+            Some((&column.name, values.collect::<Option<Vec<_>>>()?))
+        }
+        _ => None,
+    }
 }
 
 fn conditions<'a>(filter: &'a Expr, found: &mut Vec<Condition<'a>>) {
+    if let Some((column, values)) = one_of(filter) {
+        found.push(Condition { column, operator: Operator::Eq, values });
+        return;
+    }
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
             conditions(left, found);
@@ -36,11 +93,12 @@ fn conditions<'a>(filter: &'a Expr, found: &mut Vec<Condition<'a>>) {
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (&**left, &**right) {
             (Expr::Column(column), Expr::Literal(value, _)) => {
-                found.push(Condition { column: &column.name, operator: *op, value });
+                found.push(Condition { column: &column.name, operator: *op, values: vec![value] });
             }
             (Expr::Literal(value, _), Expr::Column(column)) => {
                 if let Some(operator) = op.swap() {
-                    found.push(Condition { column: &column.name, operator, value });
+                    let values = vec![value];
+                    found.push(Condition { column: &column.name, operator, values });
                 }
             }
             _ => {}
@@ -49,24 +107,12 @@ fn conditions<'a>(filter: &'a Expr, found: &mut Vec<Condition<'a>>) {
             let parts = (&*between.expr, &*between.low, &*between.high);
             if let (Expr::Column(column), Expr::Literal(low, _), Expr::Literal(high, _)) = parts {
                 let column = &column.name;
-                found.push(Condition { column, operator: Operator::GtEq, value: low });
-                found.push(Condition { column, operator: Operator::LtEq, value: high });
+                found.push(Condition { column, operator: Operator::GtEq, values: vec![low] });
+                found.push(Condition { column, operator: Operator::LtEq, values: vec![high] });
             }
         }
         _ => {}
     }
-}
-
-/// The first key behind all that begin with `prefix`; `None` where there is none.
-fn behind(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
-    while let Some(last) = prefix.last_mut() {
-        if let Some(next) = last.checked_add(1) {
-            *last = next;
-            return Some(prefix);
-        }
-        prefix.pop();
-    }
-    None
 }
 
 /// A value as the column has it; `None` where that is another value.
@@ -83,60 +129,86 @@ fn value_of(table: &Table, column: usize, value: &ScalarValue) -> Option<ArrayRe
 }
 
 /// The keys of the rows that all filters may leave.
-pub(crate) fn key_range(table: &Table, filters: &[Expr]) -> KeyRange {
-    let mut found = Vec::new();
-    filters.iter().for_each(|filter| conditions(filter, &mut found));
-    let mut prefix: Vec<ArrayRef> = Vec::new();
-    let mut range = KeyRange::default();
-    let encoded = |prefix: &[ArrayRef], value: &ArrayRef| {
-        let values: Vec<ArrayRef> = prefix.iter().chain([value]).cloned().collect();
-        table.key_prefix(&values).ok()
-    };
-    for column in table.definition().key() {
-        let Some(field) = table.schema().fields().get(*column) else { break };
-        let of_column = found.iter().filter(|one| one.column == field.name());
-        let mut is_bound = false;
-        let mut next = None;
-        for Condition { operator, value, .. } in of_column {
-            let Some(value) = value_of(table, *column, value) else { continue };
-            let Some(key) = encoded(&prefix, &value) else { continue };
-            let (from, to) = match operator {
-                Operator::Eq => {
-                    next = Some(value);
-                    (Some(key.clone()), behind(key))
-                }
-                Operator::Gt => (behind(key), None),
-                Operator::GtEq => (Some(key), None),
-                Operator::Lt => (None, Some(key)),
-                Operator::LtEq => (None, behind(key)),
-                _ => continue,
-            };
-            is_bound = true;
-            range.from = range.from.max(from.unwrap_or_default());
-            range.to = match (range.to.take(), to) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
-        }
-        match next {
-            Some(value) if is_bound => prefix.push(value),
-            _ => break,
-        }
-    }
+pub(crate) fn wanted_rows(table: &Table, filters: &[Expr]) -> Wanted {
     let key = table.definition().key();
-    range.is_row = !key.is_empty() && prefix.len() == key.len();
-    range
+    let (ranges, equal) = ranges_of(table, key, |values| table.key_prefix(values).ok(), filters);
+    Wanted { ranges, are_rows: !key.is_empty() && equal == key.len() }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The entries of the rows that all filters may leave.
+pub(crate) fn wanted_entries(table: &Table, index: &Index, filters: &[Expr]) -> Wanted {
+    let IndexDefinition { columns, is_unique, .. } = index.definition();
+    let (ranges, equal) =
+        ranges_of(table, columns, |values| index.key_prefix(values).ok(), filters);
+    Wanted { ranges, are_rows: *is_unique && equal == columns.len() }
+}
 
-    #[test]
-    fn the_key_behind_a_prefix_is_above_all_that_begin_with_it() {
-        assert_eq!(behind(vec![1, 2]), Some(vec![1, 3]));
-        assert_eq!(behind(vec![1, 255]), Some(vec![2]));
-        assert_eq!(behind(vec![255, 255]), None);
-        assert_eq!(behind(Vec::new()), None);
+/// Ranges of what is ordered by these columns of a table, where `prefix` gives what begins with values of the first ones; and how many
+/// of the columns have one value in each range.
+fn ranges_of(
+    table: &Table,
+    columns: &[usize],
+    prefix: impl Fn(&[ArrayRef]) -> Option<Vec<u8>>,
+    filters: &[Expr],
+) -> (Vec<KeyRange>, usize) {
+    let mut found = Vec::new();
+    filters.iter().for_each(|filter| conditions(filter, &mut found));
+    let mut equal: Vec<ArrayRef> = Vec::new();
+    let mut range = KeyRange::default();
+    for column in columns {
+        let Some(field) = table.schema().fields().get(*column) else { break };
+        let with = |value: &ArrayRef| {
+            let values: Vec<ArrayRef> = equal.iter().chain([value]).cloned().collect();
+            prefix(&values)
+        };
+        let of_column = found.iter().filter(|one| one.column == field.name());
+        // The fewest values that the column has one of.
+        let mut sets: Option<Vec<(Vec<u8>, ArrayRef)>> = None;
+        let mut bounds = range.clone();
+        for Condition { operator, values, .. } in of_column {
+            if *operator == Operator::Eq {
+                // A null equals nothing.
+                let set = values.iter().filter(|value| !value.is_null()).map(|value| {
+                    let value = value_of(table, *column, value)?;
+                    Some((with(&value)?, value))
+                });
+                let set = set.collect::<Option<Vec<_>>>();
+                let Some(set) = set else { continue };
+                if sets.as_ref().is_none_or(|sets| set.len() < sets.len()) {
+                    sets = Some(set);
+                }
+                continue;
+            }
+            let [value] = values[..] else { continue };
+            let Some(value) = value_of(table, *column, value) else { continue };
+            let Some(key) = with(&value) else { continue };
+            let (from, to) = match operator {
+                Operator::Gt => (key_behind(key), None),
+                Operator::GtEq => (Some(key), None),
+                Operator::Lt => (None, Some(key)),
+                Operator::LtEq => (None, key_behind(key)),
+                _ => continue,
+            };
+            let part = KeyRange { from: from.unwrap_or_default(), to };
+            match bounds.within(&part) {
+                Some(both) => bounds = both,
+                None => return (Vec::new(), 0),
+            }
+        }
+        let Some(mut set) = sets else { return (vec![bounds], equal.len()) };
+        set.sort_by(|(one, _), (other, _)| one.cmp(other));
+        set.dedup_by(|(one, _), (other, _)| one == other);
+        let range_at = |key: &Vec<u8>| KeyRange { from: key.clone(), to: key_behind(key.clone()) };
+        if let [(key, value)] = &set[..] {
+            match range_at(key).within(&bounds) {
+                Some(both) => range = both,
+                None => return (Vec::new(), 0),
+            }
+            equal.push(Arc::clone(value));
+            continue;
+        }
+        let ranges = set.iter().filter_map(|(key, _)| range_at(key).within(&bounds));
+        return (ranges.collect(), equal.len() + 1);
     }
+    (vec![range], equal.len())
 }

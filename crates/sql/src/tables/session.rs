@@ -21,6 +21,7 @@ use moirai_tables::{Snapshot, Table, Tables};
 
 use crate::database::read;
 use crate::tables::catalog::StatementTables;
+use crate::tables::copy::Copy;
 use crate::tables::syntax::{self, ROWS};
 use crate::tables::table::external;
 use crate::{Error, Result};
@@ -87,6 +88,13 @@ impl Session {
 
     /// Plans `statement` and starts it, or carries it out where it writes: the answer's schema and batches.
     pub(crate) async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        if let Some(copy) = Copy::parse(statement)? {
+            let _turn = match copy.writes() {
+                true => Some(self.tables.turn().await),
+                false => None,
+            };
+            return answer(self.copy(copy).await?);
+        }
         // For the alias of an INSERT's table.
         let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
         if let Statement::Statement(parsed) = &mut parsed {
@@ -97,6 +105,7 @@ impl Session {
                     | SqlStatement::Update(_)
                     | SqlStatement::Delete(_)
                     | SqlStatement::CreateTable(_)
+                    | SqlStatement::CreateIndex(_)
                     | SqlStatement::Truncate(_)
                     | SqlStatement::Drop { .. }
             );
@@ -107,7 +116,14 @@ impl Session {
         }
         let snapshot = self.tables.snapshot().await;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
-        read(&context, parsed).await
+        read(&context, parsed).await.map_err(|error| match &error {
+            Error::Statement(DataFusionError::Plan(problem))
+                if problem.contains("not supported: ") =>
+            {
+                unknown(statement)
+            }
+            _ => error,
+        })
     }
 
     async fn write(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
@@ -116,16 +132,11 @@ impl Session {
             SqlStatement::Update(update) => self.update(update).await?,
             SqlStatement::Delete(delete) => self.delete(delete).await?,
             SqlStatement::CreateTable(create) => self.create_table(create).await?,
+            SqlStatement::CreateIndex(create) => self.create_index(create).await?,
             SqlStatement::Truncate(truncate) => self.truncate(truncate).await?,
-            drop => self.drop_table(drop).await?,
+            drop => self.drop(drop).await?,
         };
-        let batches = match written.returned {
-            Some(batches) => batches,
-            None => vec![count_of(written.rows)?],
-        };
-        let schema = batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-        let batches = futures::stream::iter(batches.into_iter().map(Ok));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        answer(written)
     }
 
     /// The table called `name` that a statement changes, and what it reads.
@@ -154,6 +165,28 @@ impl Session {
             false => batches,
         })
     }
+}
+
+/// The error for a statement that is not known.
+fn unknown(statement: &str) -> Error {
+    let words: Vec<String> = statement.split_whitespace().take(2).map(str::to_uppercase).collect();
+    let words = words.join(" ");
+    let problem = format!(
+        "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \
+         UPDATE, DELETE and COPY"
+    );
+    Error::Refused { problem }
+}
+
+/// The answer of a statement that writes.
+fn answer(written: Written) -> Result<SendableRecordBatchStream> {
+    let batches = match written.returned {
+        Some(batches) => batches,
+        None => vec![count_of(written.rows)?],
+    };
+    let schema = batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+    let batches = futures::stream::iter(batches.into_iter().map(Ok));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
 }
 
 /// The number of rows that a statement changed, as DataFusion tells it.

@@ -96,6 +96,23 @@ pub(crate) fn select(
     Ok(query_statement(query))
 }
 
+/// The query of columns of a table, or of all where none is named.
+pub(crate) fn query_of(table: ObjectName, columns: Vec<Ident>) -> Result<Query> {
+    let mut query = parsed("SELECT * FROM a")?;
+    if let SetExpr::Select(select) = &mut *query.body {
+        if !columns.is_empty() {
+            let item = |one| SelectItem::UnnamedExpr(Expr::Identifier(one));
+            select.projection = columns.into_iter().map(item).collect();
+        }
+        if let Some(TableFactor::Table { name, .. }) =
+            select.from.first_mut().map(|from| &mut from.relation)
+        {
+            *name = table;
+        }
+    }
+    Ok(query)
+}
+
 pub(crate) fn query_statement(query: Query) -> Statement {
     Statement::Statement(Box::new(SqlStatement::Query(Box::new(query))))
 }

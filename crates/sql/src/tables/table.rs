@@ -10,9 +10,9 @@ use datafusion::common::{ColumnStatistics, Constraint, Constraints, Statistics};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use moirai_tables::{Snapshot, Table};
+use moirai_tables::{Index, ScanOptions, Snapshot, Table};
 
-use crate::tables::range::key_range;
+use crate::tables::range::{KeyRange, Wanted, wanted_entries, wanted_rows};
 use crate::tables::scan::RowsExec;
 
 /// The rows of a table.
@@ -41,6 +41,47 @@ impl Rows {
             false => vec![Constraint::PrimaryKey(key)],
         };
         Rows { snapshot, table, schema, constraints: Constraints::new_unverified(constraints) }
+    }
+}
+
+/// So many rows are scanned in the time that one takes whose entry in an index is read first.
+const ENTRY_ROWS: u64 = 64;
+
+impl Rows {
+    /// About how many rows are wanted.
+    async fn rows_in(&self, wanted: &Wanted) -> Result<u64> {
+        if wanted.are_rows {
+            return Ok(wanted.ranges.len() as u64);
+        }
+        let mut rows = 0;
+        for range in &wanted.ranges {
+            let estimated = self.snapshot.estimate_rows(&self.table, range.bounds()).await;
+            // An estimate may be too low.
+            rows += estimated.map_err(external)?.max(1);
+        }
+        Ok(rows)
+    }
+
+    /// How many entries of an index are wanted, where they are fewer than `most`.
+    async fn entries_in(&self, index: &Index, wanted: &Wanted, most: u64) -> Result<Option<u64>> {
+        let mut entries = 0;
+        if wanted.are_rows {
+            entries = wanted.ranges.len() as u64;
+            return Ok((entries < most).then_some(entries));
+        }
+        for KeyRange { from, to } in wanted.ranges.iter().cloned() {
+            let columns = Some(Vec::new());
+            let options = ScanOptions { columns, from, to, ..ScanOptions::default() };
+            let scan = Arc::clone(&self.snapshot).scan(index.entries(), options);
+            let mut scan = scan.map_err(external)?;
+            while let Some(batch) = scan.next().await.map_err(external)? {
+                entries += batch.num_rows() as u64;
+                if entries >= most {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(entries))
     }
 }
 
@@ -77,15 +118,19 @@ impl TableProvider for Rows {
             Some(columns) => columns.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        let range = key_range(&self.table, filters);
-        let rows = match range.is_row {
-            true => 1,
-            false => {
-                let rows = self.snapshot.estimate_rows(&self.table, range.bounds()).await;
-                // An estimate may be too low.
-                rows.map_err(external)?.max(1)
+        let mut wanted = wanted_rows(&self.table, filters);
+        let mut rows = self.rows_in(&wanted).await?;
+        let mut by = None;
+        for index in self.table.indexes() {
+            let entries = wanted_entries(&self.table, index, filters);
+            let most = if by.is_none() { rows / ENTRY_ROWS } else { rows };
+            if !entries.is_bound() {
+                continue;
             }
-        };
+            if let Some(named) = self.entries_in(index, &entries, most).await? {
+                (by, wanted, rows) = (Some(index), entries, named);
+            }
+        }
         let rows = limit.map_or(rows, |limit| rows.min(limit as u64));
         let statistics = Statistics {
             num_rows: Precision::Inexact(rows as usize),
@@ -93,15 +138,18 @@ impl TableProvider for Rows {
             column_statistics: vec![ColumnStatistics::new_unknown(); columns.len()],
         };
         let parts = state.config().target_partitions();
-        let keys = match limit {
-            None if !range.is_row => {
+        let keys = match (&wanted.ranges[..], limit) {
+            ([range], None) if !wanted.are_rows && by.is_none() => {
                 let keys = self.snapshot.divide(&self.table, range.bounds(), parts).await;
                 keys.map_err(external)?
             }
             // Few rows are read faster by one.
             _ => Vec::new(),
         };
-        let scan = RowsExec::new(Arc::clone(&self.snapshot), &self.table, columns, range);
-        Ok(Arc::new(scan?.divided(&keys).limited(limit).with_statistics(statistics)))
+        let mut scan = RowsExec::new(Arc::clone(&self.snapshot), &self.table, columns, wanted)?;
+        if let Some(index) = by {
+            scan = scan.by(index);
+        }
+        Ok(Arc::new(scan.divided(&keys).limited(limit).with_statistics(statistics)))
     }
 }

@@ -199,7 +199,7 @@ impl CsvSchema {
         &self.columns
     }
 
-    pub(super) fn of(columns: Vec<CsvColumn>) -> CsvSchema {
+    pub(crate) fn of(columns: Vec<CsvColumn>) -> CsvSchema {
         CsvSchema { columns }
     }
 
