@@ -13,7 +13,9 @@ use moirai::tables::Tables;
 use moirai::units::ByteCount;
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
-use moirai_sql::{Answer, Database, Format, Script, memory_database};
+use moirai_sql::arrow::array::RecordBatch;
+use moirai_sql::arrow::datatypes::SchemaRef;
+use moirai_sql::{Answer, Database, Format, Need, Script, memory_database, need};
 
 use crate::failure::Failure;
 use crate::{kv, print, progress, run};
@@ -60,16 +62,6 @@ pub(crate) struct Arguments {
     timing: bool,
 }
 
-/// Words that statements begin with that only read.
-const READING: [&str; 8] =
-    ["select", "with", "values", "explain", "show", "describe", "desc", "table"];
-
-/// The first word of a statement, in lower case.
-fn first_word(statement: &str) -> String {
-    let word = statement.trim_start().split(|one: char| !one.is_alphabetic()).next();
-    word.unwrap_or_default().to_lowercase()
-}
-
 /// Whether there is no such file.
 fn is_no_file(error: &moirai::btree::Error) -> bool {
     let moirai::btree::Error::Update(moirai::update::Error::Device(error)) = error else {
@@ -114,10 +106,7 @@ impl Arguments {
     /// Whether no statement writes, as far as their first words tell.
     fn only_reads(&self) -> bool {
         let given: Vec<&String> = self.statement.iter().chain(&self.commands).collect();
-        let reads = |statement: &String| {
-            let word = first_word(statement);
-            statement.trim_start().starts_with('\\') || READING.contains(&word.as_str())
-        };
+        let reads = |statement: &String| need(statement) == Need::Reading;
         let all_read = |text: &&String| {
             let mut script = Script::new();
             let mut statements = script.push(text);
@@ -194,7 +183,12 @@ impl Session {
             session.tables = Some(tables);
             return Ok(session);
         }
-        let store = moirai::open_store(&arguments.store).await?;
+        let store = moirai::open_store(&arguments.store).await.map_err(|error| match error {
+            moirai::store::Error::NotAStore { device, occupant } => Failure::Failed(format!(
+                "{device} holds {occupant}: name a store, or a blank device for one"
+            )),
+            error => error.into(),
+        })?;
         session.database = Database::new(&store)?;
         if store.is_blank().await {
             if !options.read_only {
@@ -209,8 +203,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Makes a store of what is blank.
-    async fn create(&mut self, arguments: &Arguments) -> Result<(), Failure> {
+    /// Makes a store of what is blank with a first table; nothing where that fails.
+    async fn create(
+        &mut self,
+        arguments: &Arguments,
+        statement: &str,
+    ) -> Result<(SchemaRef, Vec<RecordBatch>), Failure> {
         // What read the device lets go of it.
         self.database = memory_database([])?;
         let files = NewFiles::new();
@@ -224,10 +222,24 @@ impl Session {
         let (place, options) = (arguments.place(), arguments.options());
         let created = moirai::create_trees(place, new, kinds()?, options).await;
         let tables = Tables::over(created.inspect_err(|_| files.remove())?.store);
-        self.database = Database::over(&tables);
-        self.tables = Some(tables);
-        self.blank = None;
-        Ok(())
+        let database = Database::over(&tables);
+        match database.query(statement).await {
+            Ok(answer) => {
+                (self.database, self.tables, self.blank) = (database, Some(tables), None);
+                Ok(answer)
+            }
+            Err(error) => {
+                drop(database);
+                // The statement tells what is wrong.
+                drop(tables.close().await);
+                files.remove();
+                let hint = match error.to_string().contains("larger device") {
+                    true => "; tables of SQL need 64 MiB, as in \"file:NAME?size=64MiB\"",
+                    false => "",
+                };
+                Err(Failure::Failed(format!("{error}{hint}")))
+            }
+        }
     }
 
     async fn run(&mut self, arguments: &Arguments) -> Result<(), Failure> {
@@ -326,21 +338,19 @@ impl Session {
         if let Some(command) = meta::Command::parse(statement) {
             return self.meta(&command?).await;
         }
-        if let Some(blank) = self.blank.clone() {
-            match first_word(statement).as_str() {
-                "create" => self.create(&blank).await?,
-                word if READING.contains(&word) => {}
-                _ => {
-                    return Err(Failure::Failed(format!(
-                        "{} has no tables: CREATE TABLE comes first",
-                        blank.store
-                    )));
-                }
-            }
+        if self.blank.is_some() && need(statement) == Need::Nothing {
+            return Ok(Next::Continue);
         }
         let (watch, began) = (Stopwatch::start(), now());
         let clock = progress::clock("running");
-        let answer = self.database.query(statement).await;
+        let answer = match (self.blank.clone(), need(statement)) {
+            (Some(blank), Need::Creating) => self.create(&blank, statement).await,
+            (Some(blank), Need::Writing) => Err(Failure::Failed(format!(
+                "{} has no tables: CREATE TABLE comes first",
+                blank.store
+            ))),
+            _ => self.database.query(statement).await.map_err(Failure::from),
+        };
         clock.finish_and_clear();
         let answer = answer?;
         self.show(&Answer { schema: &answer.0, batches: &answer.1 }).await?;

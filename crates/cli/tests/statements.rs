@@ -138,16 +138,27 @@ fn a_blank_device_becomes_a_store() {
     let (status, _, error) = run(folder, &["sql", volume, "INSERT INTO t VALUES (1)"]);
     assert_eq!(status, Some(1));
     assert!(error.contains("CREATE TABLE comes first"), "{error}");
-    let script = "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)";
-    assert!(succeed(folder, &["sql", volume, script]).contains("2"));
+    for statement in ["CREATE VIEW v AS SELECT 1", "CREATE TABLE", "CREATE INDEX i ON t (a)"] {
+        let (status, _, error) = run(folder, &["sql", volume, statement]);
+        assert_eq!(status, Some(1), "{statement}");
+        assert!(error.contains("CREATE TABLE comes first"), "{error}");
+    }
+    let script = "-- the first\nDROP TABLE IF EXISTS t; CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)";
+    assert!(succeed(folder, &["sql", volume, "-c", script]).contains("2"));
     assert!(succeed(folder, &["sql", volume, "SELECT count(*) AS n FROM t"]).contains("2"));
     // A file that was made for it.
     std::fs::File::create(folder.join("blank.img")).unwrap().set_len(128 << 20).unwrap();
-    succeed(folder, &["sql", "--store=file:blank.img", script]);
+    succeed(folder, &["sql", "--store=file:blank.img", "-c", script]);
     // What a simulated disk keeps its data in.
     let disk = "--store=sim:quantum-atlas-10k?data=q.img";
-    succeed(folder, &["sql", disk, script]);
+    succeed(folder, &["sql", disk, "-c", script]);
     assert!(succeed(folder, &["sql", disk, "SELECT max(id) AS n FROM t"]).contains("2"));
+    // One that is too small is none, and can be made anew.
+    let create = "CREATE TABLE t (id INT PRIMARY KEY)";
+    let (status, _, error) = run(folder, &["sql", "--store=file:small.img?size=48MiB", create]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("64MiB") && !folder.join("small.img").exists(), "{error}");
+    succeed(folder, &["sql", "--store=file:small.img?size=64MiB", create]);
     // Reading makes nothing.
     let new = "--store=file:new.img?size=128MiB";
     let mut child = moirai(folder, &["sql", new]).stdin(Stdio::piped()).spawn().unwrap();

@@ -118,6 +118,9 @@ pub async fn create_trees(
             if new.overwrite => {}
         Err(error) => return Err(error.into()),
     }
+    if !new.overwrite {
+        devices.occupants(false).await.map_err(of_device)?;
+    }
     let lengths = devices.new_lengths(&new)?;
     let Parts { data, logs } = devices.divided(lengths)?;
     let format = Format { log: new.writer, ..with_leaves(new.leaf) };
@@ -206,15 +209,23 @@ impl Devices {
 
     /// Clears the devices that hold something, when they may be overwritten; gives what they held.
     async fn make_blank(&self, overwrite: bool) -> moirai_storage::Result<Vec<(String, Occupant)>> {
-        let devices: Vec<Arc<dyn Device>> =
-            [&self.data].into_iter().chain(&self.logs).map(Arc::clone).collect();
         let mut overwritten = Vec::new();
-        for (index, occupant) in occupants(&devices, overwrite).await? {
-            let Some(device) = devices.get(index) else { continue };
-            clear_ends(&**device).await?;
+        for (device, occupant) in self.occupants(overwrite).await? {
+            clear_ends(&*device).await?;
             overwritten.push((device.inquiry().name.clone(), occupant));
         }
         Ok(overwritten)
+    }
+
+    /// What they hold; an error unless it may be overwritten.
+    async fn occupants(
+        &self,
+        overwrite: bool,
+    ) -> moirai_storage::Result<Vec<(Arc<dyn Device>, Occupant)>> {
+        let devices: Vec<Arc<dyn Device>> =
+            [&self.data].into_iter().chain(&self.logs).map(Arc::clone).collect();
+        let found = occupants(&devices, overwrite).await?.into_iter();
+        Ok(found.filter_map(|(index, what)| Some((devices.get(index)?.clone(), what))).collect())
     }
 
     fn divided(&self, lengths: Lengths) -> Result<Parts> {

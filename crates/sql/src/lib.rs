@@ -27,4 +27,4 @@ pub use import::{
 };
 pub use listing::{ColumnInfo, IndexInfo, TableInfo};
 pub use output::{Answer, Format};
-pub use script::Script;
+pub use script::{Need, Script, need};

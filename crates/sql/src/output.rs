@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::str::FromStr;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::csv::WriterBuilder;
+use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::writer::JsonArray;
@@ -20,7 +20,7 @@ pub enum Format {
     /// A table with lines.
     #[default]
     Table,
-    /// Comma-separated values under a line of names; nulls are empty.
+    /// Comma-separated values under a line of names; nulls are empty, and empty texts in quotes.
     Csv,
     /// An array of objects; nulls are `null`.
     Json,
@@ -41,6 +41,77 @@ impl FromStr for Format {
 
 /// How tables show values: nulls are told from empty texts.
 const SHOWN: FormatOptions<'_> = FormatOptions::new().with_null("NULL");
+
+/// Writes comma-separated values so that `COPY` and `moirai table load` read the same again: a null is nothing, or the text for it, and
+/// a text that looks so is in quotes.
+#[derive(Clone, Debug)]
+pub(crate) struct CsvWriter {
+    pub(crate) delimiter: u8,
+    /// What stands for a null.
+    pub(crate) null: String,
+}
+
+impl Default for CsvWriter {
+    fn default() -> CsvWriter {
+        CsvWriter { delimiter: b',', null: String::new() }
+    }
+}
+
+impl CsvWriter {
+    /// Writes the names of columns.
+    pub(crate) fn header(&self, target: &mut dyn Write, schema: &SchemaRef) -> Result<()> {
+        let names = schema.fields().iter().map(|field| Some(field.name().as_str()));
+        self.line(target, names)
+    }
+
+    pub(crate) fn rows(&self, target: &mut dyn Write, batch: &RecordBatch) -> Result<()> {
+        let columns = batch.columns().iter();
+        let columns: Vec<ArrayFormatter<'_>> = columns
+            .map(|column| ArrayFormatter::try_new(&**column, &FormatOptions::new()))
+            .collect::<std::result::Result<_, _>>()
+            .map_err(failed)?;
+        let nulls: Vec<_> = batch.columns().iter().map(|column| column.logical_nulls()).collect();
+        let mut values: Vec<String> = vec![String::new(); columns.len()];
+        for row in 0..batch.num_rows() {
+            for (value, column) in values.iter_mut().zip(&columns) {
+                value.clear();
+                column.value(row).write(value).map_err(failed)?;
+            }
+            let is_null =
+                |nulls: &Option<NullBuffer>| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+            let values = values.iter().zip(&nulls);
+            self.line(
+                target,
+                values.map(|(value, nulls)| (!is_null(nulls)).then_some(value.as_str())),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn line<'v>(
+        &self,
+        target: &mut dyn Write,
+        values: impl Iterator<Item = Option<&'v str>>,
+    ) -> Result<()> {
+        for (place, value) in values.enumerate() {
+            if place > 0 {
+                target.write_all(&[self.delimiter])?;
+            }
+            let Some(value) = value else {
+                target.write_all(self.null.as_bytes())?;
+                continue;
+            };
+            let special =
+                |byte: &u8| *byte == self.delimiter || matches!(byte, b'"' | b'\r' | b'\n');
+            if value.is_empty() || value == self.null || value.bytes().any(|byte| special(&byte)) {
+                write!(target, "\"{}\"", value.replace('"', "\"\""))?;
+            } else {
+                target.write_all(value.as_bytes())?;
+            }
+        }
+        Ok(writeln!(target)?)
+    }
+}
 
 /// The answer to a statement.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +142,10 @@ impl Answer<'_> {
                 writeln!(target, "{text}")?;
             }
             Format::Csv => {
-                let mut writer = WriterBuilder::new().with_header(true).build(target);
-                writer.write(&RecordBatch::new_empty(schema.clone())).map_err(failed)?;
+                let writer = CsvWriter::default();
+                writer.header(target, schema)?;
                 for batch in batches {
-                    writer.write(batch).map_err(failed)?;
+                    writer.rows(target, batch)?;
                 }
             }
             Format::Json => {
@@ -156,7 +227,7 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&written(Format::Json, &[answer()])).unwrap();
         assert_eq!(json, serde_json::json!([{"a": 1, "name": ""}, {"a": null, "name": null}]));
-        assert_eq!(written(Format::Csv, &[answer()]), "a,name\n1,\n,\n");
+        assert_eq!(written(Format::Csv, &[answer()]), "a,name\n1,\"\"\n,\n");
     }
 
     #[test]

@@ -1,4 +1,8 @@
-//! Scripts: SQL text that comes line by line, divided into statements.
+//! Scripts: SQL text that comes line by line, divided into statements; and what a statement needs of a store.
+
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 
 /// Divides text into statements at semicolons that are not in quotes or comments. A line that begins with a
 /// backslash between two statements is a statement by itself.
@@ -40,6 +44,45 @@ impl State {
         }
     }
 }
+
+/// The words of a statement, without the comments before it.
+pub(crate) fn words(statement: &str) -> impl Iterator<Item = &str> {
+    let is_between = |letter: char| !letter.is_alphanumeric() && letter != '_';
+    without_comments(statement).split(is_between).filter(|word| !word.is_empty())
+}
+
+/// What a statement needs of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// To read, at most.
+    Reading,
+    /// Nothing of what is not there: it drops what may be missing.
+    Nothing,
+    /// A table to be, which may be the first.
+    Creating,
+    /// To write to what is there.
+    Writing,
+}
+
+/// What a statement needs of a store, as far as its words tell; of one that cannot be parsed, to write.
+#[must_use]
+pub fn need(statement: &str) -> Need {
+    let word: String = words(statement).next().unwrap_or_default().to_lowercase();
+    if without_comments(statement).starts_with('\\') || READING.contains(&word.as_str()) {
+        return Need::Reading;
+    }
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, statement).unwrap_or_default();
+    match &parsed[..] {
+        [SqlStatement::CreateTable(_)] => Need::Creating,
+        [SqlStatement::Drop { if_exists: true, .. }] => Need::Nothing,
+        [SqlStatement::Copy { to: true, .. }] => Need::Reading,
+        _ => Need::Writing,
+    }
+}
+
+/// Words that statements begin with that only read.
+const READING: [&str; 8] =
+    ["select", "with", "values", "explain", "show", "describe", "desc", "table"];
 
 impl Script {
     /// An empty script.

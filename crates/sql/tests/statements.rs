@@ -562,6 +562,13 @@ fn files_are_copied_into_tables_and_out_of_them() {
         let failing = format!("COPY (SELECT CAST(code AS INT) FROM t) TO '{out}'");
         assert!(run(&database, &failing).await.starts_with("error"));
         assert!(!std::path::Path::new(&out).exists());
+        let names = std::fs::read_dir(folder.path()).unwrap();
+        assert!(names.flatten().all(|name| !name.file_name().to_str().unwrap().starts_with('.')));
+        let error = run(&database, &format!("COPY t TO '{}'", path("t.json"))).await;
+        assert!(error.contains("FORMAT csv"), "{error}");
+        std::fs::write(&some, "id;code\n5;x\n").unwrap();
+        let error = run(&database, &format!("COPY t FROM '{some}'")).await;
+        assert!(error.contains("DELIMITER ';'"), "{error}");
         let error = run(&database, "COPY t FROM STDIN").await;
         assert!(error.contains("name one"), "{error}");
     });
@@ -606,5 +613,101 @@ fn explain_analyze_tells_what_a_scan_read() {
         let of_b = run(&database, "EXPLAIN ANALYZE SELECT max(b) FROM t").await;
         assert!(of_b.contains("changed_pages=0,"), "{of_b}");
         assert!(of_b.contains("bytes_read="), "{of_b}");
+    });
+}
+
+#[test]
+fn indexes_may_share_columns() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, c INT, d INT, e INT)", ""),
+        ("CREATE INDEX i ON t (c, d)", ""),
+        ("CREATE UNIQUE INDEX j ON t (d, e, id)", ""),
+        (
+            "INSERT INTO t SELECT value, 1, value % 10, 3 FROM generate_series(1, 1000)",
+            "count 1000",
+        ),
+        ("UPDATE t SET c = 2 WHERE d = 4", "count 100"),
+        ("UPDATE t SET e = 5 WHERE c = 2 AND d = 4 AND id < 100", "count 10"),
+        ("SELECT count(*) AS n, max(e) AS e FROM t WHERE c = 2 AND d = 4", "n,e 100,5"),
+        ("SELECT id FROM t WHERE d = 4 AND e = 5 AND id < 20", "id 4 14"),
+    ]);
+}
+
+/// Rows that are left out count for nothing.
+#[test]
+fn rows_that_are_left_out_conflict_with_no_other() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, u TEXT, v INT)", ""),
+        ("CREATE UNIQUE INDEX by_u ON t (u)", ""),
+        ("CREATE UNIQUE INDEX by_v ON t (v)", ""),
+        ("INSERT INTO t VALUES (1, 'x', 1)", "count 1"),
+        ("INSERT INTO t VALUES (2, 'x', 2), (2, 'y', 3) ON CONFLICT DO NOTHING", "count 1"),
+        ("INSERT INTO t VALUES (3, 'z', 1), (4, 'z', 4) ON CONFLICT DO NOTHING", "count 1"),
+        ("SELECT * FROM t", "id,u,v 1,x,1 2,y,3 4,z,4"),
+        // The key is named: other values may not be the same.
+        (
+            "INSERT INTO t VALUES (5, 'x', 5) ON CONFLICT (id) DO NOTHING",
+            "error: `t` has another row with u=x, and index `by_u` is unique",
+        ),
+        ("INSERT INTO t VALUES (4, 'w', 6) ON CONFLICT (id) DO NOTHING", "count 0"),
+        ("CREATE TABLE words (word TEXT)", ""),
+        (
+            "INSERT INTO words VALUES ('a') ON CONFLICT DO NOTHING",
+            "error: `words` has no primary key, so nothing conflicts",
+        ),
+        ("CREATE UNIQUE INDEX by_word ON words (word)", ""),
+        ("INSERT INTO words VALUES ('a'), ('b'), ('a') ON CONFLICT DO NOTHING", "count 2"),
+        ("INSERT INTO words VALUES ('c'), ('b') ON CONFLICT DO NOTHING", "count 1"),
+        ("SELECT * FROM words", "word a b c"),
+    ]);
+}
+
+#[test]
+fn what_is_copied_out_is_the_same_when_it_is_copied_in() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on_virtual(1, async {
+        let database = Database::over(&tables().await);
+        for (name, columns, rows) in [
+            (
+                "t",
+                "id INT PRIMARY KEY, a TEXT, b BYTEA",
+                "(1, '', x'00ff'), (2, NULL, NULL), (3, 'NA', x''), (4, 'a\nb', x'61')",
+            ),
+            ("u", "a TEXT NOT NULL", "(''), ('x'), ('\"')"),
+        ] {
+            let file = folder.path().join(format!("{name}.csv"));
+            let file = file.to_str().unwrap();
+            for options in ["", " WITH (NULL 'NA')", " WITH (HEADER false, DELIMITER '|')"] {
+                for copy in [name.to_owned(), format!("{name}_copy")] {
+                    run(&database, &format!("DROP TABLE IF EXISTS {copy}")).await;
+                    assert_eq!(
+                        run(&database, &format!("CREATE TABLE {copy} ({columns})")).await,
+                        ""
+                    );
+                }
+                let inserted = run(&database, &format!("INSERT INTO {name} VALUES {rows}")).await;
+                assert!(inserted.starts_with("count"), "{inserted}");
+                let out = run(&database, &format!("COPY {name} TO '{file}'{options}")).await;
+                assert!(out.starts_with("count"), "{out}");
+                let back = format!("COPY {name}_copy FROM '{file}'{options}");
+                assert_eq!(run(&database, &back).await, out, "{back}");
+                let select = |of: &str| format!("SELECT * FROM {of}");
+                let [one, other] = [
+                    run(&database, &select(name)).await,
+                    run(&database, &select(&format!("{name}_copy"))).await,
+                ];
+                assert_eq!(one, other, "{back}");
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+        let lone = folder.path().join("lone.csv");
+        let lone = lone.to_str().unwrap();
+        let error = run(&database, &format!("COPY (SELECT a FROM t) TO '{lone}'")).await;
+        assert!(error.contains("NULL 'NA'"), "{error}");
+        assert!(!std::path::Path::new(lone).exists());
+        let commented = format!("-- out\nCOPY(SELECT a FROM u) TO '{lone}'");
+        assert_eq!(run(&database, &commented).await, "count 3");
+        let twice = run(&database, &format!("COPY u (a, a) FROM '{lone}'")).await;
+        assert!(twice.contains("named twice"), "{twice}");
     });
 }

@@ -68,6 +68,12 @@ impl Store {
         let reserved = BlockCount(2 * inquiry.volume_block.0);
         let need = BlockCount(reserved.0 + 2 * crate::heap::UNIT.0);
         if inquiry.capacity < need {
+            if inquiry.keeps_data
+                && !is_cleared
+                && let Some(occupant) = moirai_storage::occupant(&*device).await?
+            {
+                return Err(Error::NotAStore { device: inquiry.name.clone(), occupant });
+            }
             return Err(moirai_storage::Error::TooSmall {
                 device: inquiry.name.clone(),
                 have: inquiry.capacity.bytes(),

@@ -240,8 +240,10 @@ impl Changes {
     }
 
     /// Sets columns of the rows with these keys, where there are any: for each column, which is none of the key, an array with the
-    /// value of each row. Where one of them is in an index, all columns of that index are given, those of the key apart. The entries of
-    /// rows as they were stay unless [`Changes::forget`] deletes them, before.
+    /// value of each row. Where one of them is in an index with other columns, `known` has the values of these, which are not set; those of
+    /// the key need not be given. Who changes one of these columns meanwhile leaves the index without an entry: let changes of columns that
+    /// share an index take turns ([`crate::Tables::turn`]). The entries of rows as they were stay unless [`Changes::forget`] deletes them,
+    /// before.
     ///
     /// # Errors
     /// [`crate::Error::Rows`] for arrays that are no keys or values of the table.
@@ -250,7 +252,9 @@ impl Changes {
         table: &Table,
         keys: &[ArrayRef],
         columns: &[(usize, ArrayRef)],
+        known: &[(usize, ArrayRef)],
     ) -> Result<()> {
+        values_of(table, keys, known)?;
         let values = values_of(table, keys, columns)?;
         self.modify(table, keys, SET, |row, fields| {
             let mut value = Vec::new();
@@ -267,7 +271,8 @@ impl Changes {
             if !index.has_any(columns.iter().map(|(column, _)| *column)) {
                 continue;
             }
-            let source = |column| array_of(columns, column).or_else(|| of_key(column));
+            let given = |column| array_of(columns, column).or_else(|| array_of(known, column));
+            let source = |column| given(column).or_else(|| of_key(column));
             match sources_of(index, source) {
                 Ok(sources) => index.put(&mut self.group, &sources)?,
                 Err(column) => {
@@ -275,7 +280,7 @@ impl Changes {
                     let name = fields.get(column).map_or("", |field| field.name());
                     let index = &index.definition().name;
                     return table.rows_refused(format!(
-                        "index `{index}` has column `{name}`, too: set all of its columns together"
+                        "index `{index}` has column `{name}`, too: give its values with those that are set"
                     ));
                 }
             }
@@ -347,7 +352,7 @@ impl Changes {
     }
 
     fn note(&mut self, table: &Table) {
-        if self.tables.iter().all(|one| one.space() != table.space()) {
+        if self.tables.iter().all(|one| one.spaces() != table.spaces()) {
             self.tables.push(table.clone());
         }
     }

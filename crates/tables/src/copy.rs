@@ -46,7 +46,7 @@ impl Snapshot {
                 copied.rows += rows.num_rows() as u64;
                 progress(&copied);
             }
-            load.fill().await?;
+            load.fill(true).await?;
             loads.push(load);
             copied.tables += 1;
         }

@@ -40,14 +40,18 @@ pub enum Error {
     },
 
     /// A table was dropped or truncated after the program asked for it.
-    #[error("table `{table}` was dropped or truncated: get it from the store again")]
+    #[error(
+        "table `{table}` was dropped, truncated or filled anew meanwhile: run the statement again, or get the table from the store again"
+    )]
     Dropped {
         /// Its name.
         table: String,
     },
 
     /// A table got or lost an index after the program asked for it.
-    #[error("table `{table}` has got or lost an index: get it from the store again")]
+    #[error(
+        "table `{table}` has got or lost an index meanwhile: run the statement again, or get the table from the store again"
+    )]
     Altered {
         /// Its name.
         table: String,

@@ -32,7 +32,7 @@
 //! // Row 1 gets a name, and is not read for it.
 //! let (one, plum): (ArrayRef, ArrayRef) =
 //!     (Arc::new(Int64Array::from(vec![1])), Arc::new(StringViewArray::from(vec!["plum"])));
-//! changes.set(&table, &[one], &[(1, plum)])?;
+//! changes.set(&table, &[one], &[(1, plum)], &[])?;
 //! tables.commit(&changes).await?;
 //!
 //! let mut scan = tables.snapshot().await.scan(&table, ScanOptions::default())?;
@@ -78,7 +78,7 @@ pub use copy::Copied;
 pub use definition::{IndexDefinition, PageOptions, TableDefinition};
 pub use error::{Error, Result};
 pub use index::{Index, key_behind};
-pub use load::{Load, LoadOptions, Replace};
+pub use load::{Load, LoadOptions};
 pub use moirai_pages::KeyBounds;
 pub use scan::{Scan, ScanCounts, ScanOptions};
 pub use snapshot::Snapshot;

@@ -31,23 +31,23 @@ const MOVED_SHARE: usize = 4;
 /// A page that does not fit is divided unless it has so few rows.
 const ROWS_MIN: usize = 8;
 
-/// What becomes of a table of the name of one that is loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replace {
-    /// It stays, and the load fails.
-    #[default]
-    Never,
-    /// It goes, unless it has rows at the end of the load.
-    Empty,
-    /// It goes.
-    Always,
-}
-
 /// How a table is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// What becomes of a table of its name.
-    pub replace: Replace,
+    /// Replace a table of its name.
+    pub replace: bool,
+}
+
+/// What the table takes the place of at the end of a load.
+#[derive(Clone, Debug)]
+pub(crate) enum Replace {
+    Nothing,
+    /// Any table of its name, or none.
+    Any,
+    /// This table, while it is as it was.
+    Table(Table),
+    /// And while it has no rows.
+    Empty(Table),
 }
 
 /// Fills a new table. Dropped before [`Load::finish`], and after an error, it leaves nothing: its space is free before the next table
@@ -55,7 +55,7 @@ pub struct LoadOptions {
 pub struct Load<'a> {
     tables: &'a Arc<Tables>,
     table: Table,
-    options: LoadOptions,
+    replace: Replace,
     /// With the numbers of rows, where there is no key.
     columns: usize,
     encoder: Encoder,
@@ -81,30 +81,41 @@ impl Tables {
     /// Begins to fill a new table.
     ///
     /// # Errors
-    /// [`Error::TableExists`] unless it may be replaced, [`Error::NotEmpty`]; errors as of [`Tables::create`].
+    /// [`Error::TableExists`] unless it may be replaced; errors as of [`Tables::create`].
     pub async fn load(
         self: &Arc<Tables>,
         name: &str,
         definition: TableDefinition,
         options: LoadOptions,
     ) -> Result<Load<'_>> {
-        if options.replace == Replace::Never {
+        let replace = if options.replace { Replace::Any } else { Replace::Nothing };
+        if !options.replace {
             self.check_new(name).await?;
         }
         let table = self.begin(name, definition).await?;
-        Load::new(self, table, options)
+        Load::new(self, table, replace)
+    }
+
+    /// Begins to fill a table that is empty, and is to be at the end. Handles of it are of no use from then on.
+    ///
+    /// # Errors
+    /// Errors as of [`Tables::load`]; [`Load::finish`] gives [`Error::NotEmpty`], [`Error::Altered`] or [`Error::NoTable`] where the
+    /// table has changed meanwhile.
+    pub async fn load_into(self: &Arc<Tables>, table: &Table) -> Result<Load<'_>> {
+        let new = self.begin(table.name(), table.definition().clone()).await?;
+        Load::new(self, new, Replace::Empty(table.clone()))
     }
 }
 
 impl<'a> Load<'a> {
-    fn new(tables: &'a Arc<Tables>, table: Table, options: LoadOptions) -> Result<Load<'a>> {
+    fn new(tables: &'a Arc<Tables>, table: Table, replace: Replace) -> Result<Load<'a>> {
         let ingest = tables.store().engine().ingest_as(table.space(), ROWS)?;
         let columns = table.pages().columns().len();
         let schema = Arc::clone(table.schema_with_row_numbers());
         Ok(Load {
             tables,
             table,
-            options,
+            replace,
             columns,
             encoder: Encoder::new(),
             ingest,
@@ -299,17 +310,17 @@ impl<'a> Load<'a> {
     /// # Errors
     /// As of [`Load::push`]; [`Error::TableExists`] where one was made meanwhile. Nothing is left then.
     pub async fn finish(mut self) -> Result<(Table, u64)> {
-        self.fill().await?;
+        self.fill(false).await?;
         let (table, rows) = (self.table.clone(), self.rows);
-        let (tables, replaces) = (self.tables, self.options.replace);
+        let (tables, replaces) = (self.tables, self.replace.clone());
         // It gives the space up where that fails.
         self.entered();
-        tables.enter(&table, replaces).await?;
+        tables.enter(&table, &replaces).await?;
         Ok((table, rows))
     }
 
-    /// Brings the last rows in: the table only lacks its name then.
-    pub(crate) async fn fill(&mut self) -> Result<()> {
+    /// Brings the last rows in: the table only lacks its name then. A copy is as unique as its source.
+    pub(crate) async fn fill(&mut self, is_copy: bool) -> Result<()> {
         self.pass_window(true).await?;
         self.ingest.flush().await?;
         if let Some(bulk) = self.bulk.take() {
@@ -318,6 +329,9 @@ impl<'a> Load<'a> {
         }
         for index in self.table.indexes() {
             self.tables.fill_index(&self.table, index).await?;
+            if !is_copy && index.definition().is_unique {
+                self.tables.check_unique(index).await?;
+            }
         }
         Ok(())
     }

@@ -229,7 +229,7 @@ impl Tables {
     pub async fn create(&self, name: &str, definition: TableDefinition) -> Result<Table> {
         self.check_new(name).await?;
         let table = self.begin(name, definition).await?;
-        self.enter(&table, Replace::Never).await?;
+        self.enter(&table, &Replace::Nothing).await?;
         Ok(table)
     }
 
@@ -332,11 +332,18 @@ impl Tables {
             let table = Table::in_spaces(name, definition, &spaces)?;
             if let Some(index) = table.indexes().last() {
                 self.fill_index(&table, index).await?;
+                if index.definition().is_unique {
+                    self.check_unique(index).await?;
+                }
             }
             self.alter(&table).await?;
             Ok(table)
         };
-        made.await.inspect_err(|_| self.abandon([space]))
+        let made = made.await;
+        if made.is_err() {
+            self.store.end_space(space).await;
+        }
+        made
     }
 
     /// Drops an index.
@@ -388,14 +395,11 @@ impl Tables {
             bulk.add(&group).await?;
         }
         bulk.commit().await?;
-        if index.definition().is_unique {
-            self.check_unique(index).await?;
-        }
         Ok(())
     }
 
     /// [`Error::NotUnique`] where two entries have the same values.
-    async fn check_unique(self: &Arc<Tables>, index: &Index) -> Result<()> {
+    pub(crate) async fn check_unique(self: &Arc<Tables>, index: &Index) -> Result<()> {
         let mut scan = self.snapshot().await.scan(index.entries(), ScanOptions::default())?;
         let mut last: Vec<u8> = Vec::new();
         while let Some(rows) = scan.next().await? {
@@ -415,11 +419,11 @@ impl Tables {
     /// Removes all rows of a table, at one moment; gives the table as it is from then on, since handles from before are of no use.
     ///
     /// # Errors
-    /// [`Error::NoTable`]; errors as of [`Tables::create`].
+    /// [`Error::NoTable`]; [`Error::Altered`] where somebody else changed what the table is meanwhile; errors as of [`Tables::create`].
     pub async fn truncate(&self, name: &str) -> Result<Table> {
-        let definition = self.table(name).await?.definition().clone();
-        let table = self.begin(name, definition).await?;
-        self.enter(&table, Replace::Always).await?;
+        let old = self.table(name).await?;
+        let table = self.begin(name, old.definition().clone()).await?;
+        self.enter(&table, &Replace::Table(old)).await?;
         Ok(table)
     }
 
@@ -473,19 +477,22 @@ impl Tables {
     }
 
     /// Puts a table into the catalog, in the place of one of its name if that may be.
-    pub(crate) async fn enter(&self, table: &Table, replace: Replace) -> Result<()> {
+    pub(crate) async fn enter(&self, table: &Table, replace: &Replace) -> Result<()> {
         let _defining = self.defining.write().await;
         let entered = async {
-            if replace == Replace::Empty
-                && let Some(old) = self.find(table.name()).await?
-                && !self.is_empty(&old).await?
-            {
-                return Err(Error::NotEmpty { name: table.name().to_owned() });
+            if let Replace::Table(old) | Replace::Empty(old) = replace {
+                let now = self.table(old.name()).await?;
+                if now.spaces() != old.spaces() {
+                    return Err(Error::Altered { table: old.name().to_owned() });
+                }
+                if matches!(replace, Replace::Empty(_)) && !self.is_empty(old).await? {
+                    return Err(Error::NotEmpty { name: old.name().to_owned() });
+                }
             }
             let (name, relation) = table.relation();
             let relations = vec![(name, Some(relation))];
-            let change = CatalogChange { relations, replaces: replace != Replace::Never };
-            Ok(self.store.change_relations(change).await?)
+            let replaces = !matches!(replace, Replace::Nothing);
+            Ok(self.store.change_relations(CatalogChange { relations, replaces }).await?)
         };
         entered.await.inspect_err(|_| self.abandon(table.spaces()))
     }

@@ -24,8 +24,8 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, each_seed, random};
 use moirai_storage::Device;
 use moirai_tables::{
-    Changes, Error, Index, IndexDefinition, LoadOptions, PageOptions, Replace, ScanOptions,
-    Snapshot, Table, TableDefinition, Tables, key_behind,
+    Changes, Error, Index, IndexDefinition, LoadOptions, PageOptions, ScanOptions, Snapshot, Table,
+    TableDefinition, Tables, key_behind,
 };
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Kinds, Options};
@@ -380,23 +380,36 @@ impl Kind {
                     let mut some: Vec<usize> = (0..self.others.len())
                         .filter(|at| random.random_bool(0.4) && (kind < 9 || is_number(at)))
                         .collect();
-                    // Columns of an index are set together, and nothing is added to them.
-                    for index in table.indexes() {
-                        let columns = &index.definition().columns;
-                        let of_index = |at: &usize| columns.contains(&self.others[*at]);
-                        if kind == 9 {
-                            some.retain(|at| !of_index(at));
-                        }
+                    // Nothing is added to columns of an index.
+                    if kind == 9 {
+                        some.retain(|at| {
+                            let column = self.others[*at];
+                            !table.indexes().iter().any(|index| index.has_any([column].into_iter()))
+                        });
                     }
-                    while let Some(at) = (0..self.others.len()).find(|at| {
-                        !some.contains(at)
-                            && table.indexes().iter().any(|index| {
-                                index.definition().columns.contains(&self.others[*at])
-                                    && index.has_any(some.iter().map(|at| self.others[*at]))
-                            })
-                    }) {
-                        some.push(at);
-                    }
+                    // What is known of rows beside: the other columns of indexes.
+                    let mut known: Vec<usize> = table
+                        .indexes()
+                        .iter()
+                        .filter(|index| index.has_any(some.iter().map(|at| self.others[*at])))
+                        .flat_map(|index| index.definition().columns.clone())
+                        .filter(|column| !some.iter().any(|at| self.others[*at] == *column))
+                        .filter(|column| self.others.contains(column))
+                        .collect();
+                    known.sort_unstable();
+                    known.dedup();
+                    let known: Vec<(usize, ArrayRef)> = known
+                        .into_iter()
+                        .map(|column| {
+                            let mut value = |key: &Key| match model.get(key) {
+                                Some(row) => self.values(&[column], key, row).remove(0),
+                                // There is no such row: any value will do.
+                                None => self.any_of(random, column),
+                            };
+                            let values: Vec<_> = keys.iter().map(&mut value).collect();
+                            (column, array_of(self.field(column).data_type(), &values))
+                        })
+                        .collect();
                     some.sort_unstable();
                     some.reverse();
                     let touched = table.indexes().iter().filter(|index| {
@@ -421,7 +434,7 @@ impl Kind {
                         .collect();
                     match kind {
                         9 => changes.add(table, &self.keys(&refs), &arrays).unwrap(),
-                        _ => changes.set(table, &self.keys(&refs), &arrays).unwrap(),
+                        _ => changes.set(table, &self.keys(&refs), &arrays, &known).unwrap(),
                     }
                     for (index, key) in keys.iter().enumerate() {
                         let Some(row) = model.get_mut(key) else { continue };
@@ -577,7 +590,7 @@ async fn load(
     name: &str,
     kind: &Kind,
 ) -> Result<Model, Error> {
-    let options = LoadOptions { replace: Replace::Always };
+    let options = LoadOptions { replace: true };
     let mut load = tables.load(name, kind.definition.clone(), options).await?;
     let mut model = Model::new();
     let disorder = [0.0, 0.1, 1.0][random.random_range(0..3)];

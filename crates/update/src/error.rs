@@ -70,8 +70,8 @@ pub enum Error {
     /// Blocks do not hold the data that was written there.
     #[error(
         "{device}: {what} at {blocks} is damaged: restore the device from a backup (on a volume, look for a wrong disk first: \
-         `moirai volume scrub --help`); or list what else is damaged with `moirai store check`, and drop it with `moirai store \
-         repair`"
+         `moirai volume scrub --help`){}",
+        what_else(what)
     )]
     Damaged {
         /// The device.
@@ -267,6 +267,20 @@ fn holds_instead(holds: Option<&Occupant>) -> String {
     match holds {
         Some(occupant) => format!("{occupant}, and no key-value store"),
         None => "no key-value store (on a blank device `put`, `merge`, `load`, `batch` or `restore` creates one)".to_owned(),
+    }
+}
+
+/// Without these a store is not opened: nothing else of it is checked or repaired.
+pub(crate) const CHECKPOINT: &str = "the checkpoint of its partitions";
+pub(crate) const SUPERBLOCK: &str = "the superblock";
+
+/// What can be done about damage beside a backup.
+fn what_else(what: &str) -> &'static str {
+    match what {
+        CHECKPOINT | SUPERBLOCK => "; without it nothing of the store can be read",
+        _ => {
+            "; or list what else is damaged with `moirai store check`, and drop it with `moirai store repair`"
+        }
     }
 }
 

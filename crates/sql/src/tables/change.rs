@@ -270,6 +270,15 @@ impl<'a> Before<'a> {
         arrays.split_at(arrays.len().saturating_sub(self.columns.len()))
     }
 
+    /// Columns of indexes that are not set, and none of the key, with their values.
+    fn others(&self, set: &[usize], table: &Table, old: &[ArrayRef]) -> Vec<(usize, ArrayRef)> {
+        let (key, fields) = (table.definition().key(), table.schema().fields().len());
+        let columns = self.columns.iter().copied().zip(old.iter().cloned());
+        let is_other =
+            |column: &usize| !set.contains(column) && !key.contains(column) && *column < fields;
+        columns.filter(|(column, _)| is_other(column)).collect()
+    }
+
     fn forget(&self, changes: &mut Changes, table: &Table, old: &[ArrayRef]) -> Result<()> {
         for index in &self.indexes {
             let place = |column: &usize| self.columns.iter().position(|one| one == column);
@@ -330,17 +339,9 @@ impl Updating<'_> {
                 new_rows.push(rows.clone());
             }
             _ => {
-                // They come in the order of the columns; those of an index together.
-                let of_indexes = self
-                    .before
-                    .indexes
-                    .iter()
-                    .flat_map(|index| index.definition().columns.iter().copied());
-                let key = table.definition().key();
+                // They come in the order of the columns.
                 let mut columns = self.set.clone();
-                columns.extend(of_indexes.filter(|column| !key.contains(column)));
                 columns.sort_unstable();
-                columns.dedup();
                 let mut set: Vec<(usize, ArrayRef)> = Vec::with_capacity(columns.len());
                 for (index, column) in columns.into_iter().enumerate() {
                     let field = table.schema().field(column);
@@ -353,7 +354,8 @@ impl Updating<'_> {
                     };
                     set.extend(array.map(|array| (column, array)));
                 }
-                changes.set(table, keys, &set).map_err(external)?;
+                let known = self.before.others(&self.set, table, old);
+                changes.set(table, keys, &set, &known).map_err(external)?;
             }
         }
         self.writer.add(&changes).await.map_err(external)?;

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectType, SqlOption, Statement as SqlStatement, TableConstraint, Value,
 };
 use futures::TryStreamExt;
-use moirai_tables::{IndexDefinition, LoadOptions, PageOptions, Replace, TableDefinition};
+use moirai_tables::{IndexDefinition, LoadOptions, PageOptions, TableDefinition};
 
 use crate::tables::catalog::StatementTables;
 use crate::tables::insert::{column_of, rows_for};
@@ -157,7 +157,6 @@ impl Session {
         let mut definition = TableDefinition::new(schema, &key).map_err(external)?;
         definition.pages = pages;
         definition.defaults.append(&mut defaults);
-        let replace = if replace { Replace::Always } else { Replace::Never };
         let options = LoadOptions { replace };
         let mut load = self.tables.load(&name, definition, options).await.map_err(external)?;
         if has_query {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
-use datafusion::arrow::compute::{filter_record_batch, not};
+use datafusion::arrow::compute::filter_record_batch;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     OnConflictAction, OnInsert, SelectItem, TableObject,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, LoadOptions, Replace, Snapshot, Table, Writer};
+use moirai_tables::{Changes, Index, Snapshot, Table, Writer};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
@@ -25,10 +25,13 @@ use crate::tables::unique::{UniqueValues, named_values, not_unique};
 use crate::using::qualify;
 use crate::{Error, Result};
 
-/// What becomes of a row whose key is there.
+/// What becomes of a row whose key is there, or whose values a unique index has.
 pub(crate) enum OnConflict {
     Refuse,
-    Skip,
+    /// It is left out; where the statement names the key, for its key alone.
+    Skip {
+        for_key: bool,
+    },
     Update(Box<DoUpdate>),
 }
 
@@ -39,6 +42,7 @@ fn conflict_of(table: &Table, on: Option<OnInsert>) -> Result<OnConflict> {
         Some(_) => return refused("ON DUPLICATE KEY is MySQL's: write ON CONFLICT DO UPDATE"),
     };
     let key: Vec<String> = key_names(table).map(str::to_owned).collect();
+    let for_key = on.conflict_target.is_some();
     match &on.conflict_target {
         None => {}
         Some(ConflictTarget::Columns(columns)) => {
@@ -58,11 +62,13 @@ fn conflict_of(table: &Table, on: Option<OnInsert>) -> Result<OnConflict> {
             return refused("constraints have no names: name the columns of the primary key");
         }
     }
-    if key.is_empty() {
+    let is_update = matches!(on.action, OnConflictAction::DoUpdate(_));
+    let has_unique = table.indexes().iter().any(|index| index.definition().is_unique);
+    if key.is_empty() && (is_update || !has_unique) {
         return refused(format!("`{}` has no primary key, so nothing conflicts", table.name()));
     }
     Ok(match on.action {
-        OnConflictAction::DoNothing => OnConflict::Skip,
+        OnConflictAction::DoNothing => OnConflict::Skip { for_key },
         OnConflictAction::DoUpdate(update) => OnConflict::Update(Box::new(update)),
     })
 }
@@ -128,8 +134,9 @@ pub(crate) fn rows_for(table: &Table, arrays: &[ArrayRef]) -> Result<RecordBatch
     Ok(rows.map_err(DataFusionError::from)?)
 }
 
-/// So many rows are loaded into an empty table, and not inserted one by one.
+/// So many rows, or bytes, are loaded into an empty table, and not inserted one by one.
 const LOADED_ROWS: usize = 64 << 10;
+const LOADED_BYTES: usize = 64 << 20;
 
 /// Where rows go that are inserted.
 pub(crate) struct Into {
@@ -236,18 +243,20 @@ impl Session {
             rows: 0,
             returned: returning.is_some().then(Vec::new),
         };
-        let (mut first, mut count) = (Vec::new(), 0);
-        while count < LOADED_ROWS
+        let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
+        let may_load = is_plain && self.tables.is_empty(&table).await?;
+        let (mut first, mut count, mut bytes) = (Vec::new(), 0, 0);
+        while may_load
+            && count < LOADED_ROWS
+            && bytes < LOADED_BYTES
             && let Some(batch) = rows.try_next().await?
         {
             count += batch.num_rows();
+            bytes += batch.get_array_memory_size();
             first.push(batch);
         }
-        let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
-        if is_plain && count >= LOADED_ROWS && self.tables.is_empty(&table).await? {
-            let options = LoadOptions { replace: Replace::Empty };
-            let definition = table.definition().clone();
-            let mut load = self.tables.load(table.name(), definition, options).await?;
+        if count >= LOADED_ROWS || bytes >= LOADED_BYTES {
+            let mut load = self.tables.load_into(&table).await?;
             for batch in first {
                 load.push(&inserting.whole(&batch).await?).await?;
             }
@@ -362,43 +371,41 @@ impl Inserting<'_> {
 
     async fn add(&mut self, given: &RecordBatch) -> Result<()> {
         let (table, count) = (self.table, given.num_rows());
-        let rows = self.whole(given).await?;
+        let mut rows = self.whole(given).await?;
         if table.definition().key().is_empty() {
-            let rows = table.numbered(&rows, self.next_number).map_err(external)?;
+            rows = table.numbered(&rows, self.next_number).map_err(external)?;
             self.next_number += count as u64;
-            return self.put(rows).await;
         }
         let (fresh, conflicts) = self.divided(&rows).await?;
-        if conflicts.num_rows() > 0 {
-            match &self.on_conflict {
-                OnConflict::Refuse => return Err(self.duplicate(&conflicts)?),
-                OnConflict::Skip => {}
-                OnConflict::Update(update) => {
-                    let update = update.clone();
-                    self.update(&conflicts, *update).await?;
-                }
-            }
+        if conflicts.num_rows() > 0
+            && let OnConflict::Update(update) = &self.on_conflict
+        {
+            let update = update.clone();
+            self.update(&conflicts, *update).await?;
         }
         self.put(fresh).await
     }
 
     /// Puts rows, with their numbers where the table has no key.
-    async fn put(&mut self, mut rows: RecordBatch) -> Result<()> {
+    async fn put(&mut self, rows: RecordBatch) -> Result<()> {
         let table = self.table;
-        for index in table.indexes().iter().filter(|index| index.definition().is_unique) {
-            let taken = self.unique.taken(&self.snapshot, (table, index), &rows, None).await?;
-            let Some(first) = taken.iter().position(|is_taken| *is_taken) else { continue };
-            if !matches!(self.on_conflict, OnConflict::Skip) {
-                return Err(not_unique(table, index, &rows.slice(first, 1))?);
-            }
-            let is_free = BooleanArray::from_iter(taken.iter().map(|is_taken| Some(!is_taken)));
-            rows = filter_record_batch(&rows, &is_free).map_err(DataFusionError::from)?;
-        }
         let mut changes = Changes::new();
         changes.put(table, &rows).map_err(external)?;
         self.writer.add(&changes).await.map_err(external)?;
         let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
         self.pass(rows.project(&columns).map_err(DataFusionError::from)?);
+        Ok(())
+    }
+
+    /// Refuses rows whose values another one has in a unique index.
+    async fn check_unique(&mut self, rows: &RecordBatch) -> Result<()> {
+        let table = self.table;
+        for index in table.indexes().iter().filter(|index| index.definition().is_unique) {
+            let taken = self.unique.taken(&self.snapshot, (table, index), rows, None).await?;
+            if let Some(first) = taken.iter().position(|is_taken| *is_taken) {
+                return Err(not_unique(table, index, &rows.slice(first, 1))?);
+            }
+        }
         Ok(())
     }
 
@@ -414,26 +421,72 @@ impl Inserting<'_> {
         key.iter().map(|column| Arc::clone(rows.column(*column))).collect()
     }
 
-    /// Rows whose keys are new, and those whose keys are there or were put by this statement.
+    /// Rows that are new, and those whose keys are there. Others are left out, or refused.
     async fn divided(&mut self, rows: &RecordBatch) -> Result<(RecordBatch, RecordBatch)> {
-        let columns = self.keys_of(rows);
-        let mut is_new = self.snapshot.lacks(self.table, &columns).await.map_err(external)?;
-        let keys = self.table.keys(&columns).map_err(external)?;
-        for (is_new, key) in is_new.iter_mut().zip(keys) {
-            let is_first = self.keys.insert(key);
-            if !is_first && matches!(self.on_conflict, OnConflict::Update(_)) {
-                let problem = format!(
-                    "ON CONFLICT DO UPDATE meets a row of `{}` twice: give each key once",
-                    self.table.name()
-                );
-                return Err(Error::Rows { problem });
-            }
-            *is_new &= is_first;
+        let (table, count) = (self.table, rows.num_rows());
+        let has_key = !table.definition().key().is_empty();
+        let (mut lacks, mut keys) = (vec![true; count], Vec::new());
+        if has_key {
+            let columns = self.keys_of(rows);
+            lacks = self.snapshot.lacks(table, &columns).await.map_err(external)?;
+            keys = table.keys(&columns).map_err(external)?;
         }
-        let is_new = BooleanArray::from(is_new);
-        let is_there = not(&is_new).map_err(DataFusionError::from)?;
-        let of = |wanted| filter_record_batch(rows, wanted).map_err(DataFusionError::from);
-        Ok((of(&is_new)?, of(&is_there)?))
+        let unique: Vec<&Index> =
+            table.indexes().iter().filter(|index| index.definition().is_unique).collect();
+        // Of each index, what the snapshot has.
+        let mut taken = Vec::with_capacity(unique.len());
+        for index in &unique {
+            let identities = index.identities(rows).map_err(external)?;
+            let conflicts = self.snapshot.conflicts(table, index, rows, |_| false).await;
+            taken.push((conflicts.map_err(external)?, identities));
+        }
+        // What is left out counts for nothing: no later row conflicts with it.
+        let (mut is_new, mut is_there) = (vec![false; count], vec![false; count]);
+        for row in 0..count {
+            let key = keys.get(row);
+            let is_put = key.is_some_and(|key| self.keys.contains(key));
+            if is_put || lacks.get(row) == Some(&false) {
+                match &self.on_conflict {
+                    OnConflict::Refuse => return Err(self.duplicate(&rows.slice(row, 1))?),
+                    OnConflict::Skip { .. } => continue,
+                    OnConflict::Update(_) if is_put => {
+                        let problem = format!(
+                            "ON CONFLICT DO UPDATE meets a row of `{}` twice: give each key once",
+                            table.name()
+                        );
+                        return Err(Error::Rows { problem });
+                    }
+                    OnConflict::Update(_) => {
+                        self.keys.extend(key.cloned());
+                        set(&mut is_there, row);
+                        continue;
+                    }
+                }
+            }
+            let conflict = unique.iter().zip(&taken).find(|(index, (conflicts, identities))| {
+                let identity = identities.get(row).and_then(Option::as_ref);
+                conflicts.get(row) == Some(&true)
+                    || identity.is_some_and(|identity| self.unique.contains(index, identity))
+            });
+            match (conflict, &self.on_conflict) {
+                (None, _) => {}
+                (Some(_), OnConflict::Skip { for_key: false }) => continue,
+                (Some((index, _)), _) => {
+                    return Err(not_unique(table, index, &rows.slice(row, 1))?);
+                }
+            }
+            self.keys.extend(key.cloned());
+            for (index, (_, identities)) in unique.iter().zip(&taken) {
+                if let Some(identity) = identities.get(row).and_then(Option::as_ref) {
+                    self.unique.insert(index, identity.clone());
+                }
+            }
+            set(&mut is_new, row);
+        }
+        let of = |wanted: Vec<bool>| {
+            filter_record_batch(rows, &BooleanArray::from(wanted)).map_err(DataFusionError::from)
+        };
+        Ok((of(is_new)?, of(is_there)?))
     }
 
     fn duplicate(&self, rows: &RecordBatch) -> Result<Error> {
@@ -487,8 +540,15 @@ impl Inserting<'_> {
                 changes.forget(table, index, &index.sources(&old)).map_err(external)?;
             }
             self.writer.add(&changes).await.map_err(external)?;
+            self.check_unique(&new).await?;
             self.put(new).await?;
         }
         Ok(())
+    }
+}
+
+fn set(marks: &mut [bool], row: usize) {
+    if let Some(mark) = marks.get_mut(row) {
+        *mark = true;
     }
 }

@@ -20,6 +20,7 @@ use futures::TryStreamExt;
 use moirai_tables::{Snapshot, Table, Tables};
 
 use crate::database::read;
+use crate::script::words;
 use crate::tables::catalog::StatementTables;
 use crate::tables::copy::Copy;
 use crate::tables::syntax::{self, ROWS};
@@ -169,7 +170,7 @@ impl Session {
 
 /// The error for a statement that is not known.
 fn unknown(statement: &str) -> Error {
-    let words: Vec<String> = statement.split_whitespace().take(2).map(str::to_uppercase).collect();
+    let words: Vec<String> = words(statement).take(2).map(str::to_uppercase).collect();
     let words = words.join(" ");
     let problem = format!(
         "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \

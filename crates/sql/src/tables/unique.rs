@@ -1,6 +1,6 @@
 //! Unique indexes: who writes a row looks whether another one has its values.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -11,11 +11,25 @@ use moirai_tables::{Index, Snapshot, Table};
 use crate::tables::table::external;
 use crate::{Error, Result};
 
-/// The values that a statement has put into unique indexes.
+/// The values that a statement has put into unique indexes, by their names.
 #[derive(Debug, Default)]
-pub(crate) struct UniqueValues(HashSet<(String, Vec<u8>)>);
+pub(crate) struct UniqueValues(BTreeMap<String, HashSet<Vec<u8>>>);
 
 impl UniqueValues {
+    pub(crate) fn contains(&self, index: &Index, identity: &[u8]) -> bool {
+        let values = self.0.get(&index.definition().name);
+        values.is_some_and(|values| values.contains(identity))
+    }
+
+    /// Whether they were not there.
+    pub(crate) fn insert(&mut self, index: &Index, identity: Vec<u8>) -> bool {
+        let name = &index.definition().name;
+        match self.0.get_mut(name) {
+            Some(values) => values.insert(identity),
+            None => self.0.insert(name.clone(), HashSet::from([identity])).is_none(),
+        }
+    }
+
     /// Of rows that are to be put, with their numbers where the table has no key: whether another row has the same values, in the store
     /// or among those that the statement has put. Rows whose keys are among `left` leave.
     pub(crate) async fn taken(
@@ -31,7 +45,7 @@ impl UniqueValues {
         let identities = index.identities(rows).map_err(external)?;
         for (is_taken, identity) in taken.iter_mut().zip(identities) {
             if !*is_taken && let Some(identity) = identity {
-                *is_taken = !self.0.insert((index.definition().name.clone(), identity));
+                *is_taken = !self.insert(index, identity);
             }
         }
         Ok(taken)

@@ -26,7 +26,7 @@ const PART_BLOCKS: BlockCount = BlockCount(1 << 9);
 /// Partitions that are encoded while nobody else uses the state.
 const AT_ONCE: u32 = 64;
 /// What damaged blocks of a checkpoint are called in messages.
-const WHAT: &str = "the checkpoint of its partitions";
+const WHAT: &str = crate::error::CHECKPOINT;
 /// Where a free number has its space's.
 const NO_PARTITION: u64 = 0;
 

@@ -7,7 +7,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 use crate::check::Damage;
 use crate::codec::{Taker, is_sum};
 use crate::data::layout::Layout;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SUPERBLOCK};
 use crate::ids::Seq;
 use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Start};
 use crate::spec::Division;
@@ -216,7 +216,7 @@ impl Superblock {
             // Ours, of this version, and not as it was written.
             (None, None, None) if is_damaged => Err(Error::Damaged {
                 device: name(),
-                what: "the superblock",
+                what: SUPERBLOCK,
                 blocks: BlockRange::new(Lbn(0), SUPERBLOCKS),
             }),
             (None, None, Some(error)) => Err(error.into()),
