@@ -7,15 +7,16 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use indicatif::ProgressBar;
 use moirai::btree::AddDecimal;
-use moirai::runtime::{Stopwatch, is_virtual, now};
+use moirai::runtime::{Stopwatch, is_virtual, now, yield_now};
 use moirai::tables::Tables;
 use moirai::units::ByteCount;
 use moirai::update::{Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
-use moirai_sql::arrow::array::RecordBatch;
-use moirai_sql::arrow::datatypes::SchemaRef;
-use moirai_sql::{Answer, Database, Format, Need, Script, memory_database, need};
+use moirai_sql::{
+    AnswerStream, AnswerWriter, Database, Format, Need, Script, memory_database, need,
+};
 
 use crate::failure::Failure;
 use crate::{kv, print, progress, run};
@@ -28,7 +29,7 @@ use crate::{kv, print, progress, run};
 ///
 /// Statements come from the command line (STATEMENT, -c), from scripts (-f), from standard input where that is not a
 /// terminal, or else from a prompt, where `\?` lists the commands. Answers go to standard output, everything else
-/// to standard error. A statement that fails ends the command with status 1.
+/// to standard error. A statement that fails ends the command with status 1; of a long answer, rows may have been written before.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
     /// Device or volume of the store, as URI
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     /// Run the statements of a script, `-` for standard input; scripts run after -c
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Format of the answers: table, csv or json
+    /// Format of the answers: table, csv, json, or expanded, with a line for each value
     #[arg(long, default_value = "table")]
     format: Format,
     /// Go on after a statement that fails; the exit status is 1 at the end
@@ -132,6 +133,8 @@ struct Session {
     /// What the first `CREATE` makes a store of.
     blank: Option<Arguments>,
     format: Format,
+    /// Whether the last line of an answer has no end yet.
+    is_in_line: bool,
     /// Whether tables have a line for each value.
     is_expanded: bool,
     has_timing: bool,
@@ -154,8 +157,12 @@ impl Session {
             database: memory_database([])?,
             tables: None,
             blank: None,
-            format: arguments.format,
-            is_expanded: false,
+            format: match arguments.format {
+                Format::Expanded => Format::Table,
+                format => format,
+            },
+            is_expanded: arguments.format == Format::Expanded,
+            is_in_line: false,
             has_timing: arguments.timing,
             keep_going: arguments.keep_going,
             failed: 0,
@@ -208,7 +215,7 @@ impl Session {
         &mut self,
         arguments: &Arguments,
         statement: &str,
-    ) -> Result<(SchemaRef, Vec<RecordBatch>), Failure> {
+    ) -> Result<AnswerStream, Failure> {
         // What read the device lets go of it.
         self.database = memory_database([])?;
         let files = NewFiles::new();
@@ -223,7 +230,7 @@ impl Session {
         let created = moirai::create_trees(place, new, kinds()?, options).await;
         let tables = Tables::over(created.inspect_err(|_| files.remove())?.store);
         let database = Database::over(&tables);
-        match database.query(statement).await {
+        match database.stream(statement).await {
             Ok(answer) => {
                 (self.database, self.tables, self.blank) = (database, Some(tables), None);
                 Ok(answer)
@@ -233,11 +240,7 @@ impl Session {
                 // The statement tells what is wrong.
                 drop(tables.close().await);
                 files.remove();
-                let hint = match error.to_string().contains("larger device") {
-                    true => "; tables of SQL need 64 MiB, as in \"file:NAME?size=64MiB\"",
-                    false => "",
-                };
-                Err(Failure::Failed(format!("{error}{hint}")))
+                Err(explained(error))
             }
         }
     }
@@ -349,11 +352,24 @@ impl Session {
                 "{} has no tables: CREATE TABLE comes first",
                 blank.store
             ))),
-            _ => self.database.query(statement).await.map_err(Failure::from),
+            _ => self.database.stream(statement).await.map_err(explained),
+        };
+        let shown = match answer {
+            Ok(mut answer) => {
+                let shown = self.show(&mut answer, &clock).await;
+                answer.stop().await;
+                match shown {
+                    Err(Failure::BrokenPipe) => shown,
+                    _ => {
+                        let ended = self.end_line();
+                        shown.and(ended)
+                    }
+                }
+            }
+            Err(failure) => Err(failure),
         };
         clock.finish_and_clear();
-        let answer = answer?;
-        self.show(&Answer { schema: &answer.0, batches: &answer.1 }).await?;
+        shown?;
         if self.has_timing {
             print::error_line(match is_virtual() {
                 true => format!("{} of virtual I/O time", now().since(began)),
@@ -363,33 +379,67 @@ impl Session {
         Ok(Next::Continue)
     }
 
-    /// Writes an answer to standard output, and yields now and then, so that Ctrl-C ends a long one.
-    async fn show(&self, answer: &Answer<'_>) -> Result<(), Failure> {
+    /// Writes an answer to standard output while it comes, and yields now and then, so that Ctrl-C ends a long one. The clock
+    /// ends with the first rows.
+    async fn show(
+        &mut self,
+        answer: &mut AnswerStream,
+        clock: &ProgressBar,
+    ) -> Result<(), Failure> {
+        let format = match (self.is_expanded, self.format) {
+            (true, Format::Table) => Format::Expanded,
+            (_, format) => format,
+        };
+        let mut writer = AnswerWriter::new(answer.schema(), format)?;
         let mut text = Vec::new();
-        match self.is_expanded && self.format == Format::Table {
-            true => answer.write_expanded(&mut text)?,
-            false => answer.write(&mut text, self.format)?,
+        while let Some(batch) = answer.next().await? {
+            let mut first = 0;
+            while first < batch.num_rows() {
+                let rows = SHOWN_ROWS.min(batch.num_rows() - first);
+                writer.push(&batch.slice(first, rows), &mut text)?;
+                self.put(&mut text, clock).await?;
+                first += rows;
+            }
+        }
+        writer.finish(&mut text)?;
+        self.put(&mut text, clock).await
+    }
+
+    /// Writes what there is of an answer to standard output, and leaves `text` empty.
+    async fn put(&mut self, text: &mut Vec<u8>, clock: &ProgressBar) -> Result<(), Failure> {
+        if !text.is_empty() {
+            clock.finish_and_clear();
         }
         for part in text.chunks(SHOWN_BYTES) {
             std::io::stdout().lock().write_all(part).map_err(print::failed)?;
-            yield_once().await;
+            self.is_in_line = !part.ends_with(b"\n");
+            yield_now().await;
         }
+        text.clear();
         Ok(())
+    }
+
+    /// Ends the line of an answer that was cut off, so that what comes next has one of its own.
+    fn end_line(&mut self) -> Result<(), Failure> {
+        match std::mem::take(&mut self.is_in_line) {
+            true => print::line(""),
+            false => Ok(()),
+        }
     }
 }
 
+/// The failure of a statement, with what to do about a device that is too small for tables.
+fn explained(error: moirai_sql::Error) -> Failure {
+    match error.to_string().contains("larger device") {
+        true => Failure::Failed(format!(
+            "{error}; tables of SQL need 64 MiB, as in \"file:NAME?size=64MiB\""
+        )),
+        false => error.into(),
+    }
+}
+
+/// Rows of an answer that become text at once.
+const SHOWN_ROWS: usize = 10_000;
+
 /// Bytes of an answer that are written at once.
 const SHOWN_BYTES: usize = 64 << 10;
-
-/// Lets whoever waits together with this task have a look.
-async fn yield_once() {
-    let mut has_yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
-}

@@ -78,6 +78,18 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
+/// The store of loaded tables at `uri`; for one whose tables take changes the error names the command that lists them.
+async fn opened(uri: &str) -> Result<Arc<Store>, Failure> {
+    match moirai::open_store(uri).await {
+        Err(error @ moirai::store::Error::NotAStore { .. })
+            if moirai::has_trees(uri).await.unwrap_or(false) =>
+        {
+            Err(Failure::Failed(format!("{error}; its tables: moirai sql --store {uri} '\\d'")))
+        }
+        opened => Ok(opened?),
+    }
+}
+
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -89,7 +101,7 @@ struct Listed {
 }
 
 async fn list(uri: &str, json: bool) -> Result<(), Failure> {
-    let store = moirai::open_store(uri).await?;
+    let store = opened(uri).await?;
     if store.is_blank().await {
         print::note(format!("{uri} is blank: no table was loaded into it yet"));
     }
@@ -155,7 +167,7 @@ struct ShownColumn {
 }
 
 async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
-    let store = moirai::open_store(uri).await?;
+    let store = opened(uri).await?;
     let table = store.table(name)?;
     let text = |array: Option<moirai_sql::arrow::array::ArrayRef>| {
         array.and_then(|array| {

@@ -105,6 +105,60 @@ fn ctrl_c_cancels_a_statement() {
     assert_eq!(status(prompt), 0);
 }
 
+/// A join that compares much and finds nothing stops, too: the prompt answers at once after it.
+#[test]
+fn ctrl_c_stops_a_join_that_finds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let create = "create table t (a int primary key, b int)";
+    succeed(folder, &["sql", "--store=file:s?size=256MiB", create]);
+    let insert = "insert into t select value, value from generate_series(1, 5000)";
+    succeed(folder, &["sql", "--store=file:s", insert]);
+    let mut prompt = at_a_terminal(folder, &["sql", "--store=file:s"]);
+    prompt.exp_string("moirai> ").unwrap();
+    prompt.send_line("select count(*) from t a, t b, t c where a.b + b.b + c.b = 5;").unwrap();
+    moirai::runtime::block_on_real(0, moirai::runtime::sleep(moirai::units::Nanos(3_000_000_000)));
+    let watch = Stopwatch::start();
+    prompt.send_control('c').unwrap();
+    prompt.exp_string("cancelled").unwrap();
+    prompt.send_line("select 41 + 1 as answer;").unwrap();
+    prompt.exp_string("| 42").unwrap();
+    let seconds = watch.elapsed().as_s();
+    // Without yields it is minutes.
+    assert!(seconds < 20.0, "{seconds} s");
+    eprintln!("cancelled after {seconds:.3} s");
+    prompt.send_line("\\q").unwrap();
+    assert_eq!(status(prompt), 0);
+}
+
+/// An answer that is cut off while it is printed leaves nothing in front of the next one.
+#[test]
+fn ctrl_c_ends_an_answer_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["table", "load", "--store=file:s?size=64MiB", "--tpch", "0.001"]);
+    for format in ["csv", "json", "table", "expanded"] {
+        let mut prompt = at_a_terminal(folder, &["sql", "--store=file:s", "--format", format]);
+        prompt.exp_string("moirai> ").unwrap();
+        prompt.send_line("select value as long_name from generate_series(1, 1000000000);").unwrap();
+        prompt.exp_string("long_name").unwrap();
+        prompt.exp_regex("[0-9]{5}").unwrap();
+        prompt.send_control('c').unwrap();
+        prompt.exp_string("\r\nthe statement is cancelled").unwrap();
+        prompt.send_line("select 41 + 1 as answer;").unwrap();
+        // What was typed has no echo here.
+        let begin = match format {
+            "csv" => "moirai> answer\r\n42\r\n",
+            "json" => "moirai> [{\"answer\":42}]\r\n",
+            "table" => "moirai> +--------+\r\n| answer |\r\n",
+            _ => "moirai> -[ RECORD 1 ]\r\nanswer | 42\r\n",
+        };
+        prompt.exp_string(begin).unwrap();
+        prompt.send_line("\\q").unwrap();
+        assert_eq!(status(prompt), 0);
+    }
+}
+
 #[test]
 fn ctrl_c_leaves_whole_tables_and_the_load_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -39,6 +40,10 @@ fn tables_and_trees_lie_side_by_side() {
     assert!(map.contains("stock"), "{map}");
     let described = sql(folder, "\\d stock");
     assert!(described.contains("price") && described.contains("key"), "{described}");
+    // Whoever looks for them among tables that were loaded is told where they are.
+    let (status, _, error) = run(folder, &["table", "list", STORE]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("its tables: moirai sql --store file:shop.img '\\d'"), "{error}");
     // Several may read at once.
     assert!(succeed(folder, &["sql", STORE, "--read-only", "\\d"]).contains("stock"));
 }
@@ -184,4 +189,35 @@ fn a_dump_says_that_it_has_no_tables() {
     let (status, _, error) = run(folder, &["sql", STORE, "-c", "CREATE VIEW v AS SELECT 1"]);
     assert_eq!(status, Some(1));
     assert!(error.contains("CREATE VIEW is not known here"), "{error}");
+}
+
+/// An answer comes while the statement computes, and ends with who reads it.
+#[test]
+fn long_answers_do_not_wait_for_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    made(folder);
+    let wide = "SELECT repeat('x', 70000) AS x";
+    for format in ["table", "expanded"] {
+        let shown = succeed(folder, &["sql", STORE, "--format", format, wide]);
+        assert!(shown.contains(&"x".repeat(70_000)) && shown.len() < 80_000, "{}", shown.len());
+    }
+    let cut = "SELECT 1 / (20000 - value) AS a FROM generate_series(1, 30000); SELECT 2 AS b";
+    let arguments = ["sql", STORE, "--keep-going", "--format", "json", "-c", cut];
+    let (status, output, _) = run(folder, &arguments);
+    assert_eq!((status, output.lines().last()), (Some(1), Some("[{\"b\":2}]")));
+    // Rows that came before the error are on a line of their own; where it came first there are none.
+    let before = output.lines().rev().nth(1);
+    assert!(before.is_none_or(|rows| rows.starts_with("[{\"a\":0},{\"a\":0},")), "{output}");
+    let pairs = "SELECT a.value AS a, b.value AS b FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+    for format in ["csv", "json", "table", "expanded"] {
+        let mut command = moirai(folder, &["sql", STORE, "--format", format, pairs]);
+        let mut statement = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // All of it would take days.
+        let mut beginning = [0; 100];
+        statement.stdout.take().unwrap().read_exact(&mut beginning).unwrap();
+        let ended = statement.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), &*error), (Some(0), ""), "{format}");
+    }
 }

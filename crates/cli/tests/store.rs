@@ -158,3 +158,22 @@ fn what_is_no_store_of_keys_is_named() {
     assert_eq!(status, Some(1));
     assert!(error.contains("holds a table store of Moirai"), "{error}");
 }
+
+/// A device that was enlarged has superblocks that say so only once somebody writes; until then nothing is damaged either.
+#[test]
+fn an_enlarged_device_is_not_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["kv", "--store=file:a.img?size=64MiB", "put", "a", "1"]);
+    let file = std::fs::OpenOptions::new().write(true).open(folder.join("a.img")).unwrap();
+    file.set_len(128 << 20).unwrap();
+    let check = ["store", "check", "--store=file:a.img"];
+    assert_eq!(succeed(folder, &check), "nothing is damaged\n");
+    succeed(folder, &["kv", "--store=file:a.img", "put", "b", "2"]);
+    assert_eq!(succeed(folder, &check), "nothing is damaged\n");
+    // A copy that is damaged is found, in a device that was enlarged, too.
+    file.set_len(160 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", 200).unwrap();
+    let (status, output, _) = run(folder, &check);
+    assert_eq!((status, output.matches("a superblock").count()), (Some(1), 1), "{output}");
+}

@@ -261,3 +261,16 @@ impl Drop for VirtualSleep {
         }
     }
 }
+
+/// Lets other tasks go on, and whoever waits together with this one.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}

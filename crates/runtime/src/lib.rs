@@ -31,7 +31,7 @@ mod watched;
 pub use busy::BusyTime;
 pub use context::{
     Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep, sleep_until,
-    spawn, unique,
+    spawn, unique, yield_now,
 };
 pub use heap::use_one_heap;
 pub use interrupts::Interrupts;

@@ -12,7 +12,8 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
-use futures::TryStreamExt;
+use futures::channel::mpsc;
+use futures::{SinkExt, StreamExt, TryStreamExt};
 use moirai_runtime::{Task, is_virtual, spawn};
 use moirai_store::Store;
 use moirai_tables::Tables;
@@ -20,6 +21,7 @@ use moirai_tables::Tables;
 use crate::Result;
 use crate::listing::TableInfo;
 use crate::overflow::OverflowIsAnError;
+use crate::precedence::{regroup, statement_of};
 use crate::table::StoreTable;
 use crate::tables::Session;
 use crate::using::qualify_columns;
@@ -106,14 +108,9 @@ impl Database {
         Ok(all)
     }
 
-    /// Plans `statement` and starts it: the answer's schema and batches.
-    pub async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
-        if let Source::Tables(session) = &self.source {
-            return session.stream(statement).await;
-        }
-        let state = self.context.state();
-        let dialect = state.config_options().sql_parser.dialect;
-        read(&self.context, state.sql_to_statement(statement, &dialect)?).await
+    /// Plans `statement` and starts it, or carries it out where it writes: its answer, as it comes.
+    pub async fn stream(&self, statement: &str) -> Result<AnswerStream> {
+        Ok(AnswerStream::of(self.start(statement).await?))
     }
 
     /// Runs `statement`: the answer's schema and all of its batches.
@@ -121,11 +118,78 @@ impl Database {
     /// # Cancel safety
     /// When the future is dropped the statement ends with its next batch, wherever it runs.
     pub async fn query(&self, statement: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-        let stream = self.stream(statement).await?;
+        let stream = self.start(statement).await?;
         let schema = stream.schema();
-        // A task of its own, so that whoever waits for the statement can be woken while it computes.
         let mut running = Running(spawn(stream.try_collect()));
-        Ok((schema, (&mut running.0).await?))
+        let batches: std::result::Result<Vec<RecordBatch>, DataFusionError> =
+            (&mut running.0).await;
+        Ok((schema, batches?))
+    }
+
+    async fn start(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        if let Source::Tables(session) = &self.source {
+            return session.stream(statement).await;
+        }
+        let state = self.context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        read(&self.context, state.sql_to_statement(statement, &dialect)?).await
+    }
+}
+
+/// Batches of an answer that are computed before they are read.
+const AHEAD_BATCHES: usize = 2;
+
+/// The answer of a statement that computes in a task of its own, so that whoever waits for it can be woken. When it is dropped
+/// the statement ends with its next batch.
+pub struct AnswerStream {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<std::result::Result<RecordBatch, DataFusionError>>,
+    /// Until its end is seen.
+    running: Option<Running<()>>,
+}
+
+impl AnswerStream {
+    fn of(mut stream: SendableRecordBatchStream) -> AnswerStream {
+        let schema = stream.schema();
+        let (mut sender, batches) = mpsc::channel(AHEAD_BATCHES);
+        let running = Running(spawn(async move {
+            while let Some(batch) = stream.next().await {
+                let is_failed = batch.is_err();
+                if sender.send(batch).await.is_err() || is_failed {
+                    break;
+                }
+            }
+        }));
+        AnswerStream { schema, batches, running: Some(running) }
+    }
+
+    /// Names and types of the columns.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows; `None` at the end.
+    ///
+    /// # Cancel safety
+    /// No rows are lost with a future that is dropped.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(batch) = self.batches.next().await else {
+            // A panic of the task goes on here: it is no end of the answer.
+            if let Some(running) = &mut self.running {
+                (&mut running.0).await;
+            }
+            self.running = None;
+            return Ok(None);
+        };
+        Ok(Some(batch?))
+    }
+
+    /// Stops the statement, and returns once its task has ended. Tasks that it started may hold tables a moment longer.
+    pub async fn stop(mut self) {
+        if let Some(running) = &mut self.running {
+            running.0.stop().await;
+        }
     }
 }
 
@@ -137,8 +201,9 @@ pub(crate) async fn read(
     // What changes tables, or reads and writes files by itself, would not reach the store.
     let options =
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    if let Statement::Statement(parsed) = &mut parsed {
-        qualify_columns(&mut **parsed);
+    if let Some(statement) = statement_of(&mut parsed) {
+        regroup(statement);
+        qualify_columns(statement);
     }
     let plan = context.state().statement_to_plan(parsed).await?;
     options.verify_plan(&plan)?;
@@ -147,9 +212,9 @@ pub(crate) async fn read(
 }
 
 /// A statement that is aborted when it is dropped.
-struct Running(Task<std::result::Result<Vec<RecordBatch>, DataFusionError>>);
+struct Running<T>(Task<T>);
 
-impl Drop for Running {
+impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

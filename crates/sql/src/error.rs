@@ -33,6 +33,12 @@ pub enum Error {
     /// The tables of a store refused, or the store failed.
     #[error(transparent)]
     Tables(#[from] moirai_tables::Error),
+    /// There is no room for all changes of a statement.
+    #[error(
+        "{0}; a statement needs room for all of its changes at once: where these are many, change fewer rows with each, or \
+         TRUNCATE the table"
+    )]
+    NoRoom(Box<Error>),
     /// A file that cannot be loaded.
     #[error("{path}: {problem}")]
     File {
@@ -55,6 +61,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there is no room for all changes of a statement.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match self {
+            Error::Tables(error) => error.is_too_large(),
+            Error::Statement(error) => match error.find_root() {
+                DataFusionError::External(inner) => inner
+                    .downcast_ref::<moirai_tables::Error>()
+                    .is_some_and(moirai_tables::Error::is_too_large),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether the statement itself is wrong, and nothing was done.
     #[must_use]
     pub fn is_usage(&self) -> bool {

@@ -10,6 +10,7 @@ mod import;
 mod listing;
 mod output;
 mod overflow;
+mod precedence;
 mod prune;
 mod scan_exec;
 mod script;
@@ -18,7 +19,7 @@ mod tables;
 mod using;
 mod yielding;
 
-pub use database::{Database, memory_database};
+pub use database::{AnswerStream, Database, memory_database};
 pub use datafusion::arrow;
 pub use error::{Error, Result};
 pub use import::{
@@ -26,5 +27,5 @@ pub use import::{
     read_parquet,
 };
 pub use listing::{ColumnInfo, IndexInfo, TableInfo};
-pub use output::{Answer, Format};
+pub use output::{Answer, AnswerWriter, Format};
 pub use script::{Need, Script, need};

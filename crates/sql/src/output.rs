@@ -1,17 +1,21 @@
 //! Answers as people and programs read them.
 
+mod table;
+
 use std::io::Write;
 use std::str::FromStr;
 
-use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::json::writer::JsonArray;
+use datafusion::arrow::json::WriterBuilder as JsonWriterBuilder;
+use datafusion::arrow::json::writer::{JsonArray, Writer as JsonWriter};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::error::DataFusionError;
+use unicode_width::UnicodeWidthStr;
 
+use self::table::TableWriter;
 use crate::{Error, Result};
 
 /// How an answer is written.
@@ -24,6 +28,8 @@ pub enum Format {
     Csv,
     /// An array of objects; nulls are `null`.
     Json,
+    /// A line for each value.
+    Expanded,
 }
 
 impl FromStr for Format {
@@ -34,7 +40,8 @@ impl FromStr for Format {
             "table" => Ok(Format::Table),
             "csv" => Ok(Format::Csv),
             "json" => Ok(Format::Json),
-            _ => Err(format!("`{text}` is not a format: use table, csv or json")),
+            "expanded" => Ok(Format::Expanded),
+            _ => Err(format!("`{text}` is not a format: use table, csv, json or expanded")),
         }
     }
 }
@@ -113,7 +120,7 @@ impl CsvWriter {
     }
 }
 
-/// The answer to a statement.
+/// The answer to a statement, whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// Names and types of the columns.
@@ -122,82 +129,195 @@ pub struct Answer<'a> {
     pub batches: &'a [RecordBatch],
 }
 
-fn failed(error: ArrowError) -> Error {
-    DataFusionError::ArrowError(Box::new(error), None).into()
-}
-
 impl Answer<'_> {
     /// Writes the answer; nothing of a statement that has none.
-    pub fn write(&self, target: &mut dyn Write, format: Format) -> Result<()> {
-        let Answer { schema, batches } = *self;
-        if schema.fields().is_empty() && batches.is_empty() {
+    pub fn write(&self, target: &mut Vec<u8>, format: Format) -> Result<()> {
+        let mut writer = AnswerWriter::new(self.schema, format)?;
+        for batch in self.batches {
+            writer.push(batch, target)?;
+        }
+        writer.finish(target)
+    }
+}
+
+/// Rows that are written together: an answer that fails before them is not begun, and columns of tables are as wide as the first
+/// of them.
+const WINDOW_ROWS: usize = 10_000;
+
+/// Rows of which the bytes are counted together.
+const PART_ROWS: usize = 500;
+
+/// Bytes of rows that are held at most before they are written, about.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// Writes an answer while it comes, with some rows in memory.
+#[derive(Debug)]
+pub struct AnswerWriter {
+    schema: SchemaRef,
+    layout: Layout,
+    /// Rows that are not written yet.
+    window: Vec<RecordBatch>,
+    window_rows: usize,
+    window_bytes: usize,
+    has_rows: bool,
+}
+
+/// What the writer of a format keeps from row to row.
+#[derive(Debug)]
+enum Layout {
+    Table(TableWriter),
+    Expanded { rows: u64 },
+    Csv { has_header: bool },
+    Json(Box<JsonWriter<Vec<u8>, JsonArray>>),
+}
+
+impl AnswerWriter {
+    /// # Errors
+    /// Where the format cannot hold such columns.
+    pub fn new(schema: &SchemaRef, format: Format) -> Result<AnswerWriter> {
+        let layout = match format {
+            Format::Table => Layout::Table(TableWriter::default()),
+            Format::Expanded => Layout::Expanded { rows: 0 },
+            Format::Csv => Layout::Csv { has_header: false },
+            Format::Json => {
+                refuse_equal_names(schema)?;
+                let builder = JsonWriterBuilder::new().with_explicit_nulls(true);
+                Layout::Json(Box::new(builder.build(Vec::new())))
+            }
+        };
+        Ok(AnswerWriter {
+            schema: SchemaRef::clone(schema),
+            layout,
+            window: Vec::new(),
+            window_rows: 0,
+            window_bytes: 0,
+            has_rows: false,
+        })
+    }
+
+    /// Takes rows, and appends to `text` what is written by now.
+    pub fn push(&mut self, batch: &RecordBatch, text: &mut Vec<u8>) -> Result<()> {
+        let mut first = 0;
+        self.has_rows |= batch.num_rows() > 0;
+        while first < batch.num_rows() {
+            let rows = (batch.num_rows() - first).min(PART_ROWS);
+            let part = batch.slice(first, rows);
+            self.window_bytes += part.columns().iter().map(bytes_of).sum::<usize>();
+            self.window_rows += rows;
+            self.window.push(part);
+            if self.window_rows >= WINDOW_ROWS || self.window_bytes >= WINDOW_BYTES {
+                self.write_window(text)?;
+            }
+            first += rows;
+        }
+        Ok(())
+    }
+
+    /// Appends the rest to `text`; nothing of a statement that has no answer.
+    pub fn finish(mut self, text: &mut Vec<u8>) -> Result<()> {
+        if self.schema.fields().is_empty() && !self.has_rows {
             return Ok(());
         }
-        match format {
-            Format::Table => {
-                // An answer without rows has a table, too.
-                let empty = [RecordBatch::new_empty(schema.clone())];
-                let batches = if batches.is_empty() { &empty } else { batches };
-                let text = pretty_format_batches_with_options(batches, &SHOWN).map_err(failed)?;
-                writeln!(target, "{text}")?;
-            }
-            Format::Csv => {
-                let writer = CsvWriter::default();
-                writer.header(target, schema)?;
-                for batch in batches {
-                    writer.rows(target, batch)?;
-                }
-            }
-            Format::Json => {
-                let names = schema.fields().iter().map(|field| field.name());
-                let mut seen = std::collections::BTreeSet::new();
-                for name in names {
-                    if !seen.insert(name) {
-                        return Err(DataFusionError::Plan(format!(
-                            "the answer has two columns `{name}`, which an object cannot hold: name them with AS"
-                        ))
-                        .into());
-                    }
-                }
-                let builder = datafusion::arrow::json::WriterBuilder::new();
-                let builder = builder.with_explicit_nulls(true);
-                let mut writer = builder.build::<_, JsonArray>(&mut *target);
-                for batch in batches {
-                    writer.write(batch).map_err(failed)?;
-                }
-                writer.finish().map_err(failed)?;
-                drop(writer);
-                writeln!(target)?;
+        self.write_window(text)?;
+        match self.layout {
+            Layout::Table(table) => table.border(text)?,
+            Layout::Expanded { rows: 0 } => writeln!(text, "(0 rows)")?,
+            Layout::Expanded { .. } | Layout::Csv { .. } => {}
+            Layout::Json(mut json) => {
+                json.finish().map_err(failed)?;
+                text.append(json.get_mut());
+                writeln!(text)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the answer with a line for each value.
-    pub fn write_expanded(&self, target: &mut dyn Write) -> Result<()> {
-        let names: Vec<&str> =
-            self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        let mut number = 0_u64;
-        for batch in self.batches {
-            let columns = batch.columns().iter();
-            let columns: Vec<ArrayFormatter<'_>> = columns
-                .map(|column| ArrayFormatter::try_new(&**column, &SHOWN))
-                .collect::<std::result::Result<_, _>>()
-                .map_err(failed)?;
-            for row in 0..batch.num_rows() {
-                number += 1;
-                writeln!(target, "-[ RECORD {number} ]")?;
-                for (name, column) in names.iter().zip(&columns) {
-                    writeln!(target, "{name:width$} | {}", column.value(row))?;
+    fn write_window(&mut self, text: &mut Vec<u8>) -> Result<()> {
+        let window = std::mem::take(&mut self.window);
+        (self.window_rows, self.window_bytes) = (0, 0);
+        match &mut self.layout {
+            Layout::Table(table) => table.rows(text, &self.schema, &window)?,
+            Layout::Expanded { rows } => {
+                for batch in &window {
+                    write_expanded(text, batch, rows)?;
                 }
             }
-        }
-        if number == 0 {
-            writeln!(target, "(0 rows)")?;
+            Layout::Csv { has_header } => {
+                let writer = CsvWriter::default();
+                if !std::mem::replace(has_header, true) {
+                    writer.header(text, &self.schema)?;
+                }
+                for batch in &window {
+                    writer.rows(text, batch)?;
+                }
+            }
+            Layout::Json(json) => {
+                for batch in &window {
+                    json.write(batch).map_err(failed)?;
+                }
+                text.append(json.get_mut());
+            }
         }
         Ok(())
     }
+}
+
+/// Bytes of a column's values, about.
+fn bytes_of(column: &ArrayRef) -> usize {
+    // Views that are slices still have all of their buffers.
+    match (column.as_string_view_opt(), column.as_binary_view_opt()) {
+        (Some(texts), _) => texts.total_buffer_bytes_used(),
+        (_, Some(bytes)) => bytes.total_buffer_bytes_used(),
+        (None, None) => column.to_data().get_slice_memory_size().unwrap_or_default(),
+    }
+}
+
+fn refuse_equal_names(schema: &SchemaRef) -> Result<()> {
+    let mut seen = std::collections::BTreeSet::new();
+    for field in schema.fields() {
+        let name = field.name();
+        if !seen.insert(name) {
+            return Err(DataFusionError::Plan(format!(
+                "the answer has two columns `{name}`, which an object cannot hold: name them with AS"
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// What shows the values of a batch.
+fn formatters(batch: &RecordBatch) -> Result<Vec<ArrayFormatter<'_>>> {
+    let columns = batch.columns().iter();
+    let formatters = columns.map(|column| ArrayFormatter::try_new(&**column, &SHOWN));
+    formatters.collect::<std::result::Result<_, _>>().map_err(failed)
+}
+
+/// Writes rows with a line for each value, after `rows` others.
+fn write_expanded(target: &mut dyn Write, batch: &RecordBatch, rows: &mut u64) -> Result<()> {
+    let schema = batch.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let columns = formatters(batch)?;
+    for row in 0..batch.num_rows() {
+        *rows += 1;
+        writeln!(target, "-[ RECORD {rows} ]")?;
+        for (name, column) in names.iter().zip(&columns) {
+            target.write_all(name.as_bytes())?;
+            pad(target, b" ", width - name.width() + 1)?;
+            writeln!(target, "| {}", column.value(row))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a byte several times; a width in a format has a limit.
+fn pad(target: &mut dyn Write, byte: &[u8; 1], times: usize) -> Result<()> {
+    Ok(target.write_all(&byte.repeat(times))?)
+}
+
+fn failed(error: ArrowError) -> Error {
+    DataFusionError::ArrowError(Box::new(error), None).into()
 }
 
 #[cfg(test)]
@@ -206,7 +326,9 @@ mod tests {
 
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::arrow::array::{
+        BinaryViewArray, Int64Array, RecordBatchOptions, StringArray, StringViewArray,
+    };
 
     fn answer() -> RecordBatch {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
@@ -251,12 +373,94 @@ mod tests {
 
     #[test]
     fn expanded_answers_have_a_line_for_each_value() {
-        let mut text = Vec::new();
-        let schema = answer().schema();
-        let batches = [answer()];
-        Answer { schema: &schema, batches: &batches }.write_expanded(&mut text).unwrap();
         let expected =
             "-[ RECORD 1 ]\na    | 1\nname | \n-[ RECORD 2 ]\na    | NULL\nname | NULL\n";
-        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        assert_eq!(written(Format::Expanded, &[answer()]), expected);
+        assert_eq!(written(Format::Expanded, &[]), "(0 rows)\n");
+    }
+
+    /// Windows change nothing but where wide values stand.
+    #[test]
+    fn long_answers_are_written_while_they_come() {
+        let rows = 3 * WINDOW_ROWS + 7;
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        for format in [Format::Csv, Format::Json, Format::Expanded, Format::Table] {
+            let mut writer = AnswerWriter::new(&batch.schema(), format).unwrap();
+            let mut text = Vec::new();
+            writer.push(&batch.slice(0, 5), &mut text).unwrap();
+            assert!(text.is_empty(), "{format:?}");
+            writer.push(&batch.slice(5, rows - 5), &mut text).unwrap();
+            assert!(!text.is_empty(), "{format:?}");
+            writer.finish(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let numbers: Vec<usize> = text
+                .split(|c: char| !c.is_ascii_digit())
+                .filter(|digits| !digits.is_empty())
+                .map(|digits| digits.parse().unwrap())
+                .collect();
+            match format {
+                // A number of the record, and one of the row.
+                Format::Expanded => {
+                    assert!(numbers.chunks(2).enumerate().all(|(n, pair)| pair == [n + 1, n]))
+                }
+                _ => assert!(numbers.iter().copied().eq(0..rows), "{format:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_are_written_soon() {
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(40_000); 1000]));
+        let bytes = vec![vec![7; 40_000]; 1000];
+        let bytes: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(bytes));
+        for values in [texts, bytes] {
+            let batch = RecordBatch::try_from_iter([("t", values)]).unwrap();
+            for format in [Format::Csv, Format::Json, Format::Expanded, Format::Table] {
+                let mut writer = AnswerWriter::new(&batch.schema(), format).unwrap();
+                let mut text = Vec::new();
+                writer.push(&batch, &mut text).unwrap();
+                assert!(text.len() >= 1000 * 40_000, "{format:?}");
+                let before = text.len();
+                writer.finish(&mut text).unwrap();
+                assert!(text.len() < before + 2000, "{format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn answers_without_columns_are_whole() {
+        let rows = RecordBatchOptions::new().with_row_count(Some(WINDOW_ROWS + 1));
+        let schema = SchemaRef::new(datafusion::arrow::datatypes::Schema::empty());
+        let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &rows).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&written_of(&batch, Format::Json)).unwrap();
+        assert_eq!(json.as_array().unwrap().len(), WINDOW_ROWS + 1);
+        let table = written_of(&batch, Format::Table);
+        assert_eq!(table.lines().filter(|line| *line == "+").count(), 3);
+    }
+
+    fn written_of(batch: &RecordBatch, format: Format) -> String {
+        let mut text = Vec::new();
+        let answer = Answer { schema: &batch.schema(), batches: std::slice::from_ref(batch) };
+        answer.write(&mut text, format).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn tables_keep_lines_and_wide_letters_in_their_columns() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a\nbc", "日本"]));
+        let more: ArrayRef = Arc::new(StringArray::from(vec!["x", "yz"]));
+        let batch = RecordBatch::try_from_iter([("t", texts), ("more", more)]).unwrap();
+        let expected = "\
++------+------+
+| t    | more |
++------+------+
+| a    | x    |
+| bc   |      |
+| 日本 | yz   |
++------+------+
+";
+        assert_eq!(written_of(&batch, Format::Table), expected);
     }
 }

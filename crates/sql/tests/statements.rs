@@ -202,7 +202,7 @@ fn tables_are_made_of_queries_and_dropped() {
         ("INSERT INTO t VALUES (1)", "error: there is no table `t`; the store has Odd, name"),
         (
             "CREATE TABLE u (id INT UNIQUE)",
-            "error: column `id` has `UNIQUE`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY",
+            "error: column `id` has `UNIQUE`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY (hint: CREATE UNIQUE INDEX name ON table (columns) comes after CREATE TABLE)",
         ),
         ("CREATE TABLE u (id INT) WITH (layout = 'x')", "error: there is no layout `x`: take csm"),
         (
@@ -710,4 +710,127 @@ fn what_is_copied_out_is_the_same_when_it_is_copied_in() {
         let twice = run(&database, &format!("COPY u (a, a) FROM '{lone}'")).await;
         assert!(twice.contains("named twice"), "{twice}");
     });
+}
+
+/// Values may change hands within a statement.
+#[test]
+fn rows_that_change_leave_their_unique_values() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, u INT)", ""),
+        ("CREATE UNIQUE INDEX by_u ON t (u)", ""),
+        ("INSERT INTO t VALUES (1, 1), (2, 2), (3, 7)", "count 3"),
+        ("UPDATE t SET u = 3 - u WHERE id < 3", "count 2"),
+        ("SELECT * FROM t", "id,u 1,2 2,1 3,7"),
+        ("UPDATE t SET u = u + 1 WHERE id < 3", "count 2"),
+        (
+            "UPDATE t SET u = 7 WHERE id = 1",
+            "error: `t` has another row with u=7, and index `by_u` is unique",
+        ),
+        ("UPDATE t SET u = 9", "error: `t` has another row with u=9, and index `by_u` is unique"),
+        ("SELECT id FROM t WHERE u = 3", "id 1"),
+        ("UPDATE t SET id = 4 - id WHERE id <> 2", "count 2"),
+        ("SELECT * FROM t", "id,u 1,7 2,2 3,3"),
+        ("CREATE TABLE keyless (u INT)", ""),
+        ("CREATE UNIQUE INDEX u_of_keyless ON keyless (u)", ""),
+        ("INSERT INTO keyless VALUES (1), (2)", "count 2"),
+        ("UPDATE keyless SET u = 3 - u", "count 2"),
+        ("SELECT u FROM keyless ORDER BY u", "u 1 2"),
+        (
+            "SELECT CAST('x' AS DATE FORMAT 'YYYY')",
+            "error: This feature is not implemented: CAST with format is not supported: 'YYYY'",
+        ),
+        (
+            "BEGIN",
+            "error: BEGIN is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, UPDATE, DELETE and COPY; each is a transaction of its own",
+        ),
+    ]);
+}
+
+/// Rows of several batches exchange values, and two that would have the same are found.
+#[test]
+fn unique_values_move_between_batches() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, u INT, v INT)", ""),
+        ("CREATE UNIQUE INDEX by_u ON t (u)", ""),
+        ("CREATE UNIQUE INDEX by_v ON t (v)", ""),
+        (
+            "INSERT INTO t SELECT value, value, value + 1 FROM generate_series(1, 20000)",
+            "count 20000",
+        ),
+        ("UPDATE t SET u = 20001 - u, v = v + 1", "count 20000"),
+        (
+            "SELECT count(*) AS n, sum(u) AS s FROM t WHERE u = 20001 - id AND v = id + 2",
+            "n,s 20000,200010000",
+        ),
+        (
+            "UPDATE t SET u = CASE WHEN id = 20000 THEN 20000 ELSE u + 1 END WHERE id IN (2, 20000)",
+            "error: `t` has another row with u=20000, and index `by_u` is unique",
+        ),
+        (
+            "UPDATE t SET u = (id % 19999) + 30000",
+            "error: `t` has another row with u=30001, and index `by_u` is unique",
+        ),
+        ("SELECT id FROM t WHERE u = 20000", "id 1"),
+        // Few values in a wide range: each is looked for by itself.
+        ("UPDATE t SET u = u + 1 - 2 * (id % 2) WHERE id IN (1, 2, 19999, 20000)", "count 4"),
+        (
+            "INSERT INTO t VALUES (20001, 0, 0), (20002, 19999, 1)",
+            "error: `t` has another row with u=19999, and index `by_u` is unique",
+        ),
+        (
+            "SELECT id, u FROM t WHERE u IN (1, 2, 19999, 20000) ORDER BY id",
+            "id,u 1,19999 2,20000 19999,1 20000,2",
+        ),
+    ]);
+}
+
+#[test]
+fn and_is_not_a_part_of_distinct_from() {
+    check(&[
+        ("CREATE TABLE o (id INT PRIMARY KEY, done BOOLEAN, paid BOOLEAN, n INT)", ""),
+        (
+            "INSERT INTO o VALUES (1, true, false, 1), (2, false, true, NULL), (3, false, false, 3), (4, true, true, 4)",
+            "count 4",
+        ),
+        ("SELECT id FROM o WHERE done IS NOT DISTINCT FROM false AND paid", "id 2"),
+        ("SELECT true IS DISTINCT FROM true OR true AS a", "a true"),
+        ("SELECT false IS NOT DISTINCT FROM false AND false AS a", "a false"),
+        (
+            "SELECT a.id FROM o a JOIN o b ON a.n IS NOT DISTINCT FROM b.n AND a.id = b.id ORDER BY 1",
+            "id 1 2 3 4",
+        ),
+        (
+            "SELECT id FROM o WHERE id IN (SELECT id FROM o WHERE n IS DISTINCT FROM 3 AND paid) ORDER BY 1",
+            "id 2 4",
+        ),
+        (
+            "UPDATE o SET n = 100 WHERE done IS NOT DISTINCT FROM false AND paid RETURNING id",
+            "id 2",
+        ),
+        ("DELETE FROM o WHERE done IS NOT DISTINCT FROM false AND paid RETURNING id", "id 2"),
+        ("SELECT id FROM o", "id 1 3 4"),
+    ]);
+}
+
+/// A DELETE that cannot be done at once says so, and goes in parts.
+#[test]
+fn large_deletes_need_room() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, s TEXT)", ""),
+        ("CREATE UNIQUE INDEX by_s ON t (s)", ""),
+        (
+            "INSERT INTO t SELECT value, repeat('x', 2000) || value FROM generate_series(1, 40000)",
+            "count 40000",
+        ),
+        (
+            "DELETE FROM t",
+            "error: a bulk group has 32.0 MiB for one run of blocks, and memory takes 32 MiB: split the group, or open the store with \
+             more memory; a statement needs room for all of its changes at once: where these are many, change fewer rows with each, or \
+             TRUNCATE the table",
+        ),
+        ("DELETE FROM t WHERE id <= 5000", "count 5000"),
+        ("SELECT count(*) AS n FROM t", "n 35000"),
+        ("TRUNCATE t", ""),
+        ("SELECT count(*) AS n FROM t", "n 0"),
+    ]);
 }

@@ -1,10 +1,12 @@
 //! Reading rows by an index: ranges of entries, and the rows that they are of.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow_schema::SchemaRef;
+use arrow_select::take::take_record_batch;
+use moirai_pages::KeyBounds;
 
 use crate::Result;
 use crate::index::{Index, key_behind};
@@ -14,6 +16,9 @@ use crate::tables::Table;
 
 /// Rows that are read at once.
 const ROWS_AT_ONCE: usize = 1024;
+
+/// Entries that are passed in the time that finding one takes: that reads a page of up to 2048, with all changes of its partition.
+const ENTRIES_OF_VALUE: u64 = 512;
 
 /// Reads columns of the rows whose entries in an index are in a range, in the order of the index. Entries that a row does not have any
 /// more are left out.
@@ -85,25 +90,79 @@ impl Snapshot {
         let of_rows: Vec<ArrayRef> =
             key_columns.iter().filter_map(|column| rows.columns().get(*column).cloned()).collect();
         let own = table.keys(&of_rows)?;
-        let mut conflicts = Vec::with_capacity(own.len());
-        for (identity, own) in index.identities(rows)?.into_iter().zip(&own) {
-            let Some(prefix) = identity else {
-                conflicts.push(false);
-                continue;
-            };
-            let columns = Some(key_columns.to_vec());
-            let to = key_behind(prefix.clone());
-            let options = ScanOptions { columns, from: prefix, to, ..ScanOptions::default() };
-            let mut scan = Arc::clone(self).index_scan(table, index, options)?;
-            let mut is_taken = false;
-            while let Some(others) = scan.next().await? {
-                let mut keys = table.keys(others.columns())?.into_iter();
-                is_taken |= keys.any(|key| key != *own && !leave(&key));
+        let mut conflicts = vec![false; own.len()];
+        let mut wanted: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+        for (row, identity) in index.identities(rows)?.into_iter().enumerate() {
+            if let Some(identity) = identity {
+                wanted.entry(identity).or_default().push(row);
             }
-            conflicts.push(is_taken);
+        }
+        for (from, to) in self.ranges_of(index, &wanted).await? {
+            let columns = Some(key_columns.to_vec());
+            let options = ScanOptions { columns, from, to, ..ScanOptions::default() };
+            let mut scan = Arc::clone(self).index_scan(table, index, options)?;
+            while let Some(entries) = scan.entries.next().await? {
+                let of_others = scan.row_keys(&entries)?;
+                // Rows that are to be put, and the entries of others that have the values of one of them.
+                let (mut with, mut taken) = (Vec::new(), Vec::new());
+                for (entry, key) in index.entries().keys(entries.columns())?.iter().enumerate() {
+                    let identity = index.prefix_bytes(key).and_then(|bytes| key.get(..bytes));
+                    let rows = identity.and_then(|identity| wanted.get(identity));
+                    let other = of_others.get(entry).filter(|other| !leave(other));
+                    for row in rows.into_iter().flatten() {
+                        if other.is_some_and(|other| own.get(*row) != Some(other)) {
+                            with.push(*row);
+                            taken.push(entry as u64);
+                        }
+                    }
+                }
+                if taken.is_empty() {
+                    continue;
+                }
+                let taken = take_record_batch(&entries, &UInt64Array::from(taken))?;
+                let Current { found, is_current, .. } = scan.current(&taken).await?;
+                for (place, is_current) in found.into_iter().zip(is_current.values()) {
+                    if let Some(row) = with.get(place)
+                        && let Some(conflict) = conflicts.get_mut(*row)
+                    {
+                        *conflict |= is_current;
+                    }
+                }
+            }
         }
         Ok(conflicts)
     }
+
+    /// Ranges of an index with all entries that have some values: one for all of them, or one for each where that has far more
+    /// entries than values.
+    async fn ranges_of<T>(
+        &self,
+        index: &Index,
+        values: &BTreeMap<Vec<u8>, T>,
+    ) -> Result<Vec<(Vec<u8>, Option<Vec<u8>>)>> {
+        let (Some((first, _)), Some((last, _))) =
+            (values.first_key_value(), values.last_key_value())
+        else {
+            return Ok(Vec::new());
+        };
+        let (from, to) = (first.clone(), key_behind(last.clone()));
+        let bounds = KeyBounds { from: &from, to: to.as_deref() };
+        let entries = self.estimate_rows(index.entries(), bounds).await?;
+        if entries <= values.len() as u64 * ENTRIES_OF_VALUE {
+            return Ok(vec![(from, to)]);
+        }
+        Ok(values.keys().map(|one| (one.clone(), key_behind(one.clone()))).collect())
+    }
+}
+
+/// Entries beside the rows that they are of.
+struct Current {
+    /// The rows that are there, with all columns that were read.
+    rows: RecordBatch,
+    /// The entry of each row.
+    found: Vec<usize>,
+    /// Whether the row has it still.
+    is_current: BooleanArray,
 }
 
 impl IndexScan {
@@ -143,29 +202,42 @@ impl IndexScan {
         }
     }
 
-    /// The rows of entries that they still have.
+    /// The rows whose entries these are, those alone that still have them.
     async fn rows(&self, entries: &RecordBatch) -> Result<RecordBatch> {
-        let keys = self.index.entries().keys(entries.columns())?;
-        let of_table = self.index.key_columns(&self.table);
-        let of_table = of_table.into_iter().filter_map(|column| entries.columns().get(column));
-        let of_table: Vec<ArrayRef> = of_table.cloned().collect();
-        let of_table = self.table.keys(&of_table)?;
-        let (rows, found) = self.snapshot.rows_at(&self.table, &of_table, &self.read).await?;
-        let place = |column: &usize| self.read.iter().position(|one| one == column);
-        let array = |column: &usize| rows.columns().get(place(column)?).cloned();
-        let sources: Vec<ArrayRef> = self.index.source_columns().iter().filter_map(array).collect();
-        let mut made = self.index.keys(&sources)?;
-        let mut is_current = Vec::with_capacity(found.len());
-        for (row, entry) in found.into_iter().enumerate() {
-            is_current.push(keys.get(entry) == Some(&made.key(row)?));
-        }
-        let is_current = BooleanArray::from(is_current);
-        let columns: Vec<usize> = self.columns.iter().filter_map(place).collect();
-        let rows = rows.project(&columns)?;
+        let Current { rows, is_current, .. } = self.current(entries).await?;
+        let columns = self.columns.iter().filter_map(|column| self.place(*column));
+        let rows = rows.project(&columns.collect::<Vec<_>>())?;
         match is_current.true_count() == is_current.len() {
             true => Ok(rows),
             false => Ok(arrow_select::filter::filter_record_batch(&rows, &is_current)?),
         }
+    }
+
+    /// Where a column is among those that are read.
+    fn place(&self, column: usize) -> Option<usize> {
+        self.read.iter().position(|one| *one == column)
+    }
+
+    /// The keys of the rows whose entries these are.
+    fn row_keys(&self, entries: &RecordBatch) -> Result<Vec<Vec<u8>>> {
+        let columns = self.index.key_columns(&self.table).into_iter();
+        let arrays = columns.filter_map(|column| entries.columns().get(column).cloned());
+        self.table.keys(&arrays.collect::<Vec<ArrayRef>>())
+    }
+
+    async fn current(&self, entries: &RecordBatch) -> Result<Current> {
+        let keys = self.index.entries().keys(entries.columns())?;
+        let of_table = self.row_keys(entries)?;
+        let (rows, found) = self.snapshot.rows_at(&self.table, &of_table, &self.read).await?;
+        let array = |column: &usize| rows.columns().get(self.place(*column)?).cloned();
+        let sources: Vec<ArrayRef> = self.index.source_columns().iter().filter_map(array).collect();
+        let mut made = self.index.keys(&sources)?;
+        let mut is_current = Vec::with_capacity(found.len());
+        for (row, entry) in found.iter().enumerate() {
+            is_current.push(keys.get(*entry) == Some(&made.key(row)?));
+        }
+        let is_current = BooleanArray::from(is_current);
+        Ok(Current { rows, found, is_current })
     }
 }
 

@@ -142,6 +142,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether a group has more changes than there is room for.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        use moirai_update::Error::{BulkTooDense, Full, GroupTooLong};
+        let Error::Store(moirai_btree::Error::Update(error)) = self else { return false };
+        matches!(error, Full { .. } | BulkTooDense { .. } | GroupTooLong { .. })
+    }
+}
+
 impl From<moirai_btree::Error> for Error {
     fn from(error: moirai_btree::Error) -> Error {
         match error {

@@ -17,7 +17,7 @@ compile_error!(
 #[derive(Debug)]
 pub(crate) struct ArrayValues {
     of: ColumnType,
-    /// Numbers, or texts one behind the other.
+    /// The numbers, or all texts without anything between them.
     bytes: Buffer,
     /// Where each text ends.
     ends: Vec<u32>,
@@ -130,7 +130,7 @@ fn numbers(array: &ArrayRef, width: usize) -> Buffer {
     }
 }
 
-/// Texts one behind the other, and where each ends.
+/// The bytes of all texts, and the offset at which each text ends.
 fn gathered<'a>(texts: impl Iterator<Item = &'a [u8]>) -> (Buffer, Vec<u32>) {
     let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(texts.size_hint().0));
     for text in texts {

@@ -86,8 +86,9 @@ pub enum Error {
     #[error(
         "{device}: the log ends at {blocks}, but the durable frame {frame} that follows cannot be read: \
          restore the log devices from backups (on a volume, look for a wrong disk with `moirai volume scrub` first, and leave it \
-         out with `volume fail`); or open the store with `--force-log-end` (in a program, \
-         `Options::force_log_end`), which drops the modifications from that frame on"
+         out with `volume fail`); or run `moirai store repair --drop --force-log-end` (in a program, \
+         `Options::force_log_end`), which drops the modifications from that frame on, and \
+         all else that `moirai store check` finds damaged"
     )]
     LogLost {
         /// The log device with the previous frame.
@@ -101,8 +102,8 @@ pub enum Error {
     /// A log device cannot be read where the log may continue after the last frame that was read.
     #[error(
         "{device} cannot be read at byte {offset}, where the log may continue with frame {frame}: repair the device, or \
-         copy it to another one; or open the store with `--force-log-end` (in a program, `Options::force_log_end`), which \
-         drops groups {group} and later"
+         copy it to another one; or run `moirai store repair --drop --force-log-end` (in a program, \
+         `Options::force_log_end`), which drops groups {group} and later, and all else that `moirai store check` finds damaged"
     )]
     LogUnreadable {
         /// The log device.

@@ -184,7 +184,7 @@ impl Drop for Views {
     }
 }
 
-/// Reads under way, which end with who asked for them.
+/// Reads in flight. Dropping them cancels the reads.
 #[derive(Default)]
 struct Reads {
     /// Each with the bytes that it counts for.

@@ -100,14 +100,19 @@ impl Session {
     ) -> Result<Next, Failure> {
         // One that was pressed before does not count.
         let _ = interrupts.take();
-        let running = std::pin::pin!(self.line(statement));
-        let pressed = std::pin::pin!(interrupts.pressed());
-        match select(running, pressed).await {
-            Either::Left((done, _)) => done,
-            Either::Right(_) => {
-                let _ = interrupts.take();
-                Err(Failure::Interrupted("the statement is cancelled".to_owned()))
+        let done = {
+            let running = std::pin::pin!(self.line(statement));
+            let pressed = std::pin::pin!(interrupts.pressed());
+            match select(running, pressed).await {
+                Either::Left((done, _)) => Some(done),
+                Either::Right(_) => None,
             }
+        };
+        if let Some(done) = done {
+            return done;
         }
+        let _ = interrupts.take();
+        self.end_line()?;
+        Err(Failure::Interrupted("the statement is cancelled".to_owned()))
     }
 }

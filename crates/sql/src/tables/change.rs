@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -135,6 +135,7 @@ impl Session {
             .filter(|index| changes_key || index.has_any(set.iter().map(|(column, _)| *column)))
             .collect();
         let has_all = changes_key || update.returning.is_some() || !indexes.is_empty();
+        let has_unique = indexes.iter().any(|index| index.definition().is_unique);
         let before = Before::of(indexes);
         let others = match update.from {
             None => Vec::new(),
@@ -151,9 +152,10 @@ impl Session {
             has_all,
             before,
             unique: UniqueValues::default(),
-            has_new_keys: changes_key,
             // One table alone has each of its rows once.
-            touched: (changes_key || !others.is_empty()).then(HashSet::new),
+            touched: (changes_key || !others.is_empty() || has_unique).then(HashSet::new),
+            has_new_unique: has_unique && !changes_key,
+            to_check: Vec::new(),
             new_rows: changes_key.then(Vec::new),
             writer: self.tables.writer(),
             rows: 0,
@@ -162,9 +164,12 @@ impl Session {
         let items = target.items(value, has_all, &updating.before.columns);
         let mut rows = target.rows(self, items, others, update.selection).await?;
         while let Some(batch) = rows.try_next().await? {
-            updating.add(&batch).await?;
+            for first in (0..batch.num_rows()).step_by(ROWS_AT_ONCE) {
+                let rows = ROWS_AT_ONCE.min(batch.num_rows() - first);
+                updating.add(&batch.slice(first, rows)).await?;
+            }
         }
-        updating.put_new_rows().await?;
+        updating.end().await?;
         let Updating { writer, rows, returned, .. } = updating;
         let returned = match (update.returning, returned) {
             (Some(items), Some(rows)) => {
@@ -249,6 +254,20 @@ impl Session {
     }
 }
 
+/// Rows that are updated together: a batch may have all that wait for a partition.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// The same rows, without the texts of others that their columns share buffers with.
+fn without_others(rows: &RecordBatch) -> Result<RecordBatch> {
+    let columns = rows.columns().iter().map(|column| {
+        let texts = column.as_string_view_opt().map(|texts| Arc::new(texts.gc()) as ArrayRef);
+        let bytes = column.as_binary_view_opt().map(|bytes| Arc::new(bytes.gc()) as ArrayRef);
+        texts.or(bytes).unwrap_or_else(|| Arc::clone(column))
+    });
+    let columns = columns.collect();
+    Ok(RecordBatch::try_new(rows.schema(), columns).map_err(DataFusionError::from)?)
+}
+
 /// What is read of rows to delete the entries that indexes have of them.
 struct Before<'a> {
     indexes: Vec<&'a Index>,
@@ -300,7 +319,11 @@ struct Updating<'a> {
     /// Of the indexes that have columns which are set.
     before: Before<'a>,
     unique: UniqueValues,
-    has_new_keys: bool,
+    /// Whether values of unique indexes change, and the keys do not.
+    has_new_unique: bool,
+    /// Rows with a value of a unique index that others had, by the places of the indexes: some of these others may still
+    /// come and leave it.
+    to_check: Vec<(usize, RecordBatch)>,
     /// The keys of the rows, where they are needed.
     touched: Option<HashSet<Vec<u8>>>,
     /// The rows as they are to be, where their keys change.
@@ -310,7 +333,7 @@ struct Updating<'a> {
     returned: Option<Vec<RecordBatch>>,
 }
 
-impl Updating<'_> {
+impl<'a> Updating<'a> {
     async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let table = &self.target.table;
         let (keys, rest) = batch.columns().split_at(self.target.key_columns().len());
@@ -329,10 +352,15 @@ impl Updating<'_> {
         let mut changes = Changes::new();
         let whole = if self.has_all { Some(rows_for(table, values)?) } else { None };
         self.before.forget(&mut changes, table, old)?;
-        if let (false, Some(rows)) = (self.has_new_keys, &whole) {
-            self.check_unique(rows, keys).await?;
+        if let (true, Some(rows)) = (self.has_new_unique, &whole) {
+            let mut columns = rows.columns().to_vec();
+            if table.definition().key().is_empty() {
+                columns.extend_from_slice(keys);
+            }
+            let schema = Arc::clone(table.schema_with_row_numbers());
+            let rows = RecordBatch::try_new(schema, columns).map_err(DataFusionError::from)?;
+            self.note_taken(&rows).await?;
         }
-        let table = &self.target.table;
         match (&mut self.new_rows, &whole) {
             (Some(new_rows), Some(rows)) => {
                 changes.delete(table, keys).map_err(external)?;
@@ -366,25 +394,51 @@ impl Updating<'_> {
         Ok(())
     }
 
-    /// Refuses rows with values of others in unique indexes whose columns are set.
-    async fn check_unique(&mut self, rows: &RecordBatch, keys: &[ArrayRef]) -> Result<()> {
-        let table = &self.target.table;
-        let mut columns = rows.columns().to_vec();
-        if table.definition().key().is_empty() {
-            columns.extend_from_slice(keys);
-        }
-        let rows = RecordBatch::try_new(Arc::clone(table.schema_with_row_numbers()), columns);
-        let rows = rows.map_err(DataFusionError::from)?;
-        for index in self.before.indexes.iter().filter(|index| index.definition().is_unique) {
-            // All rows that are met leave where keys change.
-            let left = if self.has_new_keys { self.touched.as_ref() } else { None };
-            let snapshot = &self.target.snapshot;
-            let taken = self.unique.taken(snapshot, (table, index), &rows, left).await?;
-            if let Some(first) = taken.iter().position(|is_taken| *is_taken) {
-                return Err(not_unique(table, index, &rows.slice(first, 1))?);
+    /// The unique indexes that have columns which are set, with their places.
+    fn unique_indexes(&self) -> impl Iterator<Item = (usize, &'a Index)> {
+        let indexes = self.before.indexes.iter().copied().enumerate();
+        indexes.filter(|(_, index)| index.definition().is_unique)
+    }
+
+    /// Keeps rows with values that others have by now, to look at them again at the end.
+    async fn note_taken(&mut self, rows: &RecordBatch) -> Result<()> {
+        let (table, snapshot) = (&self.target.table, &self.target.snapshot);
+        let mut to_check = Vec::new();
+        let mut unique = std::mem::take(&mut self.unique);
+        for (place, index) in self.unique_indexes() {
+            let left = self.touched.as_ref();
+            let taken = unique.taken(snapshot, (table, index), rows, left).await?;
+            if taken.contains(&true) {
+                let taken = BooleanArray::from(taken);
+                let rows = filter_record_batch(rows, &taken).map_err(DataFusionError::from)?;
+                to_check.push((place, without_others(&rows)?));
             }
         }
+        self.unique = unique;
+        self.to_check.append(&mut to_check);
         Ok(())
+    }
+
+    /// Refuses rows with values that others have in a unique index. Call it once all rows are in `touched`: their old values no
+    /// longer count.
+    async fn check_unique(&mut self, index: &Index, rows: &RecordBatch) -> Result<()> {
+        let (table, snapshot) = (&self.target.table, &self.target.snapshot);
+        let left = self.touched.as_ref();
+        let taken = self.unique.taken(snapshot, (table, index), rows, left).await?;
+        match taken.iter().position(|is_taken| *is_taken) {
+            Some(first) => Err(not_unique(table, index, &rows.slice(first, 1))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the statement: what needs all of its rows.
+    async fn end(&mut self) -> Result<()> {
+        for (place, rows) in std::mem::take(&mut self.to_check) {
+            if let Some(index) = self.before.indexes.get(place).copied() {
+                self.check_unique(index, &rows).await?;
+            }
+        }
+        self.put_new_rows().await
     }
 
     /// Puts rows whose keys have changed, where no other row has these.
@@ -404,7 +458,10 @@ impl Updating<'_> {
                     return Err(Error::Rows { problem });
                 }
             }
-            self.check_unique(&rows, &[]).await?;
+            let unique: Vec<&Index> = self.unique_indexes().map(|(_, index)| index).collect();
+            for index in unique {
+                self.check_unique(index, &rows).await?;
+            }
             let table = &self.target.table;
             let mut changes = Changes::new();
             changes.put(table, &rows).map_err(external)?;

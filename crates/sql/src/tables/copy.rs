@@ -23,6 +23,7 @@ use tempfile::NamedTempFile;
 use crate::database::read;
 use crate::import::read_csv_as;
 use crate::output::CsvWriter;
+use crate::precedence::regroup;
 use crate::script::words;
 use crate::tables::catalog::StatementTables;
 use crate::tables::insert::{Into, OnConflict, column_of};
@@ -66,6 +67,7 @@ impl Copy {
         }
         let parsed = Parser::parse_sql(&PostgreSqlDialect {}, statement);
         let mut parsed = parsed.map_err(|error| Error::Refused { problem: error.to_string() })?;
+        parsed.iter_mut().for_each(regroup);
         let (Some(SqlStatement::Copy { source, to, target, options, legacy_options, .. }), true) =
             (parsed.pop(), parsed.is_empty())
         else {

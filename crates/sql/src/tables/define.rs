@@ -61,13 +61,19 @@ fn page_options(options: &CreateTableOptions) -> Result<PageOptions> {
     Ok(pages)
 }
 
+/// What to write for a column whose values are unique.
+const UNIQUE_HINT: &str =
+    " (hint: CREATE UNIQUE INDEX name ON table (columns) comes after CREATE TABLE)";
+
 /// The defaults of columns, as SQL; an error for what tables do not know.
 fn defaults_of(create: &CreateTable) -> Result<BTreeMap<usize, String>> {
     let mut defaults = BTreeMap::new();
     let mut keys = 0;
     for constraint in &create.constraints {
         if !matches!(constraint, TableConstraint::PrimaryKey(_)) {
-            return refused(format!("tables have no `{constraint}`: a PRIMARY KEY is all"));
+            let is_unique = matches!(constraint, TableConstraint::Unique(_));
+            let hint = if is_unique { UNIQUE_HINT } else { "" };
+            return refused(format!("tables have no `{constraint}`: a PRIMARY KEY is all{hint}"));
         }
         keys += 1;
     }
@@ -89,8 +95,10 @@ fn defaults_of(create: &CreateTable) -> Result<BTreeMap<usize, String>> {
                     defaults.insert(index, syntax::text_of(default)?);
                 }
                 other => {
+                    let is_unique = matches!(other, ColumnOption::Unique(_));
+                    let hint = if is_unique { UNIQUE_HINT } else { "" };
                     return refused(format!(
-                        "column `{}` has `{other}`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY",
+                        "column `{}` has `{other}`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY{hint}",
                         column.name
                     ));
                 }

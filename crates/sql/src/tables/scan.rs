@@ -45,6 +45,35 @@ pub(crate) struct RowsExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// In which order the columns that are read come, and in how many parts.
+fn properties(
+    table: &Table,
+    index: Option<&Index>,
+    (columns, schema): (&[usize], &SchemaRef),
+    parts: usize,
+) -> Arc<PlanProperties> {
+    let number = [table.schema().fields().len()];
+    let order = match (index, table.definition().key()) {
+        (Some(index), _) => &index.definition().columns[..],
+        (None, []) => &number[..],
+        (None, key) => key,
+    };
+    let by = |column: &usize| {
+        let place = columns.iter().position(|one| one == column)?;
+        let column = Arc::new(Column::new(schema.field(place).name(), place));
+        let options = SortOptions { descending: false, nulls_first: false };
+        Some(PhysicalSortExpr { expr: column, options })
+    };
+    // What is behind a column that is not read has no order of its own.
+    let order: Vec<PhysicalSortExpr> = order.iter().map_while(by).collect();
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new_with_orderings(Arc::clone(schema), [order]),
+        Partitioning::UnknownPartitioning(parts),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
+}
+
 impl RowsExec {
     pub(crate) fn new(
         snapshot: Arc<Snapshot>,
@@ -54,14 +83,9 @@ impl RowsExec {
     ) -> Result<RowsExec> {
         let schema = Arc::new(table.schema_with_row_numbers().project(&columns)?);
         let statistics = Arc::new(Statistics::new_unknown(&schema));
-        let properties = Arc::new(PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        ));
+        let properties = properties(table, None, (&columns, &schema), 1);
         let (table, parts) = (table.clone(), vec![wanted]);
-        let exec = RowsExec {
+        Ok(RowsExec {
             snapshot,
             table,
             columns,
@@ -72,34 +96,12 @@ impl RowsExec {
             statistics,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
-        };
-        Ok(exec.with_properties())
+        })
     }
 
-    /// Says how many parts there are, and in which order rows come.
     fn with_properties(mut self) -> RowsExec {
-        let number = [self.table.schema().fields().len()];
-        let order = match (&self.index, self.table.definition().key()) {
-            (Some(index), _) => &index.definition().columns[..],
-            (None, []) => &number[..],
-            (None, key) => key,
-        };
-        let by = |column: &usize| {
-            let place = self.columns.iter().position(|one| one == column)?;
-            let column = Arc::new(Column::new(self.schema.field(place).name(), place));
-            let options = SortOptions { descending: false, nulls_first: false };
-            Some(PhysicalSortExpr { expr: column, options })
-        };
-        // What is behind a column that is not read has no order of its own.
-        let order: Vec<PhysicalSortExpr> = order.iter().map_while(by).collect();
-        let equivalences =
-            EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [order]);
-        self.properties = Arc::new(PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(self.parts.len()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        ));
+        let read = (&self.columns[..], &self.schema);
+        self.properties = properties(&self.table, self.index.as_ref(), read, self.parts.len());
         self
     }
 

@@ -20,6 +20,7 @@ use futures::TryStreamExt;
 use moirai_tables::{Snapshot, Table, Tables};
 
 use crate::database::read;
+use crate::precedence::regroup;
 use crate::script::words;
 use crate::tables::catalog::StatementTables;
 use crate::tables::copy::Copy;
@@ -89,6 +90,22 @@ impl Session {
 
     /// Plans `statement` and starts it, or carries it out where it writes: the answer's schema and batches.
     pub(crate) async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        self.started(statement).await.map_err(|error| match &error {
+            Error::Statement(DataFusionError::Plan(problem))
+                if problem.contains("not supported: ") =>
+            {
+                unknown(statement)
+            }
+            Error::Statement(DataFusionError::NotImplemented(problem))
+                if problem.starts_with("Unsupported SQL statement") =>
+            {
+                unknown(statement)
+            }
+            _ => error,
+        })
+    }
+
+    async fn started(&self, statement: &str) -> Result<SendableRecordBatchStream> {
         if let Some(copy) = Copy::parse(statement)? {
             let _turn = match copy.writes() {
                 true => Some(self.tables.turn().await),
@@ -99,6 +116,7 @@ impl Session {
         // For the alias of an INSERT's table.
         let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
         if let Statement::Statement(parsed) = &mut parsed {
+            regroup(&mut **parsed);
             syntax::refuse_locks(parsed)?;
             let writes = matches!(
                 **parsed,
@@ -112,19 +130,17 @@ impl Session {
             );
             if writes {
                 let _turn = self.tables.turn().await;
-                return self.write((**parsed).clone()).await;
+                let changes = matches!(**parsed, SqlStatement::Update(_) | SqlStatement::Delete(_));
+                let written = self.write((**parsed).clone()).await;
+                return written.map_err(|error| match changes && error.is_too_large() {
+                    true => Error::NoRoom(Box::new(error)),
+                    false => error,
+                });
             }
         }
         let snapshot = self.tables.snapshot().await;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
-        read(&context, parsed).await.map_err(|error| match &error {
-            Error::Statement(DataFusionError::Plan(problem))
-                if problem.contains("not supported: ") =>
-            {
-                unknown(statement)
-            }
-            _ => error,
-        })
+        read(&context, parsed).await
     }
 
     async fn write(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
@@ -174,7 +190,7 @@ fn unknown(statement: &str) -> Error {
     let words = words.join(" ");
     let problem = format!(
         "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \
-         UPDATE, DELETE and COPY"
+         UPDATE, DELETE and COPY; each is a transaction of its own"
     );
     Error::Refused { problem }
 }

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::Result;
+use crate::precedence::regroup;
 use crate::tables::session::refused;
 
 /// The rows that a statement changes, with their numbers; those that it has changed; and those that were to be inserted. No table
@@ -53,7 +54,10 @@ fn parsed(text: &str) -> Result<Query> {
     let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text)
         .map_err(|error| crate::Error::Refused { problem: error.to_string() })?;
     match statements.pop() {
-        Some(SqlStatement::Query(query)) => Ok(*query),
+        Some(SqlStatement::Query(mut query)) => {
+            regroup(&mut *query);
+            Ok(*query)
+        }
         _ => refused(format!("`{text}` is no query")),
     }
 }
@@ -135,7 +139,8 @@ pub(crate) fn distinguish_columns(query: &mut Query) {
 /// The expression that a text is.
 pub(crate) fn expression(text: &str) -> Result<Expr> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| {
-        let expr = parser.parse_expr()?;
+        let mut expr = parser.parse_expr()?;
+        regroup(&mut expr);
         Ok((expr, parser.peek_token().token))
     });
     match parsed {

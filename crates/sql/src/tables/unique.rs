@@ -1,4 +1,4 @@
-//! Unique indexes: who writes a row looks whether another one has its values.
+//! Unique indexes: before a row is written, the statement checks that no other row has the same values.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

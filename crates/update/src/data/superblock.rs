@@ -230,7 +230,12 @@ impl Superblock {
         for copy in 0..2 {
             let blocks = BlockRange::new(Lbn(copy * COPY_BLOCKS.0), COPY_BLOCKS);
             let read = device.read(blocks).await.ok();
-            if read.and_then(|read| Superblock::decode(&read)).as_ref() != Some(current) {
+            let mut copy = read.and_then(|read| Superblock::decode(&read));
+            if let Some(copy) = &mut copy {
+                // Who only reads has written nothing of a device that was enlarged.
+                copy.layout = copy.layout.grown(device.inquiry().capacity);
+            }
+            if copy.as_ref() != Some(current) {
                 let device = device.inquiry().name.clone();
                 damaged.push(Damage { what: "a superblock", device, blocks, keys: None });
             }

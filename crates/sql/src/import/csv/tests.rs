@@ -79,7 +79,9 @@ fn columns_get_the_first_type_that_all_values_fit() {
     };
     check(&["1", "-2", "+3", "007", " 4 "], "Int64");
     check(&["9223372036854775807", "-9223372036854775808"], "Int64");
-    check(&["9223372036854775808"], "Float64");
+    check(&["9223372036854775808", "1"], "Decimal128(38, 0)");
+    check(&["9223372036854775808", "1.5"], "Float64");
+    check(&["999999999999999999999999999999999999999"], "Float64");
     check(&["1", "2.5"], "Float64");
     check(&["1e3", ".5", "5.", "-inf", "NaN"], "Float64");
     check(&["1", "1e999"], "Utf8View");
@@ -121,7 +123,7 @@ fn rows_have_the_values_of_the_text() {
     );
     check("\u{feff}a,b\r\n true ,FALSE\r\n", &["a=Boolean b=Boolean", "true|false"]);
     check("a\n2024-01-01 00:30+01:00\n", &["a=Timestamp(µs)", "2023-12-31T23:30:00"]);
-    check("a\n18446744073709551616\n", &["a=Float64", "1.8446744073709552e19"]);
+    check("a\n18446744073709551616\n-5\n", &["a=Decimal128(38, 0)", "18446744073709551616", "-5"]);
 }
 
 #[test]

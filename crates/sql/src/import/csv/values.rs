@@ -204,8 +204,10 @@ impl Fit {
     const MICROSECONDS: Fit = Fit(16);
     const NANOSECONDS: Fit = Fit(32);
     const BOOLEAN: Fit = Fit(64);
+    /// Integers of up to 38 digits: as doubles different ones would be equal.
+    const DECIMAL: Fit = Fit(128);
     /// What no value has ruled out.
-    pub(super) const ALL: Fit = Fit(127);
+    pub(super) const ALL: Fit = Fit(255);
 
     /// Those of the types `before` that `value` fits; `None` if it is not even text.
     pub(super) fn of(value: &[u8], before: Fit) -> Option<Fit> {
@@ -218,10 +220,12 @@ impl Fit {
     fn of_alone(value: &[u8]) -> Option<Fit> {
         let trimmed = value.trim_ascii();
         if integer::<i64>(trimmed).is_some() {
-            return Some(Fit::TEXT | Fit::DOUBLE | Fit::BIGINT);
+            return Some(Fit::TEXT | Fit::DOUBLE | Fit::DECIMAL | Fit::BIGINT);
         }
         if float::<f64>(trimmed).is_some() {
-            return Some(Fit::TEXT | Fit::DOUBLE);
+            let is_whole = !trimmed.contains(&b'.') && decimal(trimmed, 38, 0).is_some();
+            let decimal = if is_whole { Fit::DECIMAL } else { Fit::TEXT };
+            return Some(Fit::TEXT | Fit::DOUBLE | decimal);
         }
         if boolean(trimmed).is_some() {
             return Some(Fit::TEXT | Fit::BOOLEAN);
@@ -245,6 +249,7 @@ impl Fit {
     pub(super) fn csv_type(self) -> CsvType {
         let types = [
             (Fit::BIGINT, CsvType::Bigint),
+            (Fit::DECIMAL, CsvType::Decimal { precision: 38, scale: 0 }),
             (Fit::DOUBLE, CsvType::Double),
             (Fit::BOOLEAN, CsvType::Boolean),
             (Fit::DATE, CsvType::Date),
