@@ -191,7 +191,7 @@ fn a_dump_says_that_it_has_no_tables() {
     assert!(error.contains("CREATE VIEW is not known here"), "{error}");
 }
 
-/// An answer comes while the statement computes, and ends with who reads it.
+/// Rows are printed while the statement still computes, and a closed pipe ends the statement.
 #[test]
 fn long_answers_do_not_wait_for_their_end() {
     let folder = tempfile::tempdir().unwrap();
