@@ -4,6 +4,7 @@
 
 mod replay;
 mod scan;
+mod tpch;
 
 use clap::{Parser, Subcommand};
 
@@ -16,13 +17,22 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    /// Scan four int64 columns from a cached file on one core: CSM, NSM, Parquet
+    /// Scan four int64 columns from a cached file on one core: all layouts, Parquet
     Scan {
         /// Rows of the table, 32 bytes each
         #[arg(long, default_value_t = 8_000_000)]
         rows: u64,
         /// Runs of each; the median counts
         #[arg(long, default_value_t = 7)]
+        runs: usize,
+    },
+    /// Run the 22 queries of TPC-H: Moirai, DataFusion over Parquet and over memory, DuckDB where Python has it
+    Tpch {
+        /// Scale factor; 1 is about 1 GB of raw data
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+        /// Warm runs of each; the median counts
+        #[arg(long, default_value_t = 3)]
         runs: usize,
     },
     /// Replay random reads onto a simulated Atlas 10K: requests a second, and once, twice, four times
@@ -40,6 +50,7 @@ enum Benchmark {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().benchmark {
         Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
+        Some(Benchmark::Tpch { scale, runs }) => tpch::run(scale, runs),
         Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
         None => {
             replay::run(1_000_000, 3)?;

@@ -80,11 +80,11 @@ impl Store {
         for (_, relation) in self.now().relations().await? {
             known.extend(relation.spaces);
         }
-        let of_leaves = self.engine.space_format(CATALOG)?.name;
+        let of_trees = self.engine.space_format(CATALOG)?;
         let mut renamed = Vec::new();
         for space in self.engine.spaces() {
             // What is lost of relations stays as it is: no tree can show it.
-            if known.contains(&space) || self.engine.space_format(space)?.name != of_leaves {
+            if known.contains(&space) || self.engine.space_format(space)? != of_trees {
                 continue;
             }
             let is_empty = self.engine.view(space, At::Last, 1).await?.is_none_or(|last| {
@@ -120,7 +120,7 @@ impl Store {
 }
 
 fn leaf_is_empty(leaf: &[u8]) -> bool {
-    Leaf::of(leaf).is_some_and(|leaf| leaf.len() == 0)
+    Leaf::of(leaf).is_some_and(|leaf| leaf.is_empty())
 }
 
 fn named(found: moirai_update::Damage, names: &[(SpaceId, String)]) -> Damage {

@@ -13,7 +13,7 @@ pub(crate) const LEAF_HEADER_BYTES: usize = 4;
 /// Bytes of a record beside its key and value: its offset, and the length of both.
 pub(crate) const RECORD_OVERHEAD_BYTES: usize = 6;
 /// Bytes of a leaf at most: offsets have 16 bits.
-pub(crate) const LEAF_BYTES_MAX: usize = 1 << 16;
+pub const LEAF_BYTES_MAX: usize = 1 << 16;
 
 /// A leaf that has less than this part of its bytes free is full: the leaf behind it is left as it is.
 const FULL_SHARE: usize = 64;
@@ -27,23 +27,42 @@ pub(crate) const VALUE_IS_LONG: u16 = 1 << 15;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaves;
 
-/// A leaf that was checked as far as its records are asked for.
+/// A leaf that was checked as far as its records are asked for: a block of a space whose format is [`Leaf::FORMAT`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaf<'a> {
+pub struct Leaf<'a> {
     bytes: &'a [u8],
     count: usize,
 }
 
 impl<'a> Leaf<'a> {
-    pub(crate) fn of(bytes: &'a [u8]) -> Option<Leaf<'a>> {
+    /// The name of the format, which has no parameters.
+    pub const FORMAT: &'static str = "leaves";
+
+    /// Bytes of a key at most, and of a value that lies in the leaf: longer ones lie elsewhere.
+    #[must_use]
+    pub fn longest(leaf_bytes: usize) -> usize {
+        leaf_bytes.saturating_sub(LEAF_HEADER_BYTES) / 4 - RECORD_OVERHEAD_BYTES
+    }
+
+    /// The leaf that a block holds; `None` for one that holds none.
+    #[must_use]
+    pub fn of(bytes: &'a [u8]) -> Option<Leaf<'a>> {
         let count = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) & !LEAF_HAS_LONG;
         let count = count as usize;
         bytes.get(LEAF_HEADER_BYTES..)?.get(..count.checked_mul(2)?)?;
         Some(Leaf { bytes, count })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many records it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     fn number(&self, at: usize) -> Option<usize> {
@@ -51,8 +70,12 @@ impl<'a> Leaf<'a> {
         Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
     }
 
-    /// Key and value of a record.
-    pub(crate) fn record(&self, index: usize) -> Option<(&'a [u8], Stored<'a>)> {
+    /// Key and value of a record, in the order of the keys; `None` behind the last, and for what is no record.
+    #[must_use]
+    pub fn record(&self, index: usize) -> Option<(&'a [u8], Stored<'a>)> {
+        if index >= self.count {
+            return None;
+        }
         let at = self.number(LEAF_HEADER_BYTES + 2 * index)?;
         let (key, value) = (self.number(at)?, self.number(at + 2)?);
         let is_long = value & usize::from(VALUE_IS_LONG) != 0;
@@ -62,7 +85,8 @@ impl<'a> Leaf<'a> {
     }
 
     /// Whether some of its values are long.
-    fn has_long(&self) -> bool {
+    #[must_use]
+    pub fn has_long(&self) -> bool {
         let count = self.bytes.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
         count & LEAF_HAS_LONG != 0
     }
@@ -324,11 +348,11 @@ impl BlockFormat for Leaves {
     }
 
     fn name(&self) -> &'static str {
-        "leaves"
+        Leaf::FORMAT
     }
 
     fn longest(&self, block_bytes: usize) -> (usize, usize) {
-        let quarter = (block_bytes - LEAF_HEADER_BYTES) / 4 - RECORD_OVERHEAD_BYTES;
+        let quarter = Leaf::longest(block_bytes);
         (quarter, quarter)
     }
 }

@@ -126,6 +126,7 @@ pub use count::Estimate;
 pub use draft::Draft;
 pub use error::{Error, Result};
 pub use ingest::Ingest;
+pub use leaf::{LEAF_BYTES_MAX, Leaf};
 pub use map::Mapped;
 pub use merges::{AddDecimal, AddU64};
 pub use moirai_update::ValueReader;

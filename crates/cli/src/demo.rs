@@ -1,4 +1,4 @@
-//! `moirai demo`: both page layouts, on simulated disks and in files.
+//! `moirai demo`: rows and columns, on simulated disks and in files.
 
 use moirai::units::grouped;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn keep_files(options: &DemoOptions) -> Result<(), Failure> {
 
 fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
     print::line(format!(
-        "TPC-H at scale factor {}, in rows (nsm) and in capsules (csm)\n\
+        "TPC-H at scale factor {}, in rows (nsm) and in columns (csm)\n\
          simulated, in virtual time: {}\nfiles, in real time: {}\n",
         figures.scale_factor,
         figures.simulated,
@@ -94,6 +94,7 @@ fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
             ("workload", false),
             ("layout", false),
             ("MiB read", true),
+            ("MiB written", true),
             ("I/Os", true),
             ("I/O, virtual ms", true),
             ("disk efficiency", true),
@@ -107,6 +108,7 @@ fn print_figures(figures: &DemoFigures) -> Result<(), Failure> {
                     row.workload.clone(),
                     row.layout.clone(),
                     format!("{:.1}", row.read_mib),
+                    format!("{:.1}", row.written_mib),
                     grouped(row.ios),
                     format!("{:.1}", row.simulated_io_ms),
                     format!("{:.0} %", row.disk_efficiency * 100.0),

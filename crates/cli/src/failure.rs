@@ -10,8 +10,6 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Tables(#[from] moirai::tables::Error),
     #[error(transparent)]
-    Store(#[from] moirai::store::Error),
-    #[error(transparent)]
     Sql(#[from] moirai_sql::Error),
     #[error(transparent)]
     Lab(#[from] moirai_lab::Failure),
@@ -37,9 +35,6 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         let is_usage = match self {
             Failure::Usage(_) | Failure::Device(moirai::storage::Error::Uri { .. }) => true,
-            Failure::Store(moirai::store::Error::Device(error)) => {
-                matches!(error, moirai::storage::Error::Uri { .. })
-            }
             Failure::Trees(moirai::btree::Error::Update(moirai::update::Error::Device(error))) => {
                 matches!(error, moirai::storage::Error::Uri { .. })
             }

@@ -27,7 +27,7 @@ use text::Text;
 /// The tree of commands that name none.
 const TREE: &str = "default";
 /// The modification kind of `merge`.
-pub(crate) const ADD: KindNumber = KindNumber(17);
+const ADD: KindNumber = KindNumber(17);
 /// Records that a scan prints on a terminal unless `--limit` is given.
 const SCANNED: u64 = 100;
 /// Leaf size of a new store unless `--leaf` is given.
@@ -319,9 +319,15 @@ struct Opened {
     files: NewFiles,
 }
 
-async fn open(arguments: &Arguments) -> Result<Opened, Failure> {
+/// The kinds of modifications that commands make.
+pub(crate) fn kinds() -> Result<Kinds, moirai::btree::Error> {
     let mut kinds = Kinds::new();
-    kinds.register(ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
+    kinds.register(ADD, Arc::new(AddDecimal))?;
+    Ok(kinds)
+}
+
+async fn open(arguments: &Arguments) -> Result<Opened, Failure> {
+    let kinds = kinds()?;
     let place = TreesPlace { data: arguments.store(), logs: &arguments.log };
     let options = Options {
         memory: arguments.memory,

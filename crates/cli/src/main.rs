@@ -63,7 +63,7 @@ enum Command {
     /// Run experiments in virtual time and print their figures beside the published ones
     #[command(subcommand)]
     Lab(lab::Command),
-    /// Load TPC-H in both page layouts, on simulated disks and in a file; compare and report
+    /// Load TPC-H in rows and in columns, on simulated disks and in files; query, update, compare and report
     Demo(demo::Arguments),
 }
 

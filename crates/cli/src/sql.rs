@@ -8,39 +8,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use moirai::btree::AddDecimal;
 use moirai::runtime::{Stopwatch, is_virtual, now, yield_now};
 use moirai::tables::Tables;
 use moirai::units::ByteCount;
-use moirai::update::{Kinds, LogWriter, Options};
-use moirai::{NewFiles, NewTrees, TreesPlace};
+use moirai::update::{LogWriter, Options};
+use moirai::{Held, NewFiles, NewTrees};
 use moirai_sql::{
     AnswerStream, AnswerWriter, Database, Format, Need, Script, memory_database, need,
 };
 
 use crate::failure::Failure;
-use crate::{kv, print, progress, run};
+use crate::store::Place;
+use crate::{kv, print, progress};
 
 /// Query the tables of a store in SQL, and change them
 ///
-/// Tables that `CREATE TABLE` made take INSERT, UPDATE and DELETE, beside the trees of `kv` in the same store; each statement
-/// is whole or not at all. The first CREATE makes a store of a blank device, or of a new file with `?size=` in its URI. Statements only
-/// read tables that `table load` brought in.
+/// Tables take INSERT, UPDATE and DELETE, whether `CREATE TABLE` or `table load` made them, beside the trees of `kv` in the same store;
+/// each statement is whole or not at all. The first CREATE makes a store of a blank device, or of a new file with `?size=` in its URI.
 ///
 /// Statements come from the command line (STATEMENT, -c), from scripts (-f), from standard input where that is not a
 /// terminal, or else from a prompt, where `\?` lists the commands. Answers go to standard output, everything else
 /// to standard error. A statement that fails ends the command with status 1; of a long answer, rows may have been written before.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Arguments {
-    /// Device or volume of the store, as URI
-    #[arg(long, value_name = "URI")]
-    store: String,
-    /// Device of the log, as URI; repeat for several [default: the end of the --store device]
-    #[arg(long, value_name = "URI")]
-    log: Vec<String>,
-    /// Memory for pending changes and the directory of pages
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    memory: ByteCount,
+    #[command(flatten)]
+    place: Place,
     /// Write nothing, so that several may read the store at once; statements on the command line that only read do so anyway
     #[arg(long)]
     read_only: bool,
@@ -63,6 +55,9 @@ pub(crate) struct Arguments {
     timing: bool,
 }
 
+/// Memory unless `--memory` says another: the changes of a statement wait there.
+const MEMORY: ByteCount = ByteCount(256 << 20);
+
 /// Whether there is no such file.
 fn is_no_file(error: &moirai::btree::Error) -> bool {
     let moirai::btree::Error::Update(moirai::update::Error::Device(error)) = error else {
@@ -72,9 +67,7 @@ fn is_no_file(error: &moirai::btree::Error) -> bool {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let mut uris = vec![arguments.store.clone()];
-    uris.extend_from_slice(&arguments.log);
-    run::in_time(moirai::are_simulated(&uris)?, async {
+    arguments.place.run(async {
         let mut session = Session::open(&arguments).await?;
         let done = session.run(&arguments).await;
         let tables = session.tables.take();
@@ -90,17 +83,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    fn place(&self) -> TreesPlace<'_> {
-        TreesPlace { data: &self.store, logs: &self.log }
-    }
-
     fn options(&self) -> Options {
-        Options { memory: self.memory, read_only: self.only_reads(), ..Options::default() }
+        let memory = self.place.memory.unwrap_or(MEMORY);
+        Options { memory, read_only: self.only_reads(), ..Options::default() }
     }
 
     /// Whether what is not there yet is made: a file with its size, or what a simulated disk keeps its data in.
     fn makes_files(&self) -> bool {
-        let uri = &self.store;
+        let uri = &self.place.store;
         uri.contains("?size=") || uri.contains("&size=") || uri.starts_with("sim:")
     }
 
@@ -143,13 +133,6 @@ struct Session {
     failed: u64,
 }
 
-/// Kinds of modifications that `kv` makes, too.
-fn kinds() -> Result<Kinds, Failure> {
-    let mut kinds = Kinds::new();
-    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
-    Ok(kinds)
-}
-
 impl Session {
     async fn open(arguments: &Arguments) -> Result<Session, Failure> {
         let options = arguments.options();
@@ -167,45 +150,40 @@ impl Session {
             keep_going: arguments.keep_going,
             failed: 0,
         };
-        let has_trees = match moirai::has_trees(&arguments.store).await {
+        let held = match moirai::held(&arguments.place.store).await {
             Err(error) if arguments.makes_files() && is_no_file(&error) && !options.read_only => {
                 session.blank = Some(arguments.clone());
                 return Ok(session);
             }
             Err(error)
-                if arguments.store.starts_with("file:")
+                if arguments.place.store.starts_with("file:")
                     && !arguments.makes_files()
                     && is_no_file(&error) =>
             {
                 return Err(Failure::Failed(format!(
                     "{error}: a new store needs its size, as in \"{}?size=1GiB\"",
-                    arguments.store
+                    arguments.place.store
                 )));
             }
-            has_trees => has_trees?,
+            held => held?,
         };
-        if has_trees {
-            let tables = moirai::open_tables(arguments.place(), kinds()?, options).await?;
-            session.database = Database::over(&tables);
-            session.tables = Some(tables);
-            return Ok(session);
-        }
-        let store = moirai::open_store(&arguments.store).await.map_err(|error| match error {
-            moirai::store::Error::NotAStore { device, occupant } => Failure::Failed(format!(
-                "{device} holds {occupant}: name a store, or a blank device for one"
-            )),
-            error => error.into(),
-        })?;
-        session.database = Database::new(&store)?;
-        if store.is_blank().await {
-            if !options.read_only {
-                session.blank = Some(arguments.clone());
+        match held {
+            Held::Store => {
+                let tables =
+                    moirai::open_tables(arguments.place.trees(), kv::kinds()?, options).await?;
+                session.database = Database::over(&tables);
+                session.tables = Some(tables);
             }
-            print::note(format!(
-                "{} is blank: CREATE TABLE makes a store of tables that take changes, `moirai table load` one of tables \
-                 that are read",
-                arguments.store
-            ));
+            Held::Nothing => {
+                if !options.read_only {
+                    session.blank = Some(arguments.clone());
+                }
+                print::note(format!(
+                    "{} is blank: CREATE TABLE and `moirai table load` make a store of it",
+                    arguments.place.store
+                ));
+            }
+            Held::Other(occupant) => return Err(arguments.place.no_store(&occupant)),
         }
         Ok(session)
     }
@@ -216,8 +194,6 @@ impl Session {
         arguments: &Arguments,
         statement: &str,
     ) -> Result<AnswerStream, Failure> {
-        // What read the device lets go of it.
-        self.database = memory_database([])?;
         let files = NewFiles::new();
         let new = NewTrees {
             leaf: kv::LEAF,
@@ -226,8 +202,8 @@ impl Session {
             files: &files,
             overwrite: false,
         };
-        let (place, options) = (arguments.place(), arguments.options());
-        let created = moirai::create_trees(place, new, kinds()?, options).await;
+        let (place, options) = (arguments.place.trees(), arguments.options());
+        let created = moirai::create_trees(place, new, kv::kinds()?, options).await;
         let tables = Tables::over(created.inspect_err(|_| files.remove())?.store);
         let database = Database::over(&tables);
         match database.stream(statement).await {
@@ -240,7 +216,7 @@ impl Session {
                 // The statement tells what is wrong.
                 drop(tables.close().await);
                 files.remove();
-                Err(explained(error))
+                Err(error.into())
             }
         }
     }
@@ -350,9 +326,9 @@ impl Session {
             (Some(blank), Need::Creating) => self.create(&blank, statement).await,
             (Some(blank), Need::Writing) => Err(Failure::Failed(format!(
                 "{} has no tables: CREATE TABLE comes first",
-                blank.store
+                blank.place.store
             ))),
-            _ => self.database.stream(statement).await.map_err(explained),
+            _ => self.database.stream(statement).await.map_err(Failure::from),
         };
         let shown = match answer {
             Ok(mut answer) => {
@@ -425,16 +401,6 @@ impl Session {
             true => print::line(""),
             false => Ok(()),
         }
-    }
-}
-
-/// The failure of a statement, with what to do about a device that is too small for tables.
-fn explained(error: moirai_sql::Error) -> Failure {
-    match error.to_string().contains("larger device") {
-        true => Failure::Failed(format!(
-            "{error}; tables of SQL need 64 MiB, as in \"file:NAME?size=64MiB\""
-        )),
-        false => error.into(),
     }
 }
 

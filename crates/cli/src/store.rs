@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use moirai::TreesPlace;
-use moirai::btree::{AddDecimal, Damage, Error, Store};
+use moirai::btree::{Damage, Error, Store};
+use moirai::storage::{Metered, Occupant};
 use moirai::tables::Tables;
 use moirai::units::{ByteCount, Lbn};
-use moirai::update::{Kinds, Options};
+use moirai::update::Options;
+use moirai::{Held, TreesPlace};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ use crate::{kv, output, print, progress, run};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Read everything in a store of keys and values, and list what is damaged
+    /// Read everything in a store, and list what is damaged
     ///
     /// Compares every leaf, all changes that wait for their leaves, the checkpoint and both superblocks with their checksums.
     /// Opening the store reads its log. Writes nothing. The exit status is 1 when something is damaged.
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     ///
     /// The copy is a store like any other: `kv`, `sql`, `store check` and `store restore` take it. It has all trees and tables as
     /// they are now, or none where the copy was interrupted: Ctrl-C removes a new file. A program that has the store open makes
-    /// backups while it is in use: see `Snapshot::copy_to` of the library. Tables that `table load` made are not in such a store.
+    /// backups while it is in use: see `Snapshot::copy_to` of the library.
     Backup {
         #[command(flatten)]
         place: Place,
@@ -56,7 +57,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         target: backup::Target,
     },
-    /// Show where a store of keys and values lies on its device
+    /// Show where a store lies on its device
     ///
     /// Counts the extents of each tree, and how many boundaries of the device's ensembles they cross: on a disk, how many tracks
     /// they reach beyond. An extent begins with the next track where that costs less than crossing its boundary. Those that
@@ -73,7 +74,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Drop what is damaged in a store of keys and values, and keep the rest
+    /// Drop what is damaged in a store, and keep the rest
     ///
     /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and the merges into them; damaged
     /// changes are not made, so that values stay as they were before. The list says of which keys. Trees whose names are
@@ -94,17 +95,81 @@ pub(crate) enum Command {
 }
 
 /// Where a store is.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Place {
     /// Device or volume of the store, as URI
     #[arg(long, value_name = "URI")]
-    store: String,
+    pub(crate) store: String,
     /// Device of the log, as URI; repeat for several [default: the end of the --store device]
     #[arg(long, value_name = "URI")]
-    log: Vec<String>,
-    /// Memory for pending changes and the leaf directory
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    memory: ByteCount,
+    pub(crate) log: Vec<String>,
+    /// Memory for pending changes and the directory of leaves and pages [default: 64MiB, and 256MiB for `sql`]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<ByteCount>,
+}
+
+/// Memory unless `--memory` says another.
+const MEMORY: ByteCount = ByteCount(64 << 20);
+
+impl Place {
+    /// Runs a command on the store, in virtual time where its devices are simulated.
+    pub(crate) fn run(
+        &self,
+        command: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let mut uris = vec![self.store.clone()];
+        uris.extend_from_slice(&self.log);
+        run::in_time(moirai::are_simulated(&uris)?, command)
+    }
+
+    pub(crate) fn trees(&self) -> TreesPlace<'_> {
+        TreesPlace { data: &self.store, logs: &self.log }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options { memory: self.memory.unwrap_or(MEMORY), ..Options::default() }
+    }
+
+    /// An error for a device that has no store.
+    pub(crate) async fn check_store(&self) -> Result<(), Failure> {
+        match moirai::held(&self.store).await? {
+            Held::Store => Ok(()),
+            Held::Nothing => Err(Failure::Failed(format!(
+                "{} is blank: `table load` and CREATE TABLE make tables",
+                self.store
+            ))),
+            Held::Other(occupant) => Err(self.no_store(&occupant)),
+        }
+    }
+
+    /// The tables, to change them.
+    pub(crate) async fn tables(&self) -> Result<Arc<Tables>, Failure> {
+        self.check_store().await?;
+        Ok(moirai::open_tables(self.trees(), kv::kinds()?, self.options()).await?)
+    }
+
+    /// The tables, to read them beside others who do.
+    pub(crate) async fn tables_to_read(&self) -> Result<Arc<Tables>, Failure> {
+        let options = Options { read_only: true, ..self.options() };
+        Ok(moirai::open_tables(self.trees(), kv::kinds()?, options).await?)
+    }
+
+    /// The same, with what counts the requests to the device of the data.
+    pub(crate) async fn tables_to_read_metered(
+        &self,
+    ) -> Result<(Arc<Tables>, Arc<Metered>), Failure> {
+        self.check_store().await?;
+        let options = Options { read_only: true, ..self.options() };
+        Ok(moirai::open_tables_metered(self.trees(), kv::kinds()?, options).await?)
+    }
+
+    /// The failure of who wants a store where something else is.
+    pub(crate) fn no_store(&self, occupant: &Occupant) -> Failure {
+        let store = &self.store;
+        Failure::Failed(format!(
+            "{store} holds {occupant}: name a store, or a blank device for one"
+        ))
+    }
 }
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
@@ -182,10 +247,8 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
 }
 
 async fn open(place: &Place, options: Options) -> Result<Store, Error> {
-    let mut kinds = Kinds::new();
-    kinds.register(kv::ADD, Arc::new(AddDecimal))?;
-    let options = Options { memory: place.memory, ..options };
-    moirai::open_trees(TreesPlace { data: &place.store, logs: &place.log }, kinds, options).await
+    let options = Options { memory: place.memory.unwrap_or(MEMORY), ..options };
+    moirai::open_trees(place.trees(), kv::kinds()?, options).await
 }
 
 /// Lists what is damaged; a failure when something is.

@@ -5,45 +5,46 @@ mod load;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use futures::StreamExt;
-use moirai::Access;
+use moirai::Held;
 use moirai::runtime::{Stopwatch, is_virtual, now};
-use moirai::storage::{Device, Metered};
-use moirai::store::{ScanOptions, Store, Table};
+use moirai::tables::{KeyBounds, ScanOptions, Snapshot, Table, Tables};
 use moirai::units::grouped;
+use moirai_sql::arrow::util::display::array_value_to_string;
+use moirai_sql::{Database, TableInfo};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{print, progress, run};
+use crate::store::Place;
+use crate::{print, progress};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Load(Box<load::Arguments>),
     /// List the tables of a store
     List {
-        /// Device or volume of the store, as URI
-        #[arg(long, value_name = "URI")]
-        store: String,
+        #[command(flatten)]
+        place: Place,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show the columns of a table with their types, nulls and bounds
+    /// Show the columns of a table
     Show {
-        /// Device or volume of the store, as URI
-        #[arg(long, value_name = "URI")]
-        store: String,
+        #[command(flatten)]
+        place: Place,
         /// Name of the table
         name: String,
+        /// Read all columns, for the nulls and the least and the greatest value of each
+        #[arg(long)]
+        bounds: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Scan a table, all columns or some, and print how much was read and how long it took
     Scan {
-        /// Device or volume of the store, as URI
-        #[arg(long, value_name = "URI")]
-        store: String,
+        #[command(flatten)]
+        place: Place,
         /// Name of the table
         name: String,
         /// Columns to read, separated by commas [default: all]
@@ -55,9 +56,8 @@ pub(crate) enum Command {
     },
     /// Drop a table
     Drop {
-        /// Device or volume of the store, as URI
-        #[arg(long, value_name = "URI")]
-        store: String,
+        #[command(flatten)]
+        place: Place,
         /// Name of the table
         name: String,
     },
@@ -66,57 +66,70 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Load(arguments) => load::run(&arguments),
-        Command::List { store, json } => run::on_device(&store, list(&store, json)),
-        Command::Show { store, name, json } => run::on_device(&store, show(&store, &name, json)),
-        Command::Scan { store, name, columns, json } => {
-            run::on_device(&store, scan(&store, &name, columns, json))
+        Command::List { place, json } => place.run(list(&place, json)),
+        Command::Show { place, name, bounds, json } => {
+            place.run(show(&place, &name, (bounds, json)))
         }
-        Command::Drop { store, name } => run::on_device(&store, async {
-            moirai::open_store_to_write(&store).await?.drop_table(&name).await?;
+        Command::Scan { place, name, columns, json } => {
+            place.run(scan(&place, &name, columns, json))
+        }
+        Command::Drop { place, name } => place.run(async {
+            let tables = place.tables().await?;
+            let dropped = tables.drop_table(&name).await;
+            tables.close().await?;
+            dropped?;
             print::line(format!("dropped {name}"))
         }),
     }
 }
 
-/// The store of loaded tables at `uri`; for one whose tables take changes the error names the command that lists them.
-async fn opened(uri: &str) -> Result<Arc<Store>, Failure> {
-    match moirai::open_store(uri).await {
-        Err(error @ moirai::store::Error::NotAStore { .. })
-            if moirai::has_trees(uri).await.unwrap_or(false) =>
-        {
-            Err(Failure::Failed(format!("{error}; its tables: moirai sql --store {uri} '\\d'")))
+/// The tables of a store, to read them; none on a blank device.
+async fn opened(place: &Place) -> Result<Option<Arc<Tables>>, Failure> {
+    match moirai::held(&place.store).await? {
+        Held::Store => Ok(Some(place.tables_to_read().await?)),
+        Held::Nothing => {
+            let store = &place.store;
+            print::note(format!("{store} is blank: no table was loaded into it yet"));
+            Ok(None)
         }
-        opened => Ok(opened?),
+        Held::Other(occupant) => Err(place.no_store(&occupant)),
     }
+}
+
+/// A table of a store, with a moment to read it at.
+async fn table_of(tables: &Arc<Tables>, name: &str) -> Result<(Arc<Snapshot>, Table), Failure> {
+    let table = tables.table(name).await?;
+    Ok((tables.snapshot().await, table))
 }
 
 #[derive(Serialize)]
 struct Listed {
     name: String,
-    layout: String,
-    rows: u64,
+    layout: &'static str,
+    estimated_rows: u64,
     columns: usize,
+    indexes: usize,
     pages: u64,
+    /// With indexes, and what waits for pages.
     stored_bytes: u64,
 }
 
-async fn list(uri: &str, json: bool) -> Result<(), Failure> {
-    let store = opened(uri).await?;
-    if store.is_blank().await {
-        print::note(format!("{uri} is blank: no table was loaded into it yet"));
-    }
+async fn list(place: &Place, json: bool) -> Result<(), Failure> {
     let mut listed = Vec::new();
-    for name in store.table_names() {
-        let table = store.table(&name)?;
-        let size = table.size().await?;
-        listed.push(Listed {
-            name,
-            layout: table.layout().to_string(),
-            rows: table.rows(),
-            columns: table.attributes().len(),
-            pages: size.pages,
-            stored_bytes: size.extent_blocks.bytes().0,
-        });
+    if let Some(tables) = opened(place).await? {
+        for name in tables.names().await? {
+            let (snapshot, table) = table_of(&tables, &name).await?;
+            let size = snapshot.size(&table).await?;
+            listed.push(Listed {
+                name,
+                layout: table.layout().name(),
+                estimated_rows: snapshot.estimate_rows(&table, KeyBounds::default()).await?,
+                columns: table.schema().fields().len(),
+                indexes: table.indexes().len(),
+                pages: size.pages,
+                stored_bytes: size.stored.0,
+            });
+        }
     }
     if json {
         return print::json(&listed);
@@ -125,8 +138,9 @@ async fn list(uri: &str, json: bool) -> Result<(), Failure> {
         &[
             ("table", false),
             ("layout", false),
-            ("rows", true),
+            ("rows, about", true),
             ("columns", true),
+            ("indexes", true),
             ("pages", true),
             ("MiB", true),
         ],
@@ -135,9 +149,10 @@ async fn list(uri: &str, json: bool) -> Result<(), Failure> {
             .map(|table| {
                 vec![
                     table.name,
-                    table.layout,
-                    grouped(table.rows),
+                    table.layout.to_owned(),
+                    grouped(table.estimated_rows),
                     table.columns.to_string(),
+                    table.indexes.to_string(),
                     grouped(table.pages),
                     format!("{:.1}", table.stored_bytes as f64 / (1 << 20) as f64),
                 ]
@@ -150,8 +165,7 @@ async fn list(uri: &str, json: bool) -> Result<(), Failure> {
 struct ShownTable {
     name: String,
     layout: String,
-    rows: u64,
-    page_rows: Option<u32>,
+    estimated_rows: u64,
     columns: Vec<ShownColumn>,
 }
 
@@ -161,67 +175,92 @@ struct ShownColumn {
     #[serde(rename = "type")]
     kind: String,
     nullable: bool,
-    nulls: u64,
+    key: bool,
+    default: Option<String>,
+    /// These three where they are asked for.
+    nulls: Option<u64>,
     min: Option<String>,
     max: Option<String>,
 }
 
-async fn show(uri: &str, name: &str, json: bool) -> Result<(), Failure> {
-    let store = opened(uri).await?;
-    let table = store.table(name)?;
-    let text = |array: Option<moirai_sql::arrow::array::ArrayRef>| {
-        array.and_then(|array| {
-            moirai_sql::arrow::util::display::array_value_to_string(&array, 0).ok()
-        })
+/// The nulls of a column, and its least and greatest value.
+async fn bounds_of(
+    database: &Database,
+    table: &str,
+    column: &str,
+) -> Result<[Option<String>; 3], Failure> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let (table, column) = (quoted(table), quoted(column));
+    let statement =
+        format!("SELECT count(*) - count({column}), min({column}), max({column}) FROM {table}");
+    let (_, batches) = database.query(&statement).await?;
+    let value = |at: usize| {
+        let array = batches.first().map(|batch| batch.column(at))?;
+        (!array.is_null(0)).then(|| array_value_to_string(array, 0).ok())?
     };
-    let columns = table.attributes().iter().enumerate().map(|(index, attribute)| {
-        let bounds = table.bounds(index);
-        ShownColumn {
-            name: attribute.name.clone(),
-            kind: attribute.attribute_type.to_string(),
-            nullable: attribute.nullable,
-            nulls: bounds.as_ref().map_or(0, |bounds| bounds.nulls),
-            min: text(bounds.as_ref().and_then(|bounds| bounds.min.clone())),
-            max: text(bounds.and_then(|bounds| bounds.max)),
-        }
-    });
-    let shown = ShownTable {
+    Ok([0, 1, 2].map(value))
+}
+
+async fn show(place: &Place, name: &str, (bounds, json): (bool, bool)) -> Result<(), Failure> {
+    let Some(tables) = opened(place).await? else {
+        return Err(Failure::Failed(format!("there is no table `{name}`")));
+    };
+    let (snapshot, table) = table_of(&tables, name).await?;
+    let TableInfo { layout, rows, columns, .. } = TableInfo::of(&snapshot, &table).await?;
+    let database = Database::over(&tables);
+    let mut shown = ShownTable {
         name: name.to_owned(),
-        layout: table.layout().to_string(),
-        rows: table.rows(),
-        page_rows: table.page_rows(),
-        columns: columns.collect(),
+        layout,
+        estimated_rows: rows,
+        columns: Vec::with_capacity(columns.len()),
     };
+    let bar = progress::clock("reading columns");
+    for column in columns {
+        let of_column = match bounds {
+            true => bounds_of(&database, name, &column.name).await,
+            false => Ok(Default::default()),
+        };
+        let [nulls, min, max] = of_column.inspect_err(|_| bar.finish_and_clear())?;
+        shown.columns.push(ShownColumn {
+            name: column.name,
+            kind: column.data_type,
+            nullable: column.is_nullable,
+            key: column.is_key,
+            default: column.default,
+            nulls: nulls.and_then(|nulls| nulls.parse().ok()),
+            min,
+            max,
+        });
+    }
+    bar.finish_and_clear();
     if json {
         return print::json(&shown);
     }
-    let pages =
-        shown.page_rows.map(|rows| format!(", {rows} rows to an A-page")).unwrap_or_default();
-    print::line(format!("{name}: {} rows, {}{pages}", grouped(shown.rows), shown.layout))?;
-    print::table(
-        &[
-            ("column", false),
-            ("type", false),
-            ("nullable", false),
-            ("nulls", true),
-            ("min", true),
-            ("max", true),
-        ],
-        shown
-            .columns
-            .into_iter()
-            .map(|column| {
-                vec![
-                    column.name,
-                    column.kind,
-                    if column.nullable { "yes" } else { "no" }.into(),
-                    grouped(column.nulls),
-                    column.min.unwrap_or_default(),
-                    column.max.unwrap_or_default(),
-                ]
-            })
-            .collect(),
-    )
+    print::line(format!(
+        "{name}: about {} rows, layout {}",
+        grouped(shown.estimated_rows),
+        shown.layout
+    ))?;
+    let mut heads = vec![("column", false), ("type", false), ("nulls", false), ("key", false)];
+    heads.push(("default", false));
+    if bounds {
+        heads.extend([("null rows", true), ("min", true), ("max", true)]);
+    }
+    let row = |column: ShownColumn| {
+        let mut row = vec![
+            column.name,
+            column.kind,
+            if column.nullable { "" } else { "not null" }.to_owned(),
+            if column.key { "key" } else { "" }.to_owned(),
+            column.default.unwrap_or_default(),
+        ];
+        if bounds {
+            row.push(grouped(column.nulls.unwrap_or_default()));
+            row.extend([column.min.unwrap_or_default(), column.max.unwrap_or_default()]);
+        }
+        row
+    };
+    print::table(&heads, shown.columns.into_iter().map(row).collect())
 }
 
 #[derive(Serialize)]
@@ -237,23 +276,22 @@ struct Scanned {
 }
 
 async fn scan(
-    uri: &str,
+    place: &Place,
     name: &str,
     columns: Option<Vec<String>>,
     json: bool,
 ) -> Result<(), Failure> {
-    let device = Metered::new(moirai::open_device_for(uri, Access::Read).await?);
-    let store = Store::open(Arc::clone(&device) as Arc<dyn Device>).await?;
-    let table = store.table(name)?;
+    let (tables, device) = place.tables_to_read_metered().await?;
+    let (snapshot, table) = table_of(&tables, name).await?;
     let columns = columns.map(|names| column_numbers(&table, &names)).transpose()?;
+    let expected = snapshot.estimate_rows(&table, KeyBounds::default()).await?;
     device.take();
     let (watch, began) = (Stopwatch::start(), now());
-    let options = ScanOptions { columns, ..ScanOptions::default() };
-    let mut stream = table.scan(options).await?.stream();
-    let bar = progress::bar(name, Some(table.rows()));
+    let mut scan = snapshot.scan(&table, ScanOptions { columns, ..ScanOptions::default() })?;
+    let bar = progress::bar(name, Some(expected));
     let mut rows = 0;
-    while let Some(batch) = stream.next().await {
-        rows += batch?.num_rows() as u64;
+    while let Some(batch) = scan.next().await? {
+        rows += batch.num_rows() as u64;
         bar.set_position(rows);
     }
     bar.finish_and_clear();
@@ -287,10 +325,11 @@ async fn scan(
 }
 
 fn column_numbers(table: &Table, names: &[String]) -> Result<Vec<usize>, Failure> {
+    let fields = table.schema().fields();
     let number = |name: &String| {
-        let found = table.attributes().iter().position(|attribute| attribute.name == *name);
+        let found = fields.iter().position(|field| field.name() == name);
         found.ok_or_else(|| {
-            let known: Vec<&str> = table.attributes().iter().map(|a| a.name.as_str()).collect();
+            let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             Failure::Usage(format!(
                 "table `{}` has no column `{name}`; it has {}",
                 table.name(),

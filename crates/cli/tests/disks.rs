@@ -329,7 +329,7 @@ fn arrays_are_put_one_behind_the_other() {
     };
     let before = capacity();
     // More than the first part holds.
-    let load = ["table", "load", "--store", "volume:v.toml", "--tpch", "0.05"];
+    let load = ["table", "load", "--store", "volume:v.toml", "--tpch", "0.08", "--layout", "nsm"];
     succeed(folder, &load);
     let expected = answer(folder);
     succeed(folder, &["volume", "fail", "a.toml", "0"]);

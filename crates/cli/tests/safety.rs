@@ -230,18 +230,20 @@ fn databases_and_other_stores_are_refused() {
     check(b"x", (16 << 20) - 1, "does not know (at byte 16777215)");
 
     std::fs::write(folder.join("t.csv"), "a\n1\n").unwrap();
-    succeed(folder, &["table", "load", "--store=file:s?size=16MiB", "--csv", "t.csv"]);
-    let (_, _, error) = run(folder, &["kv", "--store=file:s", "put", "a", "b"]);
-    assert!(error.contains("a table store of Moirai"), "{error}");
-    succeed(folder, &["kv", "--store=file:k?size=16MiB", "put", "a", "b"]);
-    let (_, _, error) = run(folder, &["table", "load", "--store=file:k", "--csv", "t.csv"]);
-    assert!(error.contains("a store of Moirai for keys and tables of SQL"), "{error}");
     // With --force, and what is lost is named.
+    std::fs::write(folder.join("k"), vec![0; 16 << 20]).unwrap();
+    let file = std::fs::File::options().write(true).open(folder.join("k")).unwrap();
+    file.write_all_at(b"SQLite format 3\0", 0).unwrap();
     let load = ["table", "load", "--store=file:k", "--csv", "t.csv", "--force"];
     let (status, _, error) = run(folder, &load);
     assert_eq!(status, Some(0), "{error}");
-    assert!(error.contains("held a store of Moirai for keys and tables of SQL"), "{error}");
+    assert!(error.contains("held a SQLite database"), "{error}");
     assert!(succeed(folder, &["table", "list", "--store=file:k"]).contains(" t "));
+    // Trees and tables share a store, which --force is not for.
+    succeed(folder, &["kv", "--store=file:k", "put", "a", "b"]);
+    let (status, _, error) = run(folder, &[&load[..], &["--table", "u"]].concat());
+    assert!(status == Some(2) && error.contains("leave --force out"), "{error}");
+    assert_eq!(succeed(folder, &["kv", "--store=file:k", "get", "a"]), "b\n");
 }
 
 /// Between the first and the last MiB a file is looked at where it has no holes.
@@ -462,7 +464,7 @@ fn several_readers_share_a_store_on_a_striped_volume() {
 fn readers_share(folder: &Path, store: &str, file: &str) {
     let store = format!("--store={store}");
     // A reader that holds the store open while it waits for statements.
-    let mut reader = moirai(folder, &["sql", &store, "--format=csv"]);
+    let mut reader = moirai(folder, &["sql", &store, "--read-only", "--format=csv"]);
     let mut reader =
         reader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut input = reader.stdin.take().unwrap();

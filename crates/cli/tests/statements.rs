@@ -40,10 +40,7 @@ fn tables_and_trees_lie_side_by_side() {
     assert!(map.contains("stock"), "{map}");
     let described = sql(folder, "\\d stock");
     assert!(described.contains("price") && described.contains("key"), "{described}");
-    // Whoever looks for them among tables that were loaded is told where they are.
-    let (status, _, error) = run(folder, &["table", "list", STORE]);
-    assert_eq!(status, Some(1));
-    assert!(error.contains("its tables: moirai sql --store file:shop.img '\\d'"), "{error}");
+    assert!(succeed(folder, &["table", "list", STORE]).contains("stock"));
     // Several may read at once.
     assert!(succeed(folder, &["sql", STORE, "--read-only", "\\d"]).contains("stock"));
 }
@@ -160,10 +157,10 @@ fn a_blank_device_becomes_a_store() {
     assert!(succeed(folder, &["sql", disk, "SELECT max(id) AS n FROM t"]).contains("2"));
     // One that is too small is none, and can be made anew.
     let create = "CREATE TABLE t (id INT PRIMARY KEY)";
-    let (status, _, error) = run(folder, &["sql", "--store=file:small.img?size=48MiB", create]);
+    let (status, _, error) = run(folder, &["sql", "--store=file:small.img?size=1MiB", create]);
     assert_eq!(status, Some(1));
-    assert!(error.contains("64MiB") && !folder.join("small.img").exists(), "{error}");
-    succeed(folder, &["sql", "--store=file:small.img?size=64MiB", create]);
+    assert!(error.contains("larger device") && !folder.join("small.img").exists(), "{error}");
+    succeed(folder, &["sql", "--store=file:small.img?size=4MiB", create]);
     // Reading makes nothing.
     let new = "--store=file:new.img?size=128MiB";
     let mut child = moirai(folder, &["sql", new]).stdin(Stdio::piped()).spawn().unwrap();
@@ -183,9 +180,6 @@ fn a_dump_says_that_it_has_no_tables() {
     let (status, dump, error) = run(folder, &["kv", STORE, "dump"]);
     assert_eq!(status, Some(0));
     assert!(dump.contains("opened") && error.contains("stock"), "{error}");
-    let (status, _, error) = run(folder, &["table", "list", STORE]);
-    assert_eq!(status, Some(1));
-    assert!(error.contains("tables of SQL"), "{error}");
     let (status, _, error) = run(folder, &["sql", STORE, "-c", "CREATE VIEW v AS SELECT 1"]);
     assert_eq!(status, Some(1));
     assert!(error.contains("CREATE VIEW is not known here"), "{error}");

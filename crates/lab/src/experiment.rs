@@ -38,6 +38,12 @@ pub enum Failure {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] moirai::store::Error),
+    /// The tables of a store failed.
+    #[error(transparent)]
+    Tables(#[from] moirai::tables::Error),
+    /// A store failed.
+    #[error(transparent)]
+    Trees(#[from] moirai::btree::Error),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai::storage::Error),

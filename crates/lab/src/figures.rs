@@ -41,7 +41,9 @@ pub struct DemoRow {
     pub layout: String,
     /// The data read from the volume.
     pub read_mib: f64,
-    /// The number of read requests.
+    /// The data written to it, the log's included.
+    pub written_mib: f64,
+    /// The number of requests.
     pub ios: u64,
     /// Virtual time of the I/O on the simulated volume.
     pub simulated_io_ms: f64,

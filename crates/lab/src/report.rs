@@ -14,10 +14,10 @@ use verdict::verdict;
 
 const CHARTS: [Chart; 4] = [
     Chart {
-        title: "Data read",
+        title: "Data read and written",
         note: "Less is better.",
         unit: " MiB",
-        value: |row| row.read_mib,
+        value: |row| row.read_mib + row.written_mib,
         full: None,
     },
     Chart {
@@ -80,6 +80,7 @@ fn charts(rows: &[DemoRow]) -> String {
 fn results(rows: &[DemoRow]) -> String {
     let columns = [
         Column::new(rows, |row| row.read_mib),
+        Column::new(rows, |row| row.written_mib),
         Column::new(rows, |row| row.ios as f64),
         Column::new(rows, |row| row.simulated_io_ms),
         Column::new(rows, efficiency_percent),
@@ -126,6 +127,7 @@ mod tests {
             workload: workload.into(),
             layout: layout.into(),
             read_mib: value,
+            written_mib: 0.0,
             ios: 12_345,
             simulated_io_ms: value,
             disk_efficiency: value / 100.0,

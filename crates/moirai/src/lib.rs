@@ -55,14 +55,14 @@ pub use moirai_units as units;
 pub use moirai_update as update;
 pub use moirai_volume as volume;
 pub use trees::{
-    CreatedTrees, NewTrees, TreesPlace, create_trees, has_trees, open_tables, open_trees,
+    CreatedTrees, Held, NewTrees, TreesPlace, create_tables_on, create_trees, held, open_tables,
+    open_tables_metered, open_trees,
 };
 
 pub use moirai_devices::{Access, NewFiles};
 
 use moirai_devices::{ArrayController, WritePolicy};
-use moirai_storage::{Device, DeviceUri, Occupant};
-use moirai_store::Store;
+use moirai_storage::{Device, DeviceUri};
 use moirai_units::BlockCount;
 use moirai_volume::{Concatenation, ControllerWrites, Description, DiskIndex, Part};
 
@@ -204,25 +204,6 @@ fn behind_controller(
     Ok(ArrayController::start(volume, controller.size(path)?, policy))
 }
 
-/// Opens the store of tables on the device or volume that `uri` names, to read it. Several programs may read a
-/// store at the same time, unless it is on a volume that survives failures. Inside a runtime only.
-///
-/// # Errors
-/// [`store::Error::NotAStore`] where the device holds something else.
-pub async fn open_store(uri: &str) -> store::Result<Arc<Store>> {
-    Store::open(open_device_for(uri, Access::Read).await?).await
-}
-
-/// Opens the store of tables on the device or volume that `uri` names, to change it. Inside a runtime only.
-///
-/// # Errors
-/// [`store::Error::NotAStore`] where the device holds something else.
-pub async fn open_store_to_write(uri: &str) -> store::Result<Arc<Store>> {
-    let device = open_device(uri).await?;
-    refuse_usurped(&*device).await?;
-    Store::open(device).await
-}
-
 /// An error when a RAID or a pool took over the device of a store.
 async fn refuse_usurped(device: &dyn Device) -> storage::Result<()> {
     match storage::usurper(device).await? {
@@ -230,46 +211,6 @@ async fn refuse_usurped(device: &dyn Device) -> storage::Result<()> {
         Some(occupant) => {
             Err(storage::Error::Occupied { device: device.inquiry().name.clone(), occupant })
         }
-    }
-}
-
-/// Opens the store of tables on the device or volume that `uri` names, or begins one where the device is blank;
-/// files that do not exist are created. With `overwrite` the data of a device that holds something else, or a store
-/// that is damaged or of another version, are lost.
-/// Gives the store, and what was overwritten. Inside a runtime only.
-///
-/// # Errors
-/// [`storage::Error::Occupied`] without `overwrite` where the device holds something else.
-pub async fn create_store(
-    uri: &str,
-    files: &NewFiles,
-    overwrite: bool,
-) -> store::Result<(Arc<Store>, Option<Occupant>)> {
-    let device = open_device_for(uri, Access::Create(files)).await?;
-    let opened = match refuse_usurped(&*device).await {
-        Ok(()) => Store::open(Arc::clone(&device)).await,
-        Err(error) => Err(error.into()),
-    };
-    let error = match opened {
-        Ok(store) => return Ok((store, None)),
-        Err(error) => error,
-    };
-    match error {
-        store::Error::NotAStore { .. }
-        | store::Error::Version { .. }
-        | store::Error::Damaged { .. }
-        | store::Error::Device(storage::Error::Occupied { .. })
-            if overwrite =>
-        {
-            let held = storage::occupants(std::slice::from_ref(&device), true).await?.pop();
-            storage::clear_ends(&*device).await?;
-            let store = Store::open_cleared(device).await?;
-            Ok((store, held.map(|(_, occupant)| occupant)))
-        }
-        store::Error::NotAStore { device, occupant } => {
-            Err(storage::Error::Occupied { device, occupant }.into())
-        }
-        error => Err(error),
     }
 }
 

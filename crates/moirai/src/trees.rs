@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
-use moirai_storage::{Device, Inquiry, Occupant, clear_ends, occupant, occupants};
+use moirai_storage::{Device, Inquiry, Metered, Occupant, clear_ends, occupant, occupants};
 use moirai_tables::Tables;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
@@ -60,29 +60,33 @@ const LOG_SEGMENTS_MAX: u64 = 1 << 20;
 /// # Errors
 /// [`moirai_update::Error::NotFormatted`] where there is none.
 pub async fn open_trees(place: TreesPlace<'_>, kinds: Kinds, options: Options) -> Result<Store> {
-    let access = if options.read_only { Access::Read } else { Access::Write };
-    let devices = Devices::open(place, access).await?;
-    if !options.read_only {
-        devices.refuse_usurped().await.map_err(of_device)?;
-    }
-    match Engine::lengths(&*devices.data).await {
-        Ok(lengths) => devices.store(lengths, kinds, options).await,
-        Err(moirai_update::Error::NotFormatted { device, .. }) => {
-            let holds = occupant(&*devices.data).await.map_err(of_device)?;
-            Err(moirai_update::Error::NotFormatted { device, holds }.into())
-        }
-        Err(error) => Err(error.into()),
-    }
+    Devices::open_with(place, options).await?.existing(kinds, options).await
 }
 
-/// Whether the device that `uri` names has a store of trees and of tables that take updates, whole or damaged. Inside a runtime
-/// only.
-pub async fn has_trees(uri: &str) -> Result<bool> {
+/// What the device of a store to be holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A store of trees and tables, whole or damaged.
+    Store,
+    /// Nothing.
+    Nothing,
+    /// Something else.
+    Other(Occupant),
+}
+
+/// What the device that `uri` names holds. Inside a runtime only.
+///
+/// # Errors
+/// Those of opening and reading it.
+pub async fn held(uri: &str) -> Result<Held> {
     let device = open_device_for(uri, Access::Read).await.map_err(of_device)?;
     match Engine::lengths(&*device).await {
-        Err(moirai_update::Error::NotFormatted { .. }) => Ok(false),
+        Err(moirai_update::Error::NotFormatted { .. }) => {
+            let occupant = occupant(&*device).await.map_err(of_device)?;
+            Ok(occupant.map_or(Held::Nothing, Held::Other))
+        }
         Err(moirai_update::Error::Device(error)) => Err(of_device(error)),
-        _ => Ok(true),
+        _ => Ok(Held::Store),
     }
 }
 
@@ -93,6 +97,18 @@ pub async fn open_tables(
     options: Options,
 ) -> Result<Arc<Tables>> {
     Ok(Tables::over(open_trees(place, kinds, options).await?))
+}
+
+/// The same, with what counts the requests to the device of the data.
+pub async fn open_tables_metered(
+    place: TreesPlace<'_>,
+    kinds: Kinds,
+    options: Options,
+) -> Result<(Arc<Tables>, Arc<Metered>)> {
+    let Devices { data, logs } = Devices::open_with(place, options).await?;
+    let metered = Metered::new(data);
+    let devices = Devices { data: Arc::clone(&metered) as Arc<dyn Device>, logs };
+    Ok((Tables::over(devices.existing(kinds, options).await?), metered))
 }
 
 /// Opens the store of trees at `place`, or makes one as `new` says where the devices are blank. Inside a runtime
@@ -118,19 +134,24 @@ pub async fn create_trees(
             if new.overwrite => {}
         Err(error) => return Err(error.into()),
     }
-    if !new.overwrite {
-        devices.occupants(false).await.map_err(of_device)?;
-    }
-    let lengths = devices.new_lengths(&new)?;
-    let Parts { data, logs } = devices.divided(lengths)?;
-    let format = Format { log: new.writer, ..with_leaves(new.leaf) };
-    // What cannot become a store keeps what it holds.
-    Store::check_format(&*data, &logs, &format)?;
-    options.check()?;
-    let overwritten = devices.make_blank(new.overwrite).await.map_err(of_device)?;
-    Store::format(&*data, &logs, format).await?;
-    let store = devices.store(lengths, kinds, options).await?;
-    Ok(CreatedTrees { store, is_new: true, overwritten })
+    devices.make(new, kinds, options).await
+}
+
+/// Makes a store on `data`, with leaves as long as `leaf`, and opens it for its tables; the log is at the end of the device. Inside
+/// a runtime only.
+///
+/// # Errors
+/// [`moirai_storage::Error::Occupied`] where the device holds something.
+pub async fn create_tables_on(
+    data: Arc<dyn Device>,
+    leaf: ByteCount,
+    options: Options,
+) -> Result<Arc<Tables>> {
+    let files = NewFiles::new();
+    let new =
+        NewTrees { leaf, log: None, writer: LogWriter::Append, files: &files, overwrite: false };
+    let made = Devices { data, logs: Vec::new() }.make(new, Kinds::new(), options).await?;
+    Ok(Tables::over(made.store))
 }
 
 fn of_device(error: moirai_storage::Error) -> Error {
@@ -170,6 +191,45 @@ impl Devices {
             logs.push(open_device_for(log, access).await.map_err(of_device)?);
         }
         Ok(Devices { data, logs })
+    }
+
+    /// Those of a store that is there, to read or to change it.
+    async fn open_with(place: TreesPlace<'_>, options: Options) -> Result<Devices> {
+        let access = if options.read_only { Access::Read } else { Access::Write };
+        let devices = Devices::open(place, access).await?;
+        if !options.read_only {
+            devices.refuse_usurped().await.map_err(of_device)?;
+        }
+        Ok(devices)
+    }
+
+    /// The store that is there.
+    async fn existing(self, kinds: Kinds, options: Options) -> Result<Store> {
+        match Engine::lengths(&*self.data).await {
+            Ok(lengths) => self.store(lengths, kinds, options).await,
+            Err(moirai_update::Error::NotFormatted { device, .. }) => {
+                let holds = occupant(&*self.data).await.map_err(of_device)?;
+                Err(moirai_update::Error::NotFormatted { device, holds }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A new store.
+    async fn make(self, new: NewTrees<'_>, kinds: Kinds, options: Options) -> Result<CreatedTrees> {
+        if !new.overwrite {
+            self.occupants(false).await.map_err(of_device)?;
+        }
+        let lengths = self.new_lengths(&new)?;
+        let Parts { data, logs } = self.divided(lengths)?;
+        let format = Format { log: new.writer, ..with_leaves(new.leaf) };
+        // What cannot become a store keeps what it holds.
+        Store::check_format(&*data, &logs, &format)?;
+        options.check()?;
+        let overwritten = self.make_blank(new.overwrite).await.map_err(of_device)?;
+        Store::format(&*data, &logs, format).await?;
+        let store = self.store(lengths, kinds, options).await?;
+        Ok(CreatedTrees { store, is_new: true, overwritten })
     }
 
     /// An error when a RAID or a pool took over one of the devices.

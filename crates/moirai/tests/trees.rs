@@ -172,7 +172,6 @@ fn stores_by_uri_are_for_all_programs() {
     assert_eq!(wait(store.get(&tree, b"key")).unwrap(), Some(b"value".to_vec()));
     wait(store.close()).unwrap();
     drop(is_send(moirai::open_device(&uri)));
-    drop(is_send(moirai::open_store(&uri)));
-    drop(is_send(moirai::open_store_to_write(&uri)));
-    drop(is_send(moirai::create_store(&uri, &NewFiles::new(), false)));
+    let place = TreesPlace { data: &uri, logs: &[] };
+    drop(is_send(moirai::open_tables(place, Kinds::new(), Options::default())));
 }

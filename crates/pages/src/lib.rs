@@ -8,6 +8,8 @@
 //!  unit 0: | header, last key | minipages of the key |      unit 1: | minipage of attribute a |     unit 2: | of b |
 //! ```
 //!
+//! In layout PAX all minipages of a page are one unit ([`Placement::ByPage`]).
+//!
 //! A modification says what it does to a row: put it whole, delete it, set or add to some of its attributes. It waits in the
 //! engine's queues without a page being read; a sweep applies it ([`PageFormat`]), and decodes and encodes only the minipages of
 //! attributes that it changes, unless rows come or go.
@@ -47,5 +49,5 @@ pub use number::{number_bytes, number_of};
 pub use overlay::{ColumnRead, KeyBounds, PageRows};
 pub use page::Page;
 pub use rows::{ColumnSlice, encode_rows, is_in_last_block, key_of_row};
-pub use schema::{COLUMNS_MAX, Column, ColumnType, PageSchema};
+pub use schema::{COLUMNS_MAX, Column, ColumnType, PageSchema, Placement};
 pub use values::{Values, ValuesContent};

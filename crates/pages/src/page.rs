@@ -7,6 +7,7 @@
 //! | 8 | 2 | bytes of the last key |
 //! | 10 | | the last key |
 //! | then | | the minipages of the key's columns, each behind its length in bytes (4) |
+//! | then | | those of other columns that have no unit of their own |
 //!
 //! Each other unit has the minipages of its columns, in their order, each behind its length. A column without a
 //! minipage has nulls alone.
@@ -237,7 +238,7 @@ impl<'s, 'a> Page<'s, 'a> {
         let (mut fields, mut value) = (FieldsBuilder::new(), Vec::new());
         for column in 0..self.schema.columns().len() {
             let unit = self.schema.unit(column).ok_or(NotOfFormat)?;
-            if unit > 0 && self.block.unit(unit).is_some() {
+            if !self.schema.key().contains(&column) && self.block.unit(unit).is_some() {
                 let is_valid = self.value(column, row, &mut value)?;
                 fields.push(column, is_valid.then_some(&value));
             }

@@ -480,17 +480,24 @@ fn rewrite_units(
     let mut units: Vec<Cow<'_, [u8]>> = Vec::with_capacity(schema.units());
     for unit in 0..schema.units() {
         let columns = schema.columns_of(unit);
-        let is_changed = unit > 0
-            && page.unit(unit).is_some()
-            && columns.iter().any(|column| changes.touches(*column));
+        let is_changed =
+            page.unit(unit).is_some() && columns.iter().any(|column| changes.touches(*column));
         if !is_changed {
             units.push(Cow::Borrowed(page.content(unit)?.unwrap_or_default()));
             continue;
         }
         let mut content = Vec::new();
+        if unit == 0 {
+            put_header(&mut content, rows, page.last_key()?);
+        }
         for column in columns {
             let of = schema.columns().get(*column).ok_or(NotOfFormat)?.of;
-            let mut values = Values::decode(of, page.minipage(*column)?, rows)?;
+            let minipage = page.minipage(*column)?;
+            if !changes.touches(*column) {
+                put_minipage(&mut content, |out| out.extend(minipage.unwrap_or_default()));
+                continue;
+            }
+            let mut values = Values::decode(of, minipage, rows)?;
             values.set(changes.changes_of(*column));
             if values.texts_bytes(&(0..rows)) > TEXT_BYTES_MAX {
                 return Ok(false);

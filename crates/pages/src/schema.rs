@@ -27,6 +27,16 @@ pub struct Column {
     pub(crate) unit: u8,
 }
 
+/// Where the minipages of a page lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Those of each attribute in a unit of their own: they are consecutive, of all pages of a row group (Clotho 3.1).
+    #[default]
+    ByAttribute,
+    /// All of them in one unit: a page is consecutive. That is PAX (Clotho 2.2).
+    ByPage,
+}
+
 /// The columns of a table, and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSchema {
@@ -44,6 +54,17 @@ impl PageSchema {
     /// `rows_max` rows. `None` where that cannot be.
     #[must_use]
     pub fn new(types: &[ColumnType], key: &[usize], rows_max: u32) -> Option<PageSchema> {
+        PageSchema::placed(types, key, rows_max, Placement::ByAttribute)
+    }
+
+    /// The same with minipages in other places.
+    #[must_use]
+    pub fn placed(
+        types: &[ColumnType],
+        key: &[usize],
+        rows_max: u32,
+        placement: Placement,
+    ) -> Option<PageSchema> {
         let is_column = |index: &usize| *index < types.len();
         let is_first = |(at, index): (usize, &usize)| !key.iter().take(at).any(|one| one == index);
         let is_key = (1..=KEY_COLUMNS_MAX).contains(&key.len())
@@ -58,15 +79,22 @@ impl PageSchema {
             return None;
         }
         let others = types.len() - key.len();
+        let first = match placement {
+            Placement::ByAttribute => 1,
+            Placement::ByPage => 0,
+        };
         // Where there are more columns than units, neighbours share one.
-        let shared = others.div_ceil(UNITS_MAX - 1).max(1);
+        let shared = match placement {
+            Placement::ByAttribute => others.div_ceil(UNITS_MAX - 1).max(1),
+            Placement::ByPage => usize::MAX,
+        };
         let mut before = 0;
         let mut by_unit = vec![key.to_vec()];
         let columns = types.iter().enumerate().map(|(index, of)| {
             if key.contains(&index) {
                 return Column { of: *of, unit: 0 };
             }
-            let unit = 1 + before / shared;
+            let unit = first + before / shared;
             before += 1;
             match by_unit.get_mut(unit) {
                 Some(columns) => columns.push(index),
@@ -108,7 +136,7 @@ impl PageSchema {
         self.columns.get(column).map(|column| usize::from(column.unit))
     }
 
-    /// The columns that a unit holds, in the order of their minipages: those of unit 0 are the key.
+    /// The columns that a unit holds, in the order of their minipages: the first ones of unit 0 are the key.
     pub(crate) fn columns_of(&self, unit: usize) -> &[usize] {
         self.by_unit.get(unit).map_or(&[], Vec::as_slice)
     }
@@ -150,7 +178,11 @@ impl PageSchema {
             _ => None,
         };
         let types: Vec<ColumnType> = columns.iter().map(of).collect::<Option<_>>()?;
-        let schema = PageSchema::new(&types, &key, u32::from_le_bytes(*rows_max))?;
+        let placement = match columns.iter().all(|[_, unit]| *unit == 0) {
+            true => Placement::ByPage,
+            false => Placement::ByAttribute,
+        };
+        let schema = PageSchema::placed(&types, &key, u32::from_le_bytes(*rows_max), placement)?;
         let are_units =
             schema.columns.iter().zip(columns).all(|(one, [_, unit])| one.unit == *unit);
         are_units.then_some(schema)
@@ -177,6 +209,10 @@ mod tests {
             assert_eq!(PageSchema::of_parameters(&parameters[..parameters.len() - 1]), None);
             let all: usize = (0..schema.units()).map(|unit| schema.columns_of(unit).len()).sum();
             assert_eq!(all, types.len());
+            let pax = PageSchema::placed(types, key, 2048, Placement::ByPage).unwrap();
+            assert_eq!(PageSchema::of_parameters(&pax.parameters()), Some(pax.clone()));
+            assert_eq!((pax.units(), pax.columns_of(0).len()), (1, types.len()));
+            assert_eq!(&pax.columns_of(0)[..key.len()], key);
         }
         for (types, key, rows) in [
             (&[INT][..], &[][..], 1),

@@ -14,8 +14,8 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_encodings::{Numbers, Texts};
 use moirai_pages::{
     ADD, Column, ColumnRead, ColumnSlice, ColumnType, Encoder, Fields, FieldsBuilder, KeyBounds,
-    KeyReader, NumberType, PageFormat, PageRows, PageSchema, ROWS, SET, Validity, added_field,
-    encode_rows, is_in_last_block, key_of_row, number_bytes, number_of, register,
+    KeyReader, NumberType, PageFormat, PageRows, PageSchema, Placement, ROWS, SET, Validity,
+    added_field, encode_rows, is_in_last_block, key_of_row, number_bytes, number_of, register,
 };
 use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_storage::Device;
@@ -91,7 +91,11 @@ fn any_schema(random: &mut Random) -> PageSchema {
     }
     key.truncate(random.random_range(1..=count.min(3)));
     let rows_max = [8, 16, 40, 200][random.random_range(0..4)];
-    PageSchema::new(&types, &key, rows_max).unwrap()
+    let placement = match random.random_bool(0.25) {
+        true => Placement::ByPage,
+        false => Placement::ByAttribute,
+    };
+    PageSchema::placed(&types, &key, rows_max, placement).unwrap()
 }
 
 /// A value of which there are few in a key, and else any.

@@ -15,14 +15,12 @@ use datafusion::sql::parser::Statement;
 use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt, TryStreamExt};
 use moirai_runtime::{Task, is_virtual, spawn};
-use moirai_store::Store;
 use moirai_tables::Tables;
 
 use crate::Result;
 use crate::listing::TableInfo;
 use crate::overflow::OverflowIsAnError;
 use crate::precedence::{regroup, statement_of};
-use crate::table::StoreTable;
 use crate::tables::Session;
 use crate::using::qualify_columns;
 use crate::yielding::YieldingJoins;
@@ -36,9 +34,7 @@ pub struct Database {
 /// Where the tables are.
 enum Source {
     Memory,
-    /// They were loaded, and do not change.
-    Loaded(Arc<Store>),
-    /// They take updates.
+    /// In a store.
     Tables(Box<Session>),
 }
 
@@ -46,7 +42,12 @@ enum Source {
 /// order of events must not depend on the number of cores.
 fn context() -> SessionContext {
     let config = SessionConfig::new().with_information_schema(true);
-    let config = if is_virtual() { config.with_target_partitions(1) } else { config };
+    let mut config = if is_virtual() { config.with_target_partitions(1) } else { config };
+    let options = config.options_mut();
+    // So that TIMESTAMP WITH TIME ZONE is one.
+    options.execution.time_zone = Some("+00:00".to_owned());
+    // Else 12345678901234567.89 would be another number.
+    options.sql_parser.parse_float_as_decimal = true;
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
@@ -57,31 +58,10 @@ fn context() -> SessionContext {
 }
 
 impl Database {
-    /// A session over the tables that `store` has now. Inside a runtime only.
-    pub fn new(store: &Arc<Store>) -> Result<Database> {
-        let context = context();
-        for name in store.table_names() {
-            let table = StoreTable::new(store.table(&name)?);
-            // A bare reference, so that names keep their case and their dots.
-            let reference = datafusion::common::TableReference::bare(name);
-            context.register_table(reference, Arc::new(table))?;
-        }
-        Ok(Database { context, source: Source::Loaded(Arc::clone(store)) })
-    }
-
-    /// A session over tables that take updates; statements may write, one after another. Inside a runtime only.
+    /// A session over the tables of a store; statements may write, one after another. Inside a runtime only.
     #[must_use]
     pub fn over(tables: &Arc<Tables>) -> Database {
         let context = context();
-        // So that TIMESTAMP WITH TIME ZONE is one.
-        {
-            let state = context.state_ref();
-            let mut state = state.write();
-            let options = state.config_mut().options_mut();
-            options.execution.time_zone = Some("+00:00".to_owned());
-            // Else 12345678901234567.89 would be another number.
-            options.sql_parser.parse_float_as_decimal = true;
-        }
         let session = Session::new(Arc::clone(tables), context.state());
         Database { context, source: Source::Tables(Box::new(session)) }
     }
@@ -91,11 +71,6 @@ impl Database {
         let mut all = Vec::new();
         match &self.source {
             Source::Memory => {}
-            Source::Loaded(store) => {
-                for name in store.table_names() {
-                    all.push(TableInfo::of_loaded(store, &name)?);
-                }
-            }
             Source::Tables(session) => {
                 let snapshot = session.tables.snapshot().await;
                 for name in snapshot.names().await? {

@@ -15,9 +15,6 @@ pub enum Error {
     /// DataFusion refused or failed the statement.
     #[error("{}", message_of(.0))]
     Statement(#[from] DataFusionError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] moirai_store::Error),
     /// A statement that is not known, or names what is not there.
     #[error("{problem}")]
     Refused {
@@ -89,13 +86,8 @@ impl Error {
     }
 }
 
-const ONLY_READS: &str = "tables that `moirai table load` made are only read; those that CREATE TABLE made in a store of its own \
-                          take changes";
-
 /// Parts of DataFusion's messages, and what to do.
-const HINTS: [(&str, &str); 6] = [
-    ("DDL not supported", ONLY_READS),
-    ("DML not supported", ONLY_READS),
+const HINTS: [(&str, &str); 4] = [
     ("Ambiguous reference", "name the table, too, as in `t.column`"),
     ("not found", "names are in lower case unless they are in double quotes, as in \"People\""),
     (

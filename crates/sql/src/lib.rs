@@ -1,8 +1,8 @@
 //! SQL over the tables of a store, through DataFusion.
 //!
-//! A [`Database`] is a DataFusion session in which every table of a store is registered. A scan of
-//! such a table reads the wanted columns only, skips the pages whose bounds rule the filters out,
-//! and tells the planner row counts and bounds.
+//! A [`Database`] is a DataFusion session over the tables of a store. A scan reads the wanted columns only, by ranges of the key or
+//! of an index where filters say some, and tells the planner about how many rows there are. Statements that change rows are planned
+//! here, and each is carried out whole or not at all.
 
 mod database;
 mod error;
@@ -11,10 +11,7 @@ mod listing;
 mod output;
 mod overflow;
 mod precedence;
-mod prune;
-mod scan_exec;
 mod script;
-mod table;
 mod tables;
 mod using;
 mod yielding;
@@ -26,6 +23,6 @@ pub use import::{
     CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,
     read_parquet,
 };
-pub use listing::{ColumnInfo, IndexInfo, TableInfo};
+pub use listing::{ColumnInfo, IndexInfo, TableInfo, sql_name};
 pub use output::{Answer, AnswerWriter, Format};
 pub use script::{Need, Script, need};

@@ -1,7 +1,6 @@
 //! What tables there are, for people.
 
 use datafusion::arrow::datatypes::DataType;
-use moirai_store::{Attribute, Store};
 use moirai_tables::{IndexDefinition, KeyBounds, Snapshot, Table};
 
 use crate::Result;
@@ -13,7 +12,7 @@ pub struct TableInfo {
     pub name: String,
     /// How its values lie.
     pub layout: String,
-    /// How many rows it has, about where it takes updates.
+    /// About how many rows it has.
     pub rows: u64,
     /// Its columns.
     pub columns: Vec<ColumnInfo>,
@@ -48,25 +47,8 @@ pub struct ColumnInfo {
 }
 
 impl TableInfo {
-    pub(crate) fn of_loaded(store: &Store, name: &str) -> Result<TableInfo> {
-        let table = store.table(name)?;
-        let column = |attribute: &Attribute| ColumnInfo {
-            name: attribute.name.clone(),
-            data_type: attribute.attribute_type.to_string(),
-            is_nullable: attribute.nullable,
-            is_key: false,
-            default: None,
-        };
-        Ok(TableInfo {
-            name: name.to_owned(),
-            layout: table.layout().to_string(),
-            rows: table.rows(),
-            columns: table.attributes().iter().map(column).collect(),
-            indexes: Vec::new(),
-        })
-    }
-
-    pub(crate) async fn of(snapshot: &Snapshot, table: &Table) -> Result<TableInfo> {
+    /// What a table is at a moment. Errors as of [`Snapshot::estimate_rows`].
+    pub async fn of(snapshot: &Snapshot, table: &Table) -> Result<TableInfo> {
         let definition = table.definition();
         let columns =
             table.schema().fields().iter().enumerate().map(|(column, field)| ColumnInfo {
@@ -87,7 +69,7 @@ impl TableInfo {
         };
         Ok(TableInfo {
             name: table.name().to_owned(),
-            layout: "csm".to_owned(),
+            layout: table.layout().name().to_owned(),
             rows: snapshot.estimate_rows(table, KeyBounds::default()).await?,
             columns: columns.collect(),
             indexes: definition.indexes().iter().map(index).collect(),
@@ -96,7 +78,8 @@ impl TableInfo {
 }
 
 /// A type as CREATE TABLE takes it, where it does.
-fn sql_name(data_type: &DataType) -> String {
+#[must_use]
+pub fn sql_name(data_type: &DataType) -> String {
     let name = match data_type {
         DataType::Boolean => "BOOLEAN",
         DataType::Int8 => "TINYINT",

@@ -3,28 +3,31 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use moirai::runtime::block_on_virtual;
-use moirai::store::{LoadOptions, PageLayout, Store};
+use moirai::tables::{Layout, LoadOptions, TableDefinition};
+use moirai::units::ByteCount;
+use moirai::update::Options;
 use moirai_sql::arrow::util::pretty::pretty_format_batches;
 use moirai_sql::{CsvOptions, Database, read_csv};
 
-/// What `statement` answers about the table `t` that `text` is loaded into, in either layout.
-fn answers(text: &str, options: &CsvOptions, statement: &str) -> [String; 2] {
+/// What `statement` answers about the table `t` that `text` is loaded into, in each layout.
+fn answers(text: &str, options: &CsvOptions, statement: &str) -> [String; 3] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
     std::fs::write(&path, text).unwrap();
-    [PageLayout::Csm, PageLayout::Nsm].map(|layout| {
+    Layout::ALL.map(|layout| {
         block_on_virtual(1, async {
             let device = moirai::open_device("sim:quantum-atlas-10k").await.unwrap();
-            let store = Store::open(device).await.unwrap();
+            let (leaf, of_store) = (ByteCount(8 << 10), Options::default());
+            let tables = moirai::create_tables_on(device, leaf, of_store).await.unwrap();
             let import = read_csv(&path, options).unwrap();
-            let options = LoadOptions::default();
-            let mut load = store.load("t", &import.schema, layout, options).await.unwrap();
+            let mut definition = TableDefinition::new(import.schema, &[]).unwrap();
+            definition.pages = tables.page_options(layout);
+            let mut load = tables.load("t", definition, LoadOptions::default()).await.unwrap();
             for batch in import.batches {
-                load.append(&batch.unwrap()).await.unwrap();
+                load.push(&batch.unwrap()).await.unwrap();
             }
             load.finish().await.unwrap();
-            let database = Database::new(&store).unwrap();
-            let (_, batches) = database.query(statement).await.unwrap();
+            let (_, batches) = Database::over(&tables).query(statement).await.unwrap();
             pretty_format_batches(&batches).unwrap().to_string()
         })
     })
@@ -32,7 +35,7 @@ fn answers(text: &str, options: &CsvOptions, statement: &str) -> [String; 2] {
 
 fn check(text: &str, options: &CsvOptions, statement: &str, expected: &[&str]) {
     let expected = expected.join("\n");
-    assert_eq!(answers(text, options, statement), [expected.clone(), expected]);
+    assert_eq!(answers(text, options, statement), [(); 3].map(|()| expected.clone()));
 }
 
 #[test]

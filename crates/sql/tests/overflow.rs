@@ -78,7 +78,7 @@ fn what_fits_is_as_it_was() {
                 DataType::Int64,
             ),
             (
-                "select sum(big) / 0.5 from t where big = 9007199254740992",
+                "select sum(big) / cast(0.5 as double) from t where big = 9007199254740992",
                 "1.8014398509481984e16",
                 DataType::Float64,
             ),

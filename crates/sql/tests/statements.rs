@@ -11,7 +11,7 @@ use moirai::storage::Device;
 use moirai::units::{BlockCount, ByteCount};
 use moirai::update::{Kinds, Options};
 use moirai_sql::{Answer, Database, Format};
-use moirai_tables::Tables;
+use moirai_tables::{Layout, Tables};
 
 async fn tables() -> Arc<Tables> {
     let power = Power::on();
@@ -36,14 +36,51 @@ async fn run(database: &Database, statement: &str) -> String {
     }
 }
 
-/// Runs statements, each with the answer that is expected.
+/// A statement whose new table has this layout, unless it says another.
+fn in_layout(statement: &str, layout: Layout) -> String {
+    let is_plain = statement.starts_with("CREATE TABLE") && statement.ends_with(')');
+    match is_plain && !statement.contains("WITH (") && !statement.contains(" AS ") {
+        true => format!("{statement} WITH (layout = '{}')", layout.name()),
+        false => statement.to_owned(),
+    }
+}
+
+/// Runs statements, each with the answer that is expected, over tables of each layout.
 fn check(statements: &'static [(&'static str, &'static str)]) {
-    block_on_virtual(1, async {
-        let database = Database::over(&tables().await);
-        for (statement, expected) in statements {
-            assert_eq!(run(&database, statement).await, *expected, "{statement}");
-        }
-    });
+    for layout in Layout::ALL {
+        block_on_virtual(1, async {
+            let database = Database::over(&tables().await);
+            for (statement, expected) in statements {
+                let statement = in_layout(statement, layout);
+                assert_eq!(run(&database, &statement).await, *expected, "{statement}");
+            }
+        });
+    }
+}
+
+/// What takes more of a row than a quarter of a leaf lies elsewhere.
+#[test]
+fn long_texts_are_put_and_changed() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, n INT, s TEXT)", ""),
+        (
+            "INSERT INTO t SELECT value, value, repeat('x', 1000 * value) FROM generate_series(1, 9)",
+            "count 9",
+        ),
+        ("UPDATE t SET n = n + 1", "count 9"),
+        ("UPDATE t SET s = repeat('y', 5000 * id) WHERE id > 4", "count 5"),
+        (
+            "SELECT sum(n) AS n, sum(length(s)) AS length, min(s) > 'x' AS x FROM t",
+            "n,length,x 54,185000,true",
+        ),
+        ("CREATE TABLE u (n INT, s TEXT)", ""),
+        ("INSERT INTO u SELECT n, s FROM t", "count 9"),
+        ("UPDATE u SET s = s || 'z'", "count 9"),
+        (
+            "SELECT count(*) AS c, sum(length(s)) AS length FROM u WHERE s LIKE '%z'",
+            "c,length 9,185009",
+        ),
+    ]);
 }
 
 #[test]
@@ -204,7 +241,10 @@ fn tables_are_made_of_queries_and_dropped() {
             "CREATE TABLE u (id INT UNIQUE)",
             "error: column `id` has `UNIQUE`: columns have NULL, NOT NULL, DEFAULT and PRIMARY KEY (hint: CREATE UNIQUE INDEX name ON table (columns) comes after CREATE TABLE)",
         ),
-        ("CREATE TABLE u (id INT) WITH (layout = 'x')", "error: there is no layout `x`: take csm"),
+        (
+            "CREATE TABLE u (id INT) WITH (layout = 'x')",
+            "error: there is no layout `x`: take one of csm, nsm, pax",
+        ),
         (
             "CREATE TABLE u (id FLOAT PRIMARY KEY)",
             "error: column `id` has type Float32, which tables do not hold in a key: take other columns",
@@ -816,7 +856,7 @@ fn and_is_not_a_part_of_distinct_from() {
 #[test]
 fn large_deletes_need_room() {
     check(&[
-        ("CREATE TABLE t (id INT PRIMARY KEY, s TEXT)", ""),
+        ("CREATE TABLE t (id INT PRIMARY KEY, s TEXT) WITH (layout = 'csm', group_pages = 24)", ""),
         ("CREATE UNIQUE INDEX by_s ON t (s)", ""),
         (
             "INSERT INTO t SELECT value, repeat('x', 2000) || value FROM generate_series(1, 40000)",

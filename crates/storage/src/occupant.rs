@@ -172,11 +172,11 @@ const MD_SIGNATURE_BE: &[u8] = &[0xa9, 0x2b, 0x4e, 0xfc];
 
 /// Signatures, the more telling first: a file system before the boot sector in front of it.
 const SIGNATURES: &[Signature] = &[
-    at("a table store of Moirai", 0, b"MOIRAISB"),
-    at("a table store of Moirai", 512, b"MOIRAISB"),
-    at("a table store of Moirai", 4096, b"MOIRAISB"),
-    at("a store of Moirai for keys and tables of SQL", 0, b"MOIRAIUD"),
-    at("a log of a store of Moirai for keys and tables of SQL", 0, b"MOIRAIUL"),
+    at("tables of an earlier Moirai, which are to be loaded again", 0, b"MOIRAISB"),
+    at("tables of an earlier Moirai, which are to be loaded again", 512, b"MOIRAISB"),
+    at("tables of an earlier Moirai, which are to be loaded again", 4096, b"MOIRAISB"),
+    at("a store of Moirai", 0, b"MOIRAIUD"),
+    at("a log of a store of Moirai", 0, b"MOIRAIUL"),
     at("a disk of a volume of Moirai", 0, b"MOIRAIVL"),
     at(EXT, 0x438, &[0x53, 0xef]),
     at(XFS, 0, b"XFSB"),

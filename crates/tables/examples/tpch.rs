@@ -26,20 +26,6 @@ fn device(folder: &Path, name: &str, size: ByteCount) -> Outcome<Arc<dyn Device>
     Ok(moirai_devices::open(uri.parse()?, Access::Create(&NewFiles::new()))?)
 }
 
-/// The primary key of the specification.
-fn key(table: Table) -> &'static [&'static str] {
-    match table {
-        Table::Region => &["r_regionkey"],
-        Table::Nation => &["n_nationkey"],
-        Table::Part => &["p_partkey"],
-        Table::Supplier => &["s_suppkey"],
-        Table::PartSupp => &["ps_partkey", "ps_suppkey"],
-        Table::Customer => &["c_custkey"],
-        Table::Orders => &["o_orderkey"],
-        Table::LineItem => &["l_orderkey", "l_linenumber"],
-    }
-}
-
 async fn run() -> Outcome {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("name a folder")?;
@@ -54,7 +40,7 @@ async fn run() -> Outcome {
     let (all, busy) = (Stopwatch::start(), BusyTime::start());
     for table in Table::ALL {
         let watch = Stopwatch::start();
-        let definition = TableDefinition::new(table.schema(), key(table))?;
+        let definition = TableDefinition::new(table.schema(), table.primary_key(scale))?;
         let mut load = tables.load(table.name(), definition, LoadOptions::default()).await?;
         for batch in table.batches(scale, 8192) {
             load.push(&batch?).await?;

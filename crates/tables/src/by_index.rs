@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
-use moirai_pages::KeyBounds;
 
 use crate::Result;
 use crate::index::{Index, key_behind};
@@ -17,8 +16,8 @@ use crate::tables::Table;
 /// Rows that are read at once.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Entries that are passed in the time that finding one takes: that reads a page of up to 2048, with all changes of its partition.
-const ENTRIES_OF_VALUE: u64 = 512;
+/// Values that are found in the time that passing a page takes: each reads a page, too, with all changes of its partition.
+const VALUES_OF_PAGE: u64 = 4;
 
 /// Reads columns of the rows whose entries in an index are in a range, in the order of the index. Entries that a row does not have any
 /// more are left out.
@@ -134,7 +133,7 @@ impl Snapshot {
     }
 
     /// Ranges of an index with all entries that have some values: one for all of them, or one for each where that has far more
-    /// entries than values.
+    /// pages than there are values.
     async fn ranges_of<T>(
         &self,
         index: &Index,
@@ -146,9 +145,10 @@ impl Snapshot {
             return Ok(Vec::new());
         };
         let (from, to) = (first.clone(), key_behind(last.clone()));
-        let bounds = KeyBounds { from: &from, to: to.as_deref() };
-        let entries = self.estimate_rows(index.entries(), bounds).await?;
-        if entries <= values.len() as u64 * ENTRIES_OF_VALUE {
+        let engine = self.tables().store().engine();
+        let entries = index.entries().space();
+        let pages = engine.sample(entries, &from, to.as_deref(), 2).await?.blocks;
+        if values.len() == 1 || pages <= 1 + values.len() as u64 / VALUES_OF_PAGE {
             return Ok(vec![(from, to)]);
         }
         Ok(values.keys().map(|one| (one.clone(), key_behind(one.clone()))).collect())

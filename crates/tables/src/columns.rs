@@ -18,6 +18,8 @@ use crate::values::fixed_bytes;
 
 /// Bytes of a text that its view holds itself, at most.
 const INLINE_BYTES_MAX: usize = 12;
+/// Bytes of texts that come one by one in a buffer at most: offsets have 31 bits.
+const OWN_BYTES_MAX: usize = 1 << 30;
 
 /// Builds the array of a column, page by page.
 pub(crate) struct ColumnBuilder {
@@ -36,6 +38,8 @@ enum Content {
     Views {
         views: Vec<u128>,
         buffers: Vec<Buffer>,
+        /// Texts that came one by one: a buffer behind the others.
+        own: Vec<u8>,
     },
     /// Bytes of one width.
     Fixed {
@@ -75,6 +79,13 @@ macro_rules! with_numbers {
     };
 }
 
+/// Puts texts that came one by one behind the buffers.
+fn seal(own: &mut Vec<u8>, buffers: &mut Vec<Buffer>) {
+    if !own.is_empty() {
+        buffers.push(Buffer::from_vec(std::mem::take(own)));
+    }
+}
+
 /// Appends some rows of a minipage.
 fn decode_rows<N: Narrow>(
     numbers: &Numbers<'_>,
@@ -108,7 +119,10 @@ impl ColumnBuilder {
             },
             _ => match fixed_bytes(data_type) {
                 Some(width) => Content::Fixed { width, bytes: Vec::new() },
-                None => Content::Views { views: Vec::new(), buffers: Vec::new() },
+                None => {
+                    let (views, buffers, own) = (Vec::new(), Vec::new(), Vec::new());
+                    Content::Views { views, buffers, own }
+                }
             },
         };
         ColumnBuilder { data_type: data_type.clone(), content, nulls: NullBufferBuilder::new(0) }
@@ -132,7 +146,8 @@ impl ColumnBuilder {
         if let Content::Views { .. } | Content::Fixed { .. } = &self.content {
             let texts = Texts::parse(minipage)?;
             of_rows(texts.rows())?;
-            if let Content::Views { views, buffers } = &mut self.content {
+            if let Content::Views { views, buffers, own } = &mut self.content {
+                seal(own, buffers);
                 let (first, buffer, mut is_used) = (views.len(), buffers.len() as u32, false);
                 let bytes = texts.bytes();
                 let view = |range: Range<u32>| {
@@ -180,7 +195,8 @@ impl ColumnBuilder {
     ) -> Result<(), Damaged> {
         let lost = Damaged { problem: "a text lies outside of its bytes" };
         match &mut self.content {
-            Content::Views { views, buffers } => {
+            Content::Views { views, buffers, own } => {
+                seal(own, buffers);
                 let (buffer, mut is_used) = (buffers.len() as u32, false);
                 for Range { start, end } in ranges {
                     let text = bytes.get(start as usize..end as usize).ok_or(lost)?;
@@ -230,11 +246,21 @@ impl ColumnBuilder {
     /// Adds the value of a row, as fields have it.
     pub(crate) fn append_field(&mut self, value: Option<&[u8]>) -> Result<(), Damaged> {
         let bytes = value.unwrap_or_default();
-        with_numbers!(&mut self.content, to => {
-            to.push(Narrow::narrow(number_of(bytes).unwrap_or(0)));
-        }, _ => {
-            self.append_texts(bytes, std::iter::once(0..bytes.len() as u32))?;
-        });
+        if let Content::Views { views, buffers, own } = &mut self.content {
+            if own.len() + bytes.len() > OWN_BYTES_MAX {
+                seal(own, buffers);
+            }
+            views.push(make_view(bytes, buffers.len() as u32, own.len() as u32));
+            if bytes.len() > INLINE_BYTES_MAX {
+                own.extend_from_slice(bytes);
+            }
+        } else {
+            with_numbers!(&mut self.content, to => {
+                to.push(Narrow::narrow(number_of(bytes).unwrap_or(0)));
+            }, _ => {
+                self.append_texts(bytes, std::iter::once(0..bytes.len() as u32))?;
+            });
+        }
         self.nulls.append(value.is_some());
         Ok(())
     }
@@ -251,7 +277,8 @@ impl ColumnBuilder {
                 let bits = numbers.drain(..).map(|byte| byte != 0).collect();
                 Ok(Arc::new(BooleanArray::new(bits, nulls)))
             }
-            Content::Views { views, buffers } => {
+            Content::Views { views, buffers, own } => {
+                seal(own, buffers);
                 let views = ScalarBuffer::from(std::mem::take(views));
                 let buffers = std::mem::take(buffers);
                 Ok(match self.data_type {

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use moirai_pages::{COLUMNS_MAX, ColumnType, NumberType, PageFormat, PageSchema};
+use moirai_btree::{LEAF_BYTES_MAX, Leaf};
+use moirai_pages::{ColumnType, NumberType, PageFormat, PageSchema, Placement};
 use moirai_units::ByteCount;
 use moirai_update::SpaceFormat;
 
 use crate::types::{self, take_byte, take_text, take_u16, take_u32};
 use crate::{Error, Result};
 
+/// Columns of a table at most: pages may have the number of the row beside them.
+pub const COLUMNS_MAX: usize = moirai_pages::COLUMNS_MAX - 1;
+
 /// The version of catalog entries of tables.
-pub(crate) const TABLE_ENTRY_VERSION: u8 = 2;
+pub(crate) const TABLE_ENTRY_VERSION: u8 = 3;
 
 /// The longest name of a table, and the longest default of a column.
 const NAME_BYTES_MAX: usize = 100;
@@ -23,12 +27,47 @@ const DESCRIPTION_BYTES_MAX: usize = 1 << 20;
 /// The numbers of rows of a table without a key.
 const ROW_NUMBER: ColumnType = ColumnType::Number(NumberType { width_bytes: 8, is_signed: false });
 
+/// How the rows of a table lie in its pages (Clotho 2 and 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Each attribute by itself: its values in neighbouring pages are consecutive. For scans of some attributes.
+    #[default]
+    Csm,
+    /// Row by row, as the records of a tree. For reading and changing whole rows.
+    Nsm,
+    /// Page by page, and in each page attribute by attribute.
+    Pax,
+}
+
+impl Layout {
+    /// All of them.
+    pub const ALL: [Layout; 3] = [Layout::Csm, Layout::Nsm, Layout::Pax];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Csm => "csm",
+            Layout::Nsm => "nsm",
+            Layout::Pax => "pax",
+        }
+    }
+
+    /// The layout of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Layout> {
+        Layout::ALL.into_iter().find(|layout| layout.name() == name)
+    }
+}
+
 /// How long pages are, and how many of them are swept together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageOptions {
-    /// Rows of a page at most.
+    /// How rows lie in them.
+    pub layout: Layout,
+    /// Rows of a page at most; with [`Layout::Nsm`] as many as it has room for.
     pub rows_max: u32,
-    /// Bytes of a page at most: a multiple of 512, up to 1 MiB.
+    /// Bytes of a page at most: a multiple of 512, up to 1 MiB, and with [`Layout::Nsm`] up to 64 KiB.
     pub page_bytes: ByteCount,
     /// Pages of a row group at most, 1 to 64: these lie in one extent, and are written together.
     pub group_pages: u32,
@@ -36,10 +75,42 @@ pub struct PageOptions {
     pub staging_percent: u32,
 }
 
+/// The part of a device that a row group takes at most, and what is not made smaller for it.
+const GROUP_SHARE: u64 = 64;
+const GROUP_PAGES_MIN: u32 = 4;
+const PAGE_BYTES_MIN: ByteCount = ByteCount(64 << 10);
+
+impl PageOptions {
+    /// Those of tables in a layout on a device of so many bytes: row groups are shorter where these are few, so that it has room for many.
+    #[must_use]
+    pub fn for_device(layout: Layout, device: ByteCount) -> PageOptions {
+        let mut pages = PageOptions::of(layout);
+        let is_long = |pages: &PageOptions| {
+            pages.page_bytes.0 * u64::from(pages.group_pages) > device.0 / GROUP_SHARE
+        };
+        while is_long(&pages) && pages.group_pages > GROUP_PAGES_MIN {
+            pages.group_pages = (pages.group_pages / 2).max(GROUP_PAGES_MIN);
+        }
+        while is_long(&pages) && pages.page_bytes > PAGE_BYTES_MIN {
+            pages.page_bytes.0 /= 2;
+        }
+        pages
+    }
+
+    /// Those of tables in a layout, unless others are asked for.
+    #[must_use]
+    pub fn of(layout: Layout) -> PageOptions {
+        let (page_bytes, group_pages) = match layout {
+            Layout::Csm | Layout::Pax => (ByteCount(256 << 10), 24),
+            Layout::Nsm => (ByteCount(8 << 10), 64),
+        };
+        PageOptions { layout, rows_max: 2048, page_bytes, group_pages, staging_percent: 50 }
+    }
+}
+
 impl Default for PageOptions {
     fn default() -> PageOptions {
-        let page_bytes = ByteCount(256 << 10);
-        PageOptions { rows_max: 2048, page_bytes, group_pages: 24, staging_percent: 50 }
+        PageOptions::of(Layout::Csm)
     }
 }
 
@@ -114,11 +185,8 @@ impl TableDefinition {
     pub fn new(schema: impl Into<SchemaRef>, key: &[&str]) -> Result<TableDefinition> {
         let schema: SchemaRef = schema.into();
         let count = schema.fields().len();
-        if count == 0 || count >= COLUMNS_MAX {
-            return refused(format!(
-                "a table has 1 to {} columns, and not {count}",
-                COLUMNS_MAX - 1
-            ));
+        if count == 0 || count > COLUMNS_MAX {
+            return refused(format!("a table has 1 to {COLUMNS_MAX} columns, and not {count}"));
         }
         let mut fields = Vec::with_capacity(count);
         for (index, field) in schema.fields().iter().enumerate() {
@@ -253,7 +321,16 @@ impl TableDefinition {
         let definition = TableDefinition {
             schema: Arc::new(Schema::new(fields)),
             key: (0..columns.len()).collect(),
-            pages: self.pages,
+            pages: match self.pages.layout {
+                Layout::Csm | Layout::Pax => PageOptions { layout: Layout::Csm, ..self.pages },
+                // As many bytes to a row group, in fewer pages.
+                Layout::Nsm => PageOptions {
+                    layout: Layout::Csm,
+                    page_bytes: ByteCount(4 * self.pages.page_bytes.0),
+                    group_pages: self.pages.group_pages.div_ceil(4),
+                    ..self.pages
+                },
+            },
             defaults: BTreeMap::new(),
             indexes: Vec::new(),
         };
@@ -278,6 +355,12 @@ impl TableDefinition {
         if self.defaults.values().any(|default| default.len() > DEFAULT_BYTES_MAX) {
             return refused(format!("a default has {DEFAULT_BYTES_MAX} bytes at most"));
         }
+        let page_bytes = self.pages.page_bytes.0;
+        if self.pages.layout == Layout::Nsm && page_bytes > LEAF_BYTES_MAX as u64 {
+            return refused(format!(
+                "a page of rows cannot have {page_bytes} bytes: {LEAF_BYTES_MAX} are the most in layout nsm"
+            ));
+        }
         let described = self.encode().len();
         match described > DESCRIPTION_BYTES_MAX {
             true => refused(format!(
@@ -297,15 +380,23 @@ impl TableDefinition {
             key.push(types.len());
             types.push(ROW_NUMBER);
         }
-        PageSchema::new(&types, &key, self.pages.rows_max)
+        let placement = match self.pages.layout {
+            Layout::Csm | Layout::Nsm => Placement::ByAttribute,
+            Layout::Pax => Placement::ByPage,
+        };
+        PageSchema::placed(&types, &key, self.pages.rows_max, placement)
     }
 
     /// The format of its space.
     pub(crate) fn space_format(&self, schema: &PageSchema) -> SpaceFormat {
-        let PageOptions { page_bytes, group_pages, staging_percent, .. } = self.pages;
+        let PageOptions { layout, page_bytes, group_pages, staging_percent, .. } = self.pages;
+        let (name, parameters) = match layout {
+            Layout::Csm | Layout::Pax => (PageFormat::NAME, schema.parameters()),
+            Layout::Nsm => (Leaf::FORMAT, Vec::new()),
+        };
         SpaceFormat {
-            name: PageFormat::NAME.into(),
-            parameters: schema.parameters().into(),
+            name: name.into(),
+            parameters: parameters.into(),
             block_bytes: page_bytes,
             partition_blocks: group_pages,
             staging_percent,
@@ -315,7 +406,9 @@ impl TableDefinition {
     /// As the catalog has it: see `docs/formats/tables.md`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![TABLE_ENTRY_VERSION];
-        let PageOptions { rows_max, page_bytes, group_pages, staging_percent } = self.pages;
+        let PageOptions { layout, rows_max, page_bytes, group_pages, staging_percent } = self.pages;
+        let is_layout = |one: &Layout| *one == layout;
+        out.push(Layout::ALL.iter().position(is_layout).unwrap_or_default() as u8);
         for number in [rows_max, page_bytes.0 as u32, group_pages, staging_percent] {
             out.extend(number.to_le_bytes());
         }
@@ -348,6 +441,7 @@ impl TableDefinition {
             return None;
         }
         let pages = PageOptions {
+            layout: *Layout::ALL.get(usize::from(take_byte(rest)?))?,
             rows_max: take_u32(rest)?,
             page_bytes: ByteCount(u64::from(take_u32(rest)?)),
             group_pages: take_u32(rest)?,
@@ -399,8 +493,9 @@ mod tests {
             field("b", DataType::Decimal128(15, 2)),
             field("c", DataType::Date32),
         ]);
-        for key in [&[][..], &["c", "a"]] {
+        for (key, layout) in [(&[][..], Layout::Pax), (&["c", "a"], Layout::Nsm)] {
             let mut definition = TableDefinition::new(schema.clone(), key).unwrap();
+            definition.pages = PageOptions::of(layout);
             definition.defaults.insert(1, "0.5".to_owned());
             let by_date = IndexDefinition {
                 name: "by date".to_owned(),

@@ -1,7 +1,7 @@
 //! Tables in a store: rows of Arrow's types in pages of columns, which take updates, loads and scans.
 //!
 //! A table is a relation of a store (`moirai_btree::Relation`) in a space of the update engine whose blocks are pages
-//! (`moirai_pages`). Its rows have a key: some of its columns, or a row number that nobody sees. Changes of rows are modifications
+//! (`moirai_pages`), or in [`Layout::Nsm`] leaves (`moirai_btree::Leaf`). Its rows have a key: some of its columns, or a row number that nobody sees. Changes of rows are modifications
 //! of the engine. They wait in its queues and reach the pages in sweeps, and no page is read for them. A [`Snapshot`] shows all
 //! changes that were committed before it.
 //!
@@ -50,6 +50,7 @@
 //! | `tables` | the tables of a store |
 //! | `changes` | changes of rows, as modifications of the engine |
 //! | `values` | values of Arrow arrays as pages take them |
+//! | `rows` | Arrow arrays made of rows, as leaves and the engine's answers have them |
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
 //! | `scan` | reading ranges of rows |
@@ -66,6 +67,7 @@ mod definition;
 mod error;
 mod index;
 mod load;
+mod rows;
 mod scan;
 mod snapshot;
 mod tables;
@@ -75,11 +77,11 @@ mod values;
 pub use by_index::IndexScan;
 pub use changes::Changes;
 pub use copy::Copied;
-pub use definition::{IndexDefinition, PageOptions, TableDefinition};
+pub use definition::{COLUMNS_MAX, IndexDefinition, Layout, PageOptions, TableDefinition};
 pub use error::{Error, Result};
 pub use index::{Index, key_behind};
 pub use load::{Load, LoadOptions};
 pub use moirai_pages::KeyBounds;
 pub use scan::{Scan, ScanCounts, ScanOptions};
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, TableSize};
 pub use tables::{Table, Tables, Turn, Writer};

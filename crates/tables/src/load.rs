@@ -14,11 +14,12 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
+use moirai_btree::Leaf;
 use moirai_pages::{Encoder, ROWS, encode_rows, key_of_row};
 use moirai_update::{Bulk, Ingest, Modification, PUT};
 
 use crate::changes::RowEncoder;
-use crate::definition::TableDefinition;
+use crate::definition::{Layout, TableDefinition};
 use crate::tables::{Table, Tables};
 use crate::values::ArrayValues;
 use crate::{Error, Result};
@@ -109,7 +110,11 @@ impl Tables {
 
 impl<'a> Load<'a> {
     fn new(tables: &'a Arc<Tables>, table: Table, replace: Replace) -> Result<Load<'a>> {
-        let ingest = tables.store().engine().ingest_as(table.space(), ROWS)?;
+        let engine = tables.store().engine();
+        let ingest = match table.layout() {
+            Layout::Csm | Layout::Pax => engine.ingest_as(table.space(), ROWS)?,
+            Layout::Nsm => engine.ingest(table.space())?,
+        };
         let columns = table.pages().columns().len();
         let schema = Arc::clone(table.schema_with_row_numbers());
         Ok(Load {
@@ -249,6 +254,9 @@ impl<'a> Load<'a> {
 
     /// Ingests sorted rows, page by page, or brings them in with the bulk group.
     async fn ingest_rows(&mut self, rows: &RecordBatch) -> Result<()> {
+        if self.table.layout() == Layout::Nsm {
+            return self.ingest_records(rows).await;
+        }
         let mut first = 0;
         let rows_max = self.table.pages().rows_max();
         while first < rows.num_rows() {
@@ -289,6 +297,26 @@ impl<'a> Load<'a> {
             }
             self.ingest.push(&key, &self.content).await?;
             self.last = Some(last);
+        }
+        Ok(())
+    }
+
+    /// The same of a table whose rows are records.
+    async fn ingest_records(&mut self, rows: &RecordBatch) -> Result<()> {
+        let table = self.table.clone();
+        let longest = Leaf::longest(table.definition().pages.page_bytes.0 as usize);
+        let mut encoded = RowEncoder::of(&table, rows)?;
+        for row in 0..rows.num_rows() {
+            let (key, bytes) = encoded.row(row)?;
+            // An ingest commits each long value by itself.
+            if bytes.len() > longest || self.last.as_ref().is_some_and(|last| key <= *last) {
+                let engine = self.tables.store().engine();
+                let bulk = self.bulk.get_or_insert_with(|| engine.bulk());
+                bulk.modify(table.space(), Modification { key: &key, kind: PUT, bytes }).await?;
+                continue;
+            }
+            self.ingest.push(&key, bytes).await?;
+            self.last = Some(key);
         }
         Ok(())
     }

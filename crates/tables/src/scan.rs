@@ -9,6 +9,8 @@ use moirai_update::{At, Layers, Modification, UnitSet, View, Views};
 
 use crate::Result;
 use crate::columns::ColumnBuilder;
+use crate::definition::Layout;
+use crate::rows::append_leaf;
 use crate::snapshot::{Snapshot, batch_of, projected, units_of};
 use crate::tables::Table;
 
@@ -34,8 +36,8 @@ impl Default for ScanOptions {
     }
 }
 
-/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead, of each the minipages of these columns
-/// alone, and those of the key where changes wait for the page.
+/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead, in [`Layout::Csm`] of each the minipages of
+/// these columns alone, and those of the key where changes wait for the page.
 pub struct Scan {
     snapshot: Arc<Snapshot>,
     table: Table,
@@ -56,7 +58,7 @@ pub struct Scan {
 pub struct ScanCounts {
     /// Pages, of which one or more columns were read.
     pub pages: u64,
-    /// Pages whose columns were made of what is there and of changes that wait for the page.
+    /// Pages whose columns were made of what is there and of changes that wait for the page; those of rows are not counted.
     pub changed_pages: u64,
     /// Bytes of minipages, from the device or a cache of the system.
     pub bytes: u64,
@@ -80,7 +82,10 @@ impl Scan {
         };
         let to = options.to.clone();
         let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
-        let reader = snapshot.reader().units(units).in_layers(UnitSet::one(0));
+        let reader = match table.layout() {
+            Layout::Csm | Layout::Pax => snapshot.reader().units(units).in_layers(UnitSet::one(0)),
+            Layout::Nsm => snapshot.reader(),
+        };
         let views = reader.views(table.space(), At::Key(&options.from), PAGES_AT_ONCE, goes_on);
         let builders =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
@@ -133,6 +138,27 @@ impl Scan {
             };
             let (from, to) = (&self.options.from[..], self.options.to.as_deref());
             let bounds = KeyBounds { from, to };
+            if self.table.layout() == Layout::Nsm {
+                // Rows of the view behind come with that one.
+                let next = view.next.as_deref();
+                let to = to.into_iter().chain(next).min();
+                let into = (&self.table, &self.columns[..], &mut self.builders[..]);
+                let (reader, bounds) = (self.snapshot.reader(), KeyBounds { from, to });
+                match append_leaf(reader, (view, *at), bounds, into).await? {
+                    Some(rows) => {
+                        self.rows += rows;
+                        self.done.pages += 1;
+                        *at += 1;
+                    }
+                    None => {
+                        if let Some(next) = next.filter(|next| *next > from) {
+                            self.options.from = next.into();
+                        }
+                        self.view = None;
+                    }
+                }
+                continue;
+            }
             let Some(page) = PageAt::of(view, *at, bounds) else {
                 self.view = None;
                 continue;

@@ -6,10 +6,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use moirai_pages::{Fields, KeyBounds, KeyReader, PageRows, PageSchema};
-use moirai_update::{At, ReadPoint, Reader, UnitSet};
+use moirai_btree::Leaf;
+use moirai_pages::{KeyBounds, KeyReader, PageRows, PageSchema, number_of};
+use moirai_units::ByteCount;
+use moirai_update::{At, ReadPoint, Reader, UnitSet, View};
 
 use crate::columns::ColumnBuilder;
+use crate::definition::Layout;
+use crate::rows::{RowDecoder, page_reader, rows_of};
 use crate::scan::{Scan, ScanOptions};
 use crate::tables::{RowBytes, Table, Tables};
 use crate::{Error, Result};
@@ -19,6 +23,15 @@ use crate::{Error, Result};
 pub struct Snapshot {
     point: ReadPoint,
     tables: Arc<Tables>,
+}
+
+/// How much of the device a table takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Pages of its rows.
+    pub pages: u64,
+    /// Bytes of these, of the entries of its indexes, and of what waits for both.
+    pub stored: ByteCount,
 }
 
 /// Pages that are counted for an estimate, which holds until the bytes of the table have changed by such a part.
@@ -84,6 +97,20 @@ impl Snapshot {
         Ok(keys)
     }
 
+    /// How much of the device a table takes. Errors as of [`Snapshot::divide`].
+    pub async fn size(&self, table: &Table) -> Result<TableSize> {
+        let engine = self.tables.store().engine();
+        let mut size = TableSize::default();
+        for (index, space) in table.spaces().into_iter().enumerate() {
+            let sample = engine.sample(space, &[], None, 2).await?;
+            size.stored.0 += sample.bytes;
+            if index == 0 {
+                size.pages = sample.blocks;
+            }
+        }
+        Ok(size)
+    }
+
     /// About how many rows a range of a table has, by the bytes of its pages and what waits for them. Some pages of the table are
     /// counted for it when its bytes have changed much since the last time.
     ///
@@ -110,18 +137,15 @@ impl Snapshot {
     async fn count_row_bytes(&self, table: &Table) -> Result<RowBytes> {
         let engine = self.tables.store().engine();
         let sample = engine.sample(table.space(), &[], None, PAGES_COUNTED).await?;
-        let reader = self.reader().units(UnitSet::one(0)).in_layers(UnitSet::one(0));
         let (mut rows, mut bytes) = (0_u64, 0_u64);
         for picked in &sample.picked {
-            let Some(view) = reader.view(table.space(), At::Key(&picked.low), 1).await? else {
+            let at = At::Key(&picked.low);
+            let Some(view) = page_reader(table, self.reader()).view(table.space(), at, 1).await?
+            else {
                 continue;
             };
-            for page in view.layers().take(1) {
-                let modifications: Vec<_> = page.modifications().collect();
-                let read = PageRows::of(table.pages(), page.block, &modifications, None, &[]);
-                rows += read.map_err(|_| table.no_page())?.rows() as u64;
-                bytes += picked.bytes;
-            }
+            rows += rows_of(table, &view)?;
+            bytes += picked.bytes;
         }
         // An empty page has no rows, whatever its bytes are.
         let of_row = if rows == 0 { f64::INFINITY } else { bytes as f64 / rows as f64 };
@@ -135,24 +159,11 @@ impl Snapshot {
     /// # Errors
     /// [`Error::NoPage`]; errors as of [`moirai_update::Reader`].
     pub async fn next_row_number(&self, table: &Table) -> Result<u64> {
-        let column = table.schema().fields().len();
-        let reader = self.reader().units(UnitSet::one(0)).in_layers(UnitSet::one(0));
-        let mut views = reader.views(table.space(), At::Last, 1, |_| true);
+        let mut views =
+            page_reader(table, self.reader()).views(table.space(), At::Last, 1, |_| true);
         while let Some(view) = views.next().await.transpose()? {
-            for page in view.layers() {
-                let modifications: Vec<_> = page.modifications().collect();
-                let no_page = |_| table.no_page();
-                let read = PageRows::of(table.pages(), page.block, &modifications, None, &[]);
-                let read = read.map_err(no_page)?;
-                if read.rows() == 0 {
-                    continue;
-                }
-                let mut builder = ColumnBuilder::new(&DataType::UInt64);
-                let numbers = read.column(column).map_err(no_page)?;
-                builder.append(numbers).map_err(|_| table.no_page())?;
-                let numbers = builder.finish()?;
-                let last = numbers.as_primitive::<UInt64Type>().values().last().copied();
-                return Ok(last.map_or(0, |last| last + 1));
+            if let Some(last) = last_row_number(table, &view)? {
+                return Ok(last + 1);
             }
         }
         Ok(0)
@@ -166,8 +177,8 @@ impl Snapshot {
         Scan::new(self, table, options)
     }
 
-    /// Of each of these keys, whether no row has it: an array for each column of the key, in its order. Reads the minipages of keys
-    /// alone.
+    /// Of each of these keys, whether no row has it: an array for each column of the key, in its order. In [`Layout::Csm`] this reads the
+    /// minipages of keys alone.
     ///
     /// # Errors
     /// As of [`Snapshot::rows`].
@@ -180,7 +191,7 @@ impl Snapshot {
     }
 
     /// Columns of the rows with these keys, of which each that is there comes once, in the order of `keys`: an array for each column
-    /// of the key, in its order. Reads the minipages of the keys and of these columns alone, all rows at the same time.
+    /// of the key, in its order. All rows are read at the same time, in [`Layout::Csm`] the minipages of the keys and of these columns alone.
     ///
     /// # Errors
     /// [`Error::Rows`] for arrays that are no keys, and columns that the table does not have; [`Error::NoPage`]; errors as of
@@ -211,25 +222,20 @@ impl Snapshot {
         keys: &[Vec<u8>],
         columns: &[usize],
     ) -> Result<(RecordBatch, Vec<usize>)> {
-        let pages = table.pages();
         let schema = projected(table, columns)?;
-        let mut reader = KeyReader::new(pages);
         let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let units = units_of(pages, columns).with(UnitSet::one(0));
+        let units = match table.layout() {
+            Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),
+            Layout::Nsm => UnitSet::one(0),
+        };
         let found = self.reader().units(units).get_many(table.space(), &refs).await?;
         let mut builders: Vec<ColumnBuilder> =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
-        let mut places = Vec::with_capacity(keys.len());
+        let (mut decoder, mut places) =
+            (RowDecoder::of(table, columns), Vec::with_capacity(keys.len()));
         for (place, (key, row)) in keys.iter().zip(found).enumerate() {
             let Some(row) = row else { continue };
-            let of_key = reader.read(key).ok_or_else(|| table.no_page())?;
-            for (column, builder) in columns.iter().zip(&mut builders) {
-                let value = match pages.key().iter().position(|one| one == column) {
-                    Some(part) => of_key.get(part).map(|value| &value[..]),
-                    None => Fields::of(&row).get(*column),
-                };
-                builder.append_field(value).map_err(|_| table.no_page())?;
-            }
+            decoder.append(key, &row, &mut builders)?;
             places.push(place);
         }
         let rows = batch_of(&schema, &mut builders, places.len())?;
@@ -241,6 +247,32 @@ impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Snapshot").finish_non_exhaustive()
     }
+}
+
+/// The number of the last row of a view.
+fn last_row_number(table: &Table, view: &View) -> Result<Option<u64>> {
+    let no_page = || table.no_page();
+    if table.layout() == Layout::Nsm {
+        let mut last = None;
+        for (_, block) in view.blocks() {
+            let leaf = Leaf::of(block.bytes()).ok_or_else(no_page)?;
+            let record = leaf.len().checked_sub(1).and_then(|index| leaf.record(index));
+            last = record.map(|(key, _)| key).or(last);
+        }
+        let Some(key) = last else { return Ok(None) };
+        let mut keys = KeyReader::new(table.pages());
+        let number = keys.read(key).and_then(|values| number_of(values.first()?));
+        return number.map(|number| Some(number as u64)).ok_or_else(no_page);
+    }
+    let mut numbers = ColumnBuilder::new(&DataType::UInt64);
+    for page in view.layers() {
+        let modifications: Vec<_> = page.modifications().collect();
+        let read = PageRows::of(table.pages(), page.block, &modifications, None, &[]);
+        let column = read.and_then(|read| read.column(table.schema().fields().len()));
+        let column = column.map_err(|_| no_page())?;
+        numbers.append(column).map_err(|_| no_page())?;
+    }
+    Ok(numbers.finish()?.as_primitive::<UInt64Type>().values().last().copied())
 }
 
 /// The schema of some columns.

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use moirai_btree::{CatalogChange, Reader, Relation, Store};
-use moirai_pages::{PageFormat, PageRows, PageSchema};
+use moirai_pages::{PageFormat, PageSchema};
 use moirai_storage::Device;
-use moirai_update::{At, Bulk, Formats, Group, Kinds, Options, SpaceId, UnitSet};
+use moirai_units::ByteCount;
+use moirai_update::{At, Bulk, Formats, Group, Kinds, Options, SpaceId};
 use parking_lot::Mutex;
 
-use crate::definition::{Entries, IndexDefinition, TableDefinition};
+use crate::definition::{Entries, IndexDefinition, Layout, PageOptions, TableDefinition};
 use crate::index::Index;
 use crate::load::Replace;
+use crate::rows::{page_reader, rows_of};
 use crate::scan::ScanOptions;
 use crate::snapshot::Snapshot;
 use crate::{Changes, Error, Result};
@@ -146,7 +148,13 @@ impl Table {
         std::iter::once(self.space()).chain(indexes).collect()
     }
 
-    /// What its pages are.
+    /// How its rows lie in pages.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.definition().pages.layout
+    }
+
+    /// What its pages are; in [`Layout::Nsm`] it says what keys and fields are.
     pub(crate) fn pages(&self) -> &PageSchema {
         &self.0.pages
     }
@@ -220,6 +228,12 @@ impl Tables {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// How pages of new tables are made in this layout, on the device of this store.
+    #[must_use]
+    pub fn page_options(&self, layout: Layout) -> PageOptions {
+        PageOptions::for_device(layout, ByteCount(self.store.engine().figures().data_bytes))
     }
 
     /// Makes an empty table; durable when it returns.
@@ -507,18 +521,13 @@ impl Tables {
 
     /// The rows that a table has now, all of them or `most` and more.
     pub(crate) async fn count_rows(&self, table: &Table, most: u64) -> Result<u64> {
-        let reader = self.store.engine().now();
-        let reader = reader.units(UnitSet::one(0)).in_layers(UnitSet::one(0));
+        let reader = page_reader(table, self.store.engine().now());
         let mut views = reader.views(table.space(), At::Key(&[]), 64, |_| true);
         let mut rows = 0;
         while rows < most
             && let Some(view) = views.next().await.transpose()?
         {
-            for page in view.layers() {
-                let modifications: Vec<_> = page.modifications().collect();
-                let read = PageRows::of(table.pages(), page.block, &modifications, None, &[]);
-                rows += read.map_err(|_| table.no_page())?.rows() as u64;
-            }
+            rows += rows_of(table, &view)?;
         }
         Ok(rows)
     }

@@ -7,7 +7,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -24,8 +24,8 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{Random, each_seed, random};
 use moirai_storage::Device;
 use moirai_tables::{
-    Changes, Error, Index, IndexDefinition, LoadOptions, PageOptions, ScanOptions, Snapshot, Table,
-    TableDefinition, Tables, key_behind,
+    Changes, Error, Index, IndexDefinition, Layout, LoadOptions, PageOptions, ScanOptions,
+    Snapshot, Table, TableDefinition, Tables, key_behind,
 };
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Kinds, Options};
@@ -217,9 +217,15 @@ impl Kind {
         }
         key.truncate(random.random_range(0..=3));
         let mut definition = TableDefinition::new(Schema::new(fields.clone()), &key).unwrap();
+        let layout = Layout::ALL[random.random_range(0..3)];
         definition.pages = PageOptions {
+            layout,
             rows_max: [8, 24, 200][random.random_range(0..3)],
-            page_bytes: ByteCount([8 << 10, 32 << 10][random.random_range(0..2)]),
+            // Rows of nsm are long values where they have more than a quarter of a page.
+            page_bytes: match layout {
+                Layout::Nsm => ByteCount([4 << 10, 8 << 10][random.random_range(0..2)]),
+                _ => ByteCount([8 << 10, 32 << 10][random.random_range(0..2)]),
+            },
             group_pages: random.random_range(1..9),
             staging_percent: [0, 50, 200][random.random_range(0..3)],
         };
@@ -380,6 +386,10 @@ impl Kind {
                     let mut some: Vec<usize> = (0..self.others.len())
                         .filter(|at| random.random_bool(0.4) && (kind < 9 || is_number(at)))
                         .collect();
+                    // What is set of a record has a quarter of a leaf at most.
+                    if self.definition.pages.layout == Layout::Nsm {
+                        some.truncate(4);
+                    }
                     // Nothing is added to columns of an index.
                     if kind == 9 {
                         some.retain(|at| {
@@ -506,6 +516,9 @@ async fn compare(
     assert_eq!(found, kind.batch(&columns, model.iter()));
     for index in table.indexes() {
         compare_by_index(random, snapshot, (table, kind, index), model).await?;
+        if kind.has_key() {
+            compare_conflicts(random, snapshot, (table, kind, index), model).await?;
+        }
     }
     if !kind.has_key() {
         return Ok(());
@@ -567,6 +580,40 @@ async fn compare_by_index(
     }
     let found = concatenated(&schema, &batches);
     assert_eq!(found, kind.batch(&columns, rows.into_iter()));
+    Ok(())
+}
+
+/// Asks which rows would have the values of others in an index.
+async fn compare_conflicts(
+    random: &mut Random,
+    snapshot: &Arc<Snapshot>,
+    (table, kind, index): (&Table, &Kind, &Index),
+    model: &Model,
+) -> Result<(), Error> {
+    let mut rows = Model::new();
+    for _ in 0..random.random_range(1..20) {
+        let row = match model.values().nth(random.random_range(0..=model.len())) {
+            Some(row) if random.random_bool(0.5) => row.clone(),
+            _ => kind.any_row(random),
+        };
+        rows.insert(kind.any_key(random), row);
+    }
+    let bytes = |key: &Key| table.key(&kind.keys(&[key])).unwrap();
+    let left: BTreeSet<&Key> = model.keys().filter(|_| random.random_bool(0.1)).collect();
+    let left_bytes: BTreeSet<Vec<u8>> = left.iter().map(|key| bytes(key)).collect();
+    let batch = kind.batch(&kind.all(), rows.iter());
+    let leave = |key: &Vec<u8>| left_bytes.contains(key);
+    let found = snapshot.conflicts(table, index, &batch, leave).await?;
+    let columns = &index.definition().columns;
+    let expected = rows.iter().map(|(key, row)| {
+        let values = kind.values(columns, key, row);
+        !values.contains(&None)
+            && model.iter().any(|(other, row)| {
+                let has_values = || kind.values(columns, other, row) == values;
+                other != key && !left.contains(other) && has_values()
+            })
+    });
+    assert_eq!(found, expected.collect::<Vec<bool>>());
     Ok(())
 }
 

@@ -79,7 +79,7 @@ impl Session {
             vec![table.name, table.layout, rows, table.columns.len().to_string()]
         };
         print::table(
-            &[("table", false), ("layout", false), ("rows", true), ("columns", true)],
+            &[("table", false), ("layout", false), ("rows, about", true), ("columns", true)],
             self.database.tables().await?.into_iter().map(row).collect(),
         )
     }

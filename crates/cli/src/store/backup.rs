@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::{Either, select};
-use moirai::btree::{AddDecimal, Store};
+use moirai::btree::Store;
 use moirai::runtime::Interrupts;
 use moirai::storage::DeviceUri;
 use moirai::tables::{Copied, Tables};
 use moirai::units::ByteCount;
-use moirai::update::{Kinds, LogWriter, Options};
+use moirai::update::LogWriter;
 use moirai::{NewFiles, NewTrees, TreesPlace};
 use serde::Serialize;
 
@@ -78,8 +78,6 @@ async fn copy_to(
             "{from} has no trees and no tables: nothing is copied; a copy that was interrupted has none"
         )));
     }
-    let mut kinds = Kinds::new();
-    kinds.register(kv::ADD, Arc::new(AddDecimal)).map_err(moirai::btree::Error::from)?;
     let uri = with_size(source.store(), &to.store)?;
     let place = TreesPlace { data: &uri, logs: &to.log };
     let new = NewTrees {
@@ -89,11 +87,11 @@ async fn copy_to(
         files,
         overwrite: target.force,
     };
-    let options = Options { memory: to.memory, ..Options::default() };
-    let created = moirai::create_trees(place, new, kinds, options).await?;
+    let options = to.options();
+    let created = moirai::create_trees(place, new, kv::kinds()?, options).await?;
     if !created.is_new {
         return Err(Failure::Failed(format!(
-            "{} holds a key-value store: name a blank device, or remove the file first",
+            "{} holds a store: name a blank device, or remove the file first",
             to.store
         )));
     }

@@ -4,22 +4,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use moirai::NewFiles;
 use moirai::runtime::{Interrupts, Stopwatch, is_virtual, now};
-use moirai::store::{LoadOptions, PageLayout, Store};
+use moirai::tables::{Layout, LoadOptions, TableDefinition, Tables};
 use moirai::units::grouped;
-use moirai_sql::{CsvDelimiter, CsvOptions, CsvSchema, Import, read_csv, read_parquet};
+use moirai::update::LogWriter;
+use moirai::{CreatedTrees, Held, NewFiles, NewTrees};
+use moirai_sql::{CsvDelimiter, CsvOptions, CsvSchema, Import, read_csv, read_parquet, sql_name};
 use moirai_workloads::tpch;
 
 use crate::failure::Failure;
-use crate::{demo, print, progress, run};
+use crate::store::Place;
+use crate::{demo, kv, print, progress};
+
+/// Rows that TPC-H is made by.
+const BATCH_ROWS: usize = 8192;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LayoutArgument {
-    /// Slotted pages of whole rows
-    Nsm,
-    /// Each attribute apart, on blocks that can be read together
+    /// Each attribute by itself: for scans of some attributes
     Csm,
+    /// Whole rows: for reading and changing all of a row
+    Nsm,
+    /// Page by page, and in each page attribute by attribute
+    Pax,
 }
 
 /// The other sources: `requires` alone does not refuse an option of CSV files beside them.
@@ -32,9 +39,8 @@ const NOT_CSV: [&str; 2] = ["tpch", "parquet"];
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct Arguments {
-    /// Device or volume of the store, as URI
-    #[arg(long, value_name = "URI")]
-    store: String,
+    #[command(flatten)]
+    place: Place,
     /// Load the eight TPC-H tables at this scale factor
     #[arg(long, value_name = "SCALE", group = "source", value_parser = demo::scale_factor)]
     tpch: Option<f64>,
@@ -47,6 +53,10 @@ pub(crate) struct Arguments {
     /// Name of the table [default: the name of the file]
     #[arg(long, value_name = "NAME", conflicts_with = "tpch")]
     table: Option<String>,
+    /// Columns of the key, separated by commas: rows are in its order, and no two have the same [default: the rows are numbered;
+    /// tables of TPC-H have the primary keys of the specification, but for partsupp where a small scale factor repeats it]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", conflicts_with = "tpch")]
+    key: Vec<String>,
     /// Layout of the pages
     #[arg(long, value_enum, default_value = "csm")]
     layout: LayoutArgument,
@@ -75,10 +85,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn layout(&self) -> PageLayout {
+    fn layout(&self) -> Layout {
         match self.layout {
-            LayoutArgument::Nsm => PageLayout::Nsm,
-            LayoutArgument::Csm => PageLayout::Csm,
+            LayoutArgument::Csm => Layout::Csm,
+            LayoutArgument::Nsm => Layout::Nsm,
+            LayoutArgument::Pax => Layout::Pax,
         }
     }
 
@@ -122,8 +133,7 @@ impl Arguments {
 /// Notes the types that were told from the values of a CSV file.
 fn note_types(import: &Import) {
     let column = |field: &std::sync::Arc<moirai_sql::arrow::datatypes::Field>| {
-        let kind = moirai::store::AttributeType::of(field.data_type());
-        format!("{} {}", field.name(), kind.map(|kind| kind.to_string()).unwrap_or_default())
+        format!("{} {}", field.name(), sql_name(field.data_type()).to_lowercase())
     };
     let columns: Vec<String> = import.schema.fields().iter().map(column).collect();
     print::note(format!(
@@ -140,51 +150,86 @@ fn note_types(import: &Import) {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A source that cannot be read leaves no store behind.
     let file = arguments.file()?;
-    run::on_device(&arguments.store, async {
-        let files = NewFiles::new();
-        let (store, overwritten) =
-            match moirai::create_store(&arguments.store, &files, arguments.force).await {
-                Ok(created) => created,
-                Err(error) => {
-                    files.remove();
-                    return Err(error.into());
-                }
-            };
-        match overwritten {
-            Some(occupant) => print::note_of_loss(&arguments.store, &occupant),
-            None if arguments.force && !store.is_blank().await => {
-                return Err(Failure::Usage(
-                    "--force is for devices that hold something else, and the store exists: leave --force out".into(),
-                ));
-            }
-            None => {}
-        }
-        let loading = Loading {
-            store: &store,
-            layout: arguments.layout(),
-            options: LoadOptions { replace: arguments.replace, ..LoadOptions::default() },
-            if_not_exists: arguments.if_not_exists,
-            interrupts: Interrupts::listen()?,
-        };
-        let loaded = match (arguments.tpch, file) {
-            (Some(scale), _) => loading.tpch(scale).await,
-            (_, Some((import, name))) => loading.file(import, &name).await,
-            (None, None) => Err(Failure::Usage("name a source".into())),
-        };
-        if loaded.is_err() && store.table_names().is_empty() {
-            // Nothing is in the files that this command created.
-            files.remove();
-        }
-        loaded?;
-        print::note_of_memory(&arguments.store);
+    arguments.place.run(async {
+        load(arguments, file).await?;
+        print::note_of_memory(&arguments.place.store);
         Ok(())
     })
 }
 
+/// Loads into the store, which is made where its device is blank. Files that were created for it are removed where it has no table
+/// at the end.
+async fn load(arguments: &Arguments, file: Option<(Import, String)>) -> Result<(), Failure> {
+    let (place, files) = (&arguments.place, NewFiles::new());
+    if !arguments.replace && !arguments.if_not_exists {
+        let names = match &file {
+            Some((_, name)) => vec![name.as_str()],
+            None => tpch::Table::ALL.map(|table| table.name()).to_vec(),
+        };
+        refuse_existing(place, &names).await?;
+    }
+    let interrupts = Interrupts::listen()?;
+    let new = NewTrees {
+        leaf: kv::LEAF,
+        log: None,
+        writer: LogWriter::Append,
+        files: &files,
+        overwrite: arguments.force,
+    };
+    let created = moirai::create_trees(place.trees(), new, kv::kinds()?, place.options()).await;
+    let created = created.inspect_err(|_| files.remove())?;
+    let CreatedTrees { store, is_new, overwritten } = created;
+    for (device, occupant) in &overwritten {
+        print::note_of_loss(device, occupant);
+    }
+    if arguments.force && !is_new {
+        return Err(Failure::Usage(
+            "--force is for devices that hold something else, and the store exists: leave --force out".into(),
+        ));
+    }
+    let tables = Tables::over(store);
+    let loading = Loading {
+        tables: &tables,
+        layout: arguments.layout(),
+        options: LoadOptions { replace: arguments.replace },
+        if_not_exists: arguments.if_not_exists,
+        interrupts,
+    };
+    let loaded = match (arguments.tpch, file) {
+        (Some(scale), _) => loading.tpch(scale).await,
+        (_, Some((import, name))) => loading.file(import, &name, &arguments.key).await,
+        (None, None) => Err(Failure::Usage("name a source".into())),
+    };
+    let is_empty = tables.names().await.is_ok_and(|names| names.is_empty());
+    let closed = tables.close().await;
+    if loaded.is_err() && is_empty {
+        files.remove();
+    }
+    loaded?;
+    Ok(closed?)
+}
+
+/// An error where a store has one of these tables. It is opened to be read alone: what is refused changes nothing.
+async fn refuse_existing(place: &Place, names: &[&str]) -> Result<(), Failure> {
+    // Whatever else is wrong is told by who makes the store.
+    if !moirai::held(&place.store).await.is_ok_and(|held| held == Held::Store) {
+        return Ok(());
+    }
+    let tables = place.tables_to_read().await?;
+    for name in names {
+        if tables.find(name).await?.is_some() {
+            return Err(Failure::Failed(format!(
+                "table `{name}` exists: --replace replaces it, --if-not-exists leaves it as it is"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Tables on their way into a store.
 struct Loading<'a> {
-    store: &'a Arc<Store>,
-    layout: PageLayout,
+    tables: &'a Arc<Tables>,
+    layout: Layout,
     options: LoadOptions,
     if_not_exists: bool,
     interrupts: Interrupts,
@@ -200,45 +245,40 @@ enum Loaded {
 }
 
 impl Loading<'_> {
-    fn exists(&self, name: &str) -> bool {
-        self.store.table_names().iter().any(|known| known == name)
+    async fn exists(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.tables.find(name).await?.is_some())
     }
 
     /// What is there of a table whose load has ended early.
-    fn left_of(&self, name: &str) -> String {
-        match self.exists(name) {
-            true => format!("table {name} is as it was"),
-            false => format!("nothing of table {name} is left"),
+    async fn left_of(&self, name: &str) -> String {
+        match self.exists(name).await {
+            Ok(true) => format!("table {name} is as it was"),
+            Ok(false) => format!("nothing of table {name} is left"),
+            Err(error) => format!("what is left of table {name} is not known: {error}"),
         }
     }
 
     /// Loads the eight tables. Where one fails, those that this command added are dropped again; Ctrl-C keeps them.
     async fn tpch(&self, scale: f64) -> Result<(), Failure> {
-        let names = tpch::Table::ALL.map(|table| table.name());
-        if !self.options.replace && !self.if_not_exists {
-            // All names are checked before anything is written.
-            if let Some(name) = names.iter().find(|name| self.exists(name)) {
-                return Err(self.exists_already(name));
-            }
-        }
         let (mut added, mut replaced) = (Vec::new(), Vec::new());
         let mut complete = Vec::new();
         for table in tpch::Table::ALL {
             let name = table.name();
-            let is_new = !self.exists(name);
-            let import =
-                Import {
-                    schema: table.schema(),
-                    rows: Some(table.expected_rows(scale)),
-                    batches: Box::new(table.batches(scale, moirai::store::BATCH_ROWS).map(
-                        |batch| batch.map_err(|error| moirai::store::Error::Arrow(error).into()),
-                    )),
-                };
-            match self.table(import, name).await {
+            let is_new = !self.exists(name).await?;
+            let batches = table.batches(scale, BATCH_ROWS);
+            let batches = batches
+                .map(|batch| batch.map_err(|error| moirai::tables::Error::Arrow(error).into()));
+            let import = Import {
+                schema: table.schema(),
+                rows: Some(table.expected_rows(scale)),
+                batches: Box::new(batches),
+            };
+            let key = table.primary_key(scale);
+            match self.table(import, name, key).await {
                 Ok(Loaded::Interrupted) => {
                     let there =
                         if complete.is_empty() { "none".into() } else { complete.join(", ") };
-                    let left = self.left_of(name);
+                    let left = self.left_of(name).await;
                     let others = match self.options.replace {
                         true => "",
                         false => "--if-not-exists loads the others, ",
@@ -265,9 +305,9 @@ impl Loading<'_> {
         added: &[&str],
         replaced: &[&str],
     ) -> Failure {
-        let mut text = format!("{failure}; {}", self.left_of(name));
+        let mut text = format!("{failure}; {}", self.left_of(name).await);
         for name in added {
-            text += &match self.store.drop_table(name).await {
+            text += &match self.tables.drop_table(name).await {
                 Ok(()) => format!(", table {name} is dropped again"),
                 Err(problem) => {
                     format!(", table {name} stays, because dropping it failed: {problem}")
@@ -280,46 +320,39 @@ impl Loading<'_> {
         Failure::Failed(text)
     }
 
-    async fn file(&self, import: Import, name: &str) -> Result<(), Failure> {
-        if !self.options.replace && !self.if_not_exists && self.exists(name) {
-            return Err(self.exists_already(name));
-        }
-        let loaded = match self.table(import, name).await {
+    async fn file(&self, import: Import, name: &str, key: &[String]) -> Result<(), Failure> {
+        let key: Vec<&str> = key.iter().map(String::as_str).collect();
+        let loaded = match self.table(import, name, &key).await {
             Ok(loaded) => loaded,
             Err(failure) => return Err(self.undone(failure, name, &[], &[]).await),
         };
         match loaded {
             Loaded::Complete | Loaded::Skipped => Ok(()),
             Loaded::Interrupted => {
-                Err(Failure::Interrupted(format!("interrupted: {}", self.left_of(name))))
+                Err(Failure::Interrupted(format!("interrupted: {}", self.left_of(name).await)))
             }
         }
     }
 
-    fn exists_already(&self, name: &str) -> Failure {
-        let error = moirai::store::Error::TableExists { name: name.to_owned() };
-        Failure::Failed(format!(
-            "{error}: --replace replaces it, --if-not-exists leaves it as it is"
-        ))
-    }
-
-    async fn table(&self, import: Import, name: &str) -> Result<Loaded, Failure> {
-        if self.if_not_exists && self.exists(name) {
+    async fn table(&self, import: Import, name: &str, key: &[&str]) -> Result<Loaded, Failure> {
+        if self.if_not_exists && self.exists(name).await? {
             print::note(format!("table {name} exists and is left as it is"));
             return Ok(Loaded::Skipped);
         }
         let (watch, began) = (Stopwatch::start(), now());
-        let mut load = self.store.load(name, &import.schema, self.layout, self.options).await?;
+        let mut definition = TableDefinition::new(import.schema, key)?;
+        definition.pages = self.tables.page_options(self.layout);
+        let mut load = self.tables.load(name, definition, self.options).await?;
         let bar = progress::bar(name, import.rows);
         for batch in import.batches {
-            load.append(&batch?).await?;
+            load.push(&batch?).await?;
             bar.set_position(load.rows());
             if self.interrupts.take() {
                 bar.finish_and_clear();
                 return Ok(Loaded::Interrupted);
             }
         }
-        let table = load.finish().await?;
+        let (table, rows) = load.finish().await?;
         bar.finish_and_clear();
         let time = match is_virtual() {
             true => format!("{} of virtual time", now().since(began)),
@@ -329,8 +362,8 @@ impl Loading<'_> {
         let _ = print::line(format!(
             "{:10} {:>12} rows  {}  {time}",
             table.name(),
-            grouped(table.rows()),
-            self.layout
+            grouped(rows),
+            self.layout.name()
         ));
         Ok(Loaded::Complete)
     }

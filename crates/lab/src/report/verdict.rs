@@ -86,6 +86,7 @@ mod tests {
             workload: workload.into(),
             layout: layout.into(),
             read_mib: 1.0,
+            written_mib: 0.0,
             ios: 1,
             simulated_io_ms: ms,
             disk_efficiency: 0.5,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
-use moirai_store::COLUMNS_MAX;
+use moirai_tables::COLUMNS_MAX;
 
 use self::columns::{Column, column};
 pub use self::error::CsvError;

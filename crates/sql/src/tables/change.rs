@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     UpdateTableFromKind,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, Index, Snapshot, Table, Writer};
+use moirai_tables::{Changes, Index, Layout, Snapshot, Table, Writer};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
@@ -134,7 +135,16 @@ impl Session {
             .iter()
             .filter(|index| changes_key || index.has_any(set.iter().map(|(column, _)| *column)))
             .collect();
-        let has_all = changes_key || update.returning.is_some() || !indexes.is_empty();
+        // A change of some fields of a record has bounds, and a whole record has none.
+        let is_text = |column: usize| {
+            matches!(
+                table.schema().field(column).data_type(),
+                DataType::Utf8View | DataType::BinaryView
+            )
+        };
+        let puts_rows =
+            table.layout() == Layout::Nsm && set.iter().any(|(column, _)| is_text(*column));
+        let has_all = changes_key || puts_rows || update.returning.is_some() || !indexes.is_empty();
         let has_unique = indexes.iter().any(|index| index.definition().is_unique);
         let before = Before::of(indexes);
         let others = match update.from {
@@ -150,6 +160,7 @@ impl Session {
             target: &target,
             set: set.iter().map(|(column, _)| *column).collect(),
             has_all,
+            puts_rows,
             before,
             unique: UniqueValues::default(),
             // One table alone has each of its rows once.
@@ -268,6 +279,16 @@ fn without_others(rows: &RecordBatch) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(rows.schema(), columns).map_err(DataFusionError::from)?)
 }
 
+/// Rows with their numbers behind them, where the table has no key: `keys` are these then.
+fn with_numbers(table: &Table, rows: &RecordBatch, keys: &[ArrayRef]) -> Result<RecordBatch> {
+    let mut columns = rows.columns().to_vec();
+    if table.definition().key().is_empty() {
+        columns.extend_from_slice(keys);
+    }
+    let schema = Arc::clone(table.schema_with_row_numbers());
+    Ok(RecordBatch::try_new(schema, columns).map_err(DataFusionError::from)?)
+}
+
 /// What is read of rows to delete the entries that indexes have of them.
 struct Before<'a> {
     indexes: Vec<&'a Index>,
@@ -316,6 +337,8 @@ struct Updating<'a> {
     set: Vec<usize>,
     /// Whether rows come with all columns, or with those alone.
     has_all: bool,
+    /// Whether rows are put whole.
+    puts_rows: bool,
     /// Of the indexes that have columns which are set.
     before: Before<'a>,
     unique: UniqueValues,
@@ -353,18 +376,15 @@ impl<'a> Updating<'a> {
         let whole = if self.has_all { Some(rows_for(table, values)?) } else { None };
         self.before.forget(&mut changes, table, old)?;
         if let (true, Some(rows)) = (self.has_new_unique, &whole) {
-            let mut columns = rows.columns().to_vec();
-            if table.definition().key().is_empty() {
-                columns.extend_from_slice(keys);
-            }
-            let schema = Arc::clone(table.schema_with_row_numbers());
-            let rows = RecordBatch::try_new(schema, columns).map_err(DataFusionError::from)?;
-            self.note_taken(&rows).await?;
+            self.note_taken(&with_numbers(table, rows, keys)?).await?;
         }
         match (&mut self.new_rows, &whole) {
             (Some(new_rows), Some(rows)) => {
                 changes.delete(table, keys).map_err(external)?;
                 new_rows.push(rows.clone());
+            }
+            (None, Some(rows)) if self.puts_rows => {
+                changes.put(table, &with_numbers(table, rows, keys)?).map_err(external)?;
             }
             _ => {
                 // They come in the order of the columns.

@@ -13,7 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     ObjectName, ObjectType, SqlOption, Statement as SqlStatement, TableConstraint, Value,
 };
 use futures::TryStreamExt;
-use moirai_tables::{IndexDefinition, LoadOptions, PageOptions, TableDefinition};
+use moirai_tables::{IndexDefinition, Layout, LoadOptions, PageOptions, TableDefinition, Tables};
+use moirai_units::ByteCount;
 
 use crate::tables::catalog::StatementTables;
 use crate::tables::insert::{column_of, rows_for};
@@ -26,34 +27,48 @@ use crate::{Error, Result};
 pub(crate) const NOTHING: Written = Written { rows: 0, returned: Some(Vec::new()) };
 
 /// What the options after `WITH` say of pages.
-fn page_options(options: &CreateTableOptions) -> Result<PageOptions> {
-    let mut pages = PageOptions::default();
+fn page_options(tables: &Tables, options: &CreateTableOptions) -> Result<PageOptions> {
     let given = match options {
         CreateTableOptions::None => &[][..],
         CreateTableOptions::With(given) => given,
         _ => return refused("options of a table come as WITH (name = value)"),
     };
+    let mut values = BTreeMap::new();
     for option in given {
         let SqlOption::KeyValue { key, value: Expr::Value(value) } = option else {
             return refused(format!("`{option}` is no option of a table: write name = value"));
         };
-        let text = match &value.value {
+        let value = match &value.value {
             Value::SingleQuotedString(text) => text.clone(),
-            Value::Number(number, _) => number.to_string(),
             other => other.to_string(),
         };
-        let number = || match text.parse::<u32>() {
+        if values.insert(normal(key), value).is_some() {
+            return refused(format!("option `{key}` is given twice"));
+        }
+    }
+    let layout = match values.remove("layout") {
+        None => Layout::default(),
+        Some(name) => match Layout::of_name(&name) {
+            Some(layout) => layout,
+            None => {
+                let known = Layout::ALL.map(Layout::name).join(", ");
+                return refused(format!("there is no layout `{name}`: take one of {known}"));
+            }
+        },
+    };
+    let mut pages = tables.page_options(layout);
+    for (name, value) in values {
+        let number = || match value.parse::<u32>() {
             Ok(number) => Ok(number),
-            Err(_) => refused(format!("option `{key}` is a number, and not `{text}`")),
+            Err(_) => refused(format!("option `{name}` is a number, and not `{value}`")),
         };
-        match normal(key).as_str() {
-            "layout" if text == "csm" => {}
-            "layout" => return refused(format!("there is no layout `{text}`: take csm")),
+        match name.as_str() {
             "page_rows" => pages.rows_max = number()?,
+            "page_bytes" => pages.page_bytes = ByteCount(u64::from(number()?)),
             "group_pages" => pages.group_pages = number()?,
             _ => {
                 return refused(format!(
-                    "there is no option `{key}`: take layout, page_rows or group_pages"
+                    "there is no option `{name}`: take layout, page_rows, page_bytes or group_pages"
                 ));
             }
         }
@@ -125,7 +140,7 @@ impl Session {
         if exists && !replace {
             return Err(Error::Tables(moirai_tables::Error::TableExists { name }));
         }
-        let pages = page_options(&create.table_options)?;
+        let pages = page_options(&self.tables, &create.table_options)?;
         let mut defaults = defaults_of(&create)?;
         // DataFusion knows what columns are, and nothing of these.
         create.table_options = CreateTableOptions::None;

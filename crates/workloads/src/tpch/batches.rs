@@ -144,6 +144,10 @@ mod tests {
         assert!(!repeats(0.01));
         assert!(repeats(0.0228));
         assert!(!repeats(0.0229));
+        for scale_factor in [0.001, 0.002, 0.003, 0.005, 0.01, 0.015, 0.02, 0.0228, 0.0229, 0.05] {
+            let has_key = !Table::PartSupp.primary_key(scale_factor).is_empty();
+            assert_eq!(has_key, !repeats(scale_factor), "{scale_factor}");
+        }
     }
 
     #[test]

@@ -29,6 +29,18 @@ const SUPPLIERS_PER_PART: u64 = 4;
 /// Line items of an order, on average: their number is drawn evenly from 1 to 7 (clause 4.2.3).
 const LINE_ITEMS_PER_ORDER_MEAN: u64 = 4;
 
+/// Whether a part has a supplier twice (clause 4.2.3, `PS_SUPPKEY`): supplier `i` of part `p` is, of `s` suppliers, the one behind
+/// `p + i (s / 4 + (p - 1) / s)`, modulo `s`.
+fn parts_repeat_suppliers(scale_factor: f64) -> bool {
+    let suppliers = Table::Supplier.expected_rows(scale_factor).max(1);
+    let steps = Table::Part.expected_rows(scale_factor).saturating_sub(1) / suppliers;
+    let repeats = |step: u64| {
+        (1..SUPPLIERS_PER_PART)
+            .any(|times| (times * (suppliers / 4 + step)).is_multiple_of(suppliers))
+    };
+    (0..=steps).any(repeats)
+}
+
 /// A table of TPC-H (clause 1.4), in an order in which every foreign key points backwards.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Table {
@@ -75,6 +87,23 @@ impl Table {
             Table::PartSupp => "partsupp",
             Table::Orders => "orders",
             Table::LineItem => "lineitem",
+        }
+    }
+
+    /// The primary key, as the specification has it (TPC-H 1.4.2); none where rows repeat it, which those of `partsupp` do at some
+    /// small scale factors: see [`SCALE_FACTOR_MIN`].
+    #[must_use]
+    pub fn primary_key(self, scale_factor: f64) -> &'static [&'static str] {
+        match self {
+            Table::PartSupp if parts_repeat_suppliers(scale_factor) => &[],
+            Table::Region => &["r_regionkey"],
+            Table::Nation => &["n_nationkey"],
+            Table::Supplier => &["s_suppkey"],
+            Table::Customer => &["c_custkey"],
+            Table::Part => &["p_partkey"],
+            Table::PartSupp => &["ps_partkey", "ps_suppkey"],
+            Table::Orders => &["o_orderkey"],
+            Table::LineItem => &["l_orderkey", "l_linenumber"],
         }
     }
 

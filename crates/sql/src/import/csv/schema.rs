@@ -270,7 +270,7 @@ fn split_outside_parentheses(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use moirai_store::AttributeType;
+    use moirai::store::AttributeType;
 
     use super::*;
 

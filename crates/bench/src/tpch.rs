@@ -1,0 +1,313 @@
+//! The 22 queries of TPC-H, beside DataFusion over Parquet and over memory, and DuckDB where its Python package is installed.
+//!
+//! Cold: the caches of the system are dropped before each query, and the store is opened with it. That needs the rights of root.
+//! Warm: the query is run again in the same process, and the median counts.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use arrow_array::RecordBatch;
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use moirai::runtime::{Stopwatch, block_on_real};
+use moirai::tables::{KeyBounds, Layout, LoadOptions, TableDefinition, Tables};
+use moirai::units::ByteCount;
+use moirai::update::{Kinds, LogWriter, Options};
+use moirai::{NewFiles, NewTrees, TreesPlace};
+use moirai_sql::{Database, memory_database};
+use moirai_workloads::tpch::{Table, query};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+const BATCH_ROWS: usize = 8192;
+const QUERIES: std::ops::RangeInclusive<u8> = 1..=22;
+const LEAF: ByteCount = ByteCount(8 << 10);
+/// Memory of a store: enough to keep nothing back.
+const MEMORY: ByteCount = ByteCount(2 << 30);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Milliseconds of each query.
+struct Peer {
+    name: &'static str,
+    /// `None` where caches cannot be dropped, and of what is in memory.
+    cold_ms: Vec<Option<f64>>,
+    warm_ms: Vec<f64>,
+}
+
+pub(crate) fn run(scale_factor: f64, runs: usize) -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
+    let statements = QUERIES.map(|number| query(number, scale_factor).ok_or("no such query"));
+    let statements: Vec<String> = statements.collect::<Result<_, _>>()?;
+    let mut peers = Vec::new();
+    for layout in [Layout::Csm, Layout::Nsm] {
+        let store = folder.join(format!("{}.moirai", layout.name()));
+        block_on_real(1, load(&store, layout, scale_factor))?;
+        let name = if layout == Layout::Csm { "moirai, csm" } else { "moirai, nsm" };
+        peers.push(block_on_real(1, of_store(name, &store, &statements, runs))?);
+    }
+    for table in Table::ALL {
+        write_parquet(&folder.join(format!("{}.parquet", table.name())), table, scale_factor)?;
+    }
+    let bytes = Table::ALL.iter().map(|table| parquet_of(folder, *table).metadata());
+    let bytes: u64 = bytes.map(|file| file.map(|file| file.len())).sum::<Result<_, _>>()?;
+    println!("Parquet: {:.1} MB", bytes as f64 / 1e6);
+    peers.push(block_on_real(1, of_parquet(folder, &statements, runs))?);
+    peers.push(block_on_real(1, of_memory(scale_factor, &statements, runs))?);
+    match of_duckdb(folder, &statements, runs) {
+        Ok(peer) => peers.push(peer),
+        Err(error) => println!("DuckDB is left out: {error}"),
+    }
+    report(&peers);
+    Ok(())
+}
+
+/// Drops the caches of the system; tells whether it may.
+fn drop_caches() -> bool {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+}
+
+/// Times a query cold, if caches can be dropped, and then warm.
+async fn timed(
+    (cold, warm): (&mut Vec<Option<f64>>, &mut Vec<f64>),
+    runs: usize,
+    mut once: impl AsyncFnMut(bool) -> Outcome<f64>,
+) -> Outcome<()> {
+    cold.push(if drop_caches() { Some(once(true).await?) } else { None });
+    let mut times = Vec::new();
+    for _ in 0..=runs {
+        times.push(once(false).await?);
+    }
+    // The first run fills caches.
+    times.remove(0);
+    times.sort_by(f64::total_cmp);
+    warm.push(times.get(times.len() / 2).copied().unwrap_or(f64::NAN));
+    Ok(())
+}
+
+async fn load(path: &Path, layout: Layout, scale_factor: f64) -> Outcome<()> {
+    let files = NewFiles::new();
+    let new = NewTrees {
+        leaf: LEAF,
+        log: None,
+        writer: LogWriter::Append,
+        files: &files,
+        overwrite: false,
+    };
+    let bytes = (scale_factor * 4e9) as u64 + (256 << 20);
+    let uri = format!("file:{}?size={bytes}", path.display());
+    let place = TreesPlace { data: &uri, logs: &[] };
+    let options = Options { memory: ByteCount(64 << 20), ..Options::default() };
+    let made = moirai::create_trees(place, new, Kinds::new(), options).await?;
+    let tables = Tables::over(made.store);
+    let watch = Stopwatch::start();
+    let (mut of_queue, mut rows) = (0.0, 0);
+    for table in Table::ALL {
+        let mut definition = TableDefinition::new(table.schema(), table.primary_key(scale_factor))?;
+        definition.pages = tables.page_options(layout);
+        let mut load = tables.load(table.name(), definition, LoadOptions::default()).await?;
+        for batch in table.batches(scale_factor, BATCH_ROWS) {
+            let batch = batch?;
+            let watch = Stopwatch::start();
+            load.push(&batch).await?;
+            of_queue += watch.elapsed().as_s();
+        }
+        rows += load.finish().await?.1;
+    }
+    let seconds = watch.elapsed().as_s();
+    let snapshot = tables.snapshot().await;
+    let mut stored = 0;
+    for name in tables.names().await? {
+        let table = tables.table(&name).await?;
+        snapshot.estimate_rows(&table, KeyBounds::default()).await?;
+        stored += snapshot.size(&table).await?.stored.0;
+    }
+    drop(snapshot);
+    tables.close().await?;
+    println!(
+        "moirai, {}: {rows} rows, {:.1} MB, loaded in {seconds:.2} s with the making of the data, {of_queue:.2} s without",
+        layout.name(),
+        stored as f64 / 1e6
+    );
+    Ok(())
+}
+
+async fn of_store(
+    name: &'static str,
+    path: &Path,
+    statements: &[String],
+    runs: usize,
+) -> Outcome<Peer> {
+    let mut peer = Peer { name, cold_ms: Vec::new(), warm_ms: Vec::new() };
+    let uri = format!("file:{}", path.display());
+    let options = Options { memory: MEMORY, read_only: true, ..Options::default() };
+    for statement in statements {
+        let place = TreesPlace { data: &uri, logs: &[] };
+        let mut opened = None;
+        timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, async |is_anew| {
+            let watch = Stopwatch::start();
+            if is_anew {
+                opened = None;
+            }
+            let database = match &opened {
+                Some(database) => database,
+                None => {
+                    let tables = moirai::open_tables(place, Kinds::new(), options).await?;
+                    opened.insert(Database::over(&tables))
+                }
+            };
+            database.query(statement).await?;
+            Ok(watch.elapsed().as_ms())
+        })
+        .await?;
+    }
+    Ok(peer)
+}
+
+fn parquet_of(folder: &Path, table: Table) -> PathBuf {
+    folder.join(format!("{}.parquet", table.name()))
+}
+
+fn write_parquet(path: &Path, table: Table, scale_factor: f64) -> Outcome<()> {
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(File::create(path)?, table.schema(), Some(properties))?;
+    for batch in table.batches(scale_factor, BATCH_ROWS) {
+        writer.write(&batch?)?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+async fn of_parquet(folder: &Path, statements: &[String], runs: usize) -> Outcome<Peer> {
+    let mut peer = Peer { name: "DataFusion, Parquet", cold_ms: Vec::new(), warm_ms: Vec::new() };
+    for statement in statements {
+        let mut opened = None;
+        timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, async |is_anew| {
+            let watch = Stopwatch::start();
+            if is_anew || opened.is_none() {
+                let context = SessionContext::new_with_config(SessionConfig::new());
+                for table in Table::ALL {
+                    let path = parquet_of(folder, table);
+                    let path = path.to_string_lossy();
+                    let options = ParquetReadOptions::default();
+                    context.register_parquet(table.name(), &*path, options).await?;
+                }
+                opened = Some(context);
+            }
+            if let Some(context) = &opened {
+                context.sql(statement).await?.collect().await?;
+            }
+            Ok(watch.elapsed().as_ms())
+        })
+        .await?;
+    }
+    Ok(peer)
+}
+
+async fn of_memory(scale_factor: f64, statements: &[String], runs: usize) -> Outcome<Peer> {
+    let mut tables = Vec::new();
+    for table in Table::ALL {
+        let batches: Result<Vec<RecordBatch>, _> =
+            table.batches(scale_factor, BATCH_ROWS).collect();
+        tables.push((table.name().to_owned(), table.schema(), batches?));
+    }
+    let database = memory_database(tables)?;
+    let mut peer = Peer { name: "DataFusion, memory", cold_ms: Vec::new(), warm_ms: Vec::new() };
+    for statement in statements {
+        let (mut none, warm) = (Vec::new(), &mut peer.warm_ms);
+        timed((&mut none, warm), runs, async |_| {
+            let watch = Stopwatch::start();
+            database.query(statement).await?;
+            Ok(watch.elapsed().as_ms())
+        })
+        .await?;
+        peer.cold_ms.push(None);
+    }
+    Ok(peer)
+}
+
+/// A process of DuckDB's, which answers queries by their times.
+struct DuckDb {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl DuckDb {
+    fn line(&mut self) -> Outcome<f64> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        line.trim().parse().map_err(|_| "its process ended".into())
+    }
+}
+
+impl Drop for DuckDb {
+    fn drop(&mut self) {
+        // It ends with its input; where it does not, there is nobody to tell.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn of_duckdb(folder: &Path, statements: &[String], runs: usize) -> Outcome<Peer> {
+    let mut child = Command::new("python3")
+        .args(["-c", include_str!("tpch.py")])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("its process has no pipes".into());
+    };
+    let mut process = DuckDb { child, input, output: BufReader::new(output) };
+    println!("DuckDB: {:.1} MB", process.line()? / 1e6);
+    let mut peer = Peer { name: "DuckDB", cold_ms: Vec::new(), warm_ms: Vec::new() };
+    for (index, statement) in statements.iter().enumerate() {
+        let file = folder.join(format!("{}.sql", index + 1));
+        std::fs::write(&file, statement)?;
+        let once = async |is_anew| {
+            let word = if is_anew { "anew" } else { "again" };
+            writeln!(process.input, "{word} {}", file.display())?;
+            process.line()
+        };
+        block_on_real(1, timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, once))?;
+    }
+    Ok(peer)
+}
+
+fn report(peers: &[Peer]) {
+    let heads = peers.iter().map(|peer| format!("{:>20}", peer.name)).collect::<String>();
+    println!("\nms, cold / warm\n{:6}{heads}", "");
+    let cell = |cold: Option<f64>, warm: f64| match cold {
+        Some(cold) => format!("{cold:>10.1} /{warm:>8.1}"),
+        None => format!("{:>10} /{warm:>8.1}", "-"),
+    };
+    for (index, number) in QUERIES.enumerate() {
+        let of = |peer: &Peer| {
+            let cold = peer.cold_ms.get(index).copied().flatten();
+            cell(cold, peer.warm_ms.get(index).copied().unwrap_or(f64::NAN))
+        };
+        println!("Q{number:<5}{}", peers.iter().map(of).collect::<String>());
+    }
+    let sums = |peer: &Peer| {
+        let cold: Option<f64> = peer.cold_ms.iter().copied().sum();
+        (cold, peer.warm_ms.iter().sum::<f64>())
+    };
+    let of = |peer: &Peer| {
+        let (cold, warm) = sums(peer);
+        cell(cold, warm)
+    };
+    println!("{:6}{}", "sum", peers.iter().map(of).collect::<String>());
+    let Some((cold, warm)) = peers.first().map(sums) else { return };
+    for peer in peers {
+        let (of_cold, of_warm) = sums(peer);
+        let cold = cold.zip(of_cold).map(|(ours, theirs)| format!("{:.2}", ours / theirs));
+        let cold = cold.unwrap_or_else(|| "-".to_owned());
+        println!("moirai, csm over {}: cold {cold}, warm {:.2}", peer.name, warm / of_warm);
+    }
+}
