@@ -195,6 +195,12 @@ impl<T> Task<T> {
         }
     }
 
+    /// The same task, which is aborted when the returned handle is dropped.
+    #[must_use]
+    pub fn bound(self) -> BoundTask<T> {
+        BoundTask(self)
+    }
+
     /// Stops the task at its next await, and returns once it is gone, with all that it held.
     pub async fn stop(&mut self) {
         let Some(handle) = self.0.take() else { return };
@@ -228,6 +234,30 @@ impl<T> Future for Task<T> {
                 Err(_) => Poll::Pending,
             },
         }
+    }
+}
+
+/// A task that is aborted when this is dropped: it stops at its next await.
+pub struct BoundTask<T>(Task<T>);
+
+impl<T> BoundTask<T> {
+    /// As [`Task::stop`].
+    pub async fn stop(&mut self) {
+        self.0.stop().await;
+    }
+}
+
+impl<T> Future for BoundTask<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for BoundTask<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -16,6 +16,7 @@
 //! seeds. Nothing outside this crate reads the
 //! machine's clock, starts a thread or draws an unseeded random number.
 
+mod ahead;
 mod busy;
 mod context;
 mod heap;
@@ -28,10 +29,11 @@ mod virtual_time;
 mod wait;
 mod watched;
 
+pub use ahead::{Ahead, ahead};
 pub use busy::BusyTime;
 pub use context::{
-    Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep, sleep_until,
-    spawn, unique, yield_now,
+    BoundTask, Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep,
+    sleep_until, spawn, unique, yield_now,
 };
 pub use heap::use_one_heap;
 pub use interrupts::Interrupts;

@@ -9,7 +9,7 @@ use rand::Rng;
 use tokio::runtime::Builder;
 
 use crate::{
-    Stopwatch, block_on_real, block_on_virtual, block_on_virtual_with_files, blocking,
+    Stopwatch, ahead, block_on_real, block_on_virtual, block_on_virtual_with_files, blocking,
     check_timers, is_virtual, now, random, sleep, sleep_until, spawn, unique, wait,
 };
 
@@ -206,4 +206,38 @@ fn a_task_outside_any_runtime_says_what_to_do() {
 fn a_runtime_without_timers_is_refused() {
     let runtime = Builder::new_current_thread().enable_io().build().unwrap();
     let _ = runtime.block_on(async { check_timers() });
+}
+
+#[test]
+fn items_made_ahead_come_in_order() {
+    let all = async |count: u64| {
+        let (mut items, mut sum) = (ahead(0..count), 0);
+        for expected in 0..count {
+            assert_eq!(items.next().await, Some(expected));
+            sum += expected;
+        }
+        assert_eq!(items.next().await, None);
+        sum
+    };
+    assert_eq!(block_on_virtual(1, all(1000)), 499_500);
+    assert_eq!(block_on_real(1, all(1000)), 499_500);
+    // Who leaves early waits for nothing, not even for an item that never comes.
+    let began = Stopwatch::start();
+    block_on_real(1, async {
+        let (sender, receiver) = std::sync::mpsc::channel::<u64>();
+        sender.send(7).unwrap();
+        let mut items = ahead(receiver.into_iter());
+        assert_eq!(items.next().await, Some(7));
+        std::mem::forget(sender);
+    });
+    assert!(began.elapsed() < Nanos(60_000_000_000));
+}
+
+#[test]
+#[should_panic(expected = "planted")]
+fn a_panic_of_items_made_ahead_goes_on() {
+    block_on_real(1, async {
+        let mut items = ahead((0..9).inspect(|item| assert!(*item < 3, "planted")));
+        while items.next().await.is_some() {}
+    });
 }

@@ -13,8 +13,8 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use futures::channel::mpsc;
-use futures::{SinkExt, StreamExt, TryStreamExt};
-use moirai_runtime::{Task, is_virtual, spawn};
+use futures::{SinkExt, StreamExt};
+use moirai_runtime::{BoundTask, is_virtual, spawn};
 use moirai_tables::Tables;
 
 use crate::Result;
@@ -93,12 +93,13 @@ impl Database {
     /// # Cancel safety
     /// When the future is dropped the statement ends with its next batch, wherever it runs.
     pub async fn query(&self, statement: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-        let stream = self.start(statement).await?;
-        let schema = stream.schema();
-        let mut running = Running(spawn(stream.try_collect()));
-        let batches: std::result::Result<Vec<RecordBatch>, DataFusionError> =
-            (&mut running.0).await;
-        Ok((schema, batches?))
+        let mut stream = AnswerStream::of(self.start(statement).await?);
+        let schema = Arc::clone(stream.schema());
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next().await? {
+            batches.push(batch);
+        }
+        Ok((schema, batches))
     }
 
     async fn start(&self, statement: &str) -> Result<SendableRecordBatchStream> {
@@ -120,22 +121,22 @@ pub struct AnswerStream {
     schema: SchemaRef,
     batches: mpsc::Receiver<std::result::Result<RecordBatch, DataFusionError>>,
     /// Until its end is seen.
-    running: Option<Running<()>>,
+    running: Option<BoundTask<()>>,
 }
 
 impl AnswerStream {
     fn of(mut stream: SendableRecordBatchStream) -> AnswerStream {
         let schema = stream.schema();
         let (mut sender, batches) = mpsc::channel(AHEAD_BATCHES);
-        let running = Running(spawn(async move {
+        let running = spawn(async move {
             while let Some(batch) = stream.next().await {
                 let is_failed = batch.is_err();
                 if sender.send(batch).await.is_err() || is_failed {
                     break;
                 }
             }
-        }));
-        AnswerStream { schema, batches, running: Some(running) }
+        });
+        AnswerStream { schema, batches, running: Some(running.bound()) }
     }
 
     /// Names and types of the columns.
@@ -152,7 +153,7 @@ impl AnswerStream {
         let Some(batch) = self.batches.next().await else {
             // A panic of the task goes on here: it is no end of the answer.
             if let Some(running) = &mut self.running {
-                (&mut running.0).await;
+                running.await;
             }
             self.running = None;
             return Ok(None);
@@ -163,7 +164,7 @@ impl AnswerStream {
     /// Stops the statement, and returns once its task has ended. Tasks that it started may hold tables a moment longer.
     pub async fn stop(mut self) {
         if let Some(running) = &mut self.running {
-            running.0.stop().await;
+            running.stop().await;
         }
     }
 }
@@ -184,15 +185,6 @@ pub(crate) async fn read(
     options.verify_plan(&plan)?;
     let plan = context.execute_logical_plan(plan).await?.create_physical_plan().await?;
     Ok(execute_stream(plan, context.task_ctx())?)
-}
-
-/// A statement that is aborted when it is dropped.
-struct Running<T>(Task<T>);
-
-impl<T> Drop for Running<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// A session over tables in memory, given as name, schema and batches: what answers are compared to.

@@ -22,8 +22,7 @@ impl IoBuf {
     pub fn zeroed(count: BlockCount) -> IoBuf {
         let length = usize_of(count);
         let mut bytes = BytesMut::zeroed(length + ALIGN_BYTES);
-        let padding = bytes.as_ptr().align_offset(ALIGN_BYTES);
-        let _ = bytes.split_to(padding);
+        cut_to_alignment(&mut bytes);
         bytes.truncate(length);
         IoBuf(bytes)
     }
@@ -31,11 +30,13 @@ impl IoBuf {
     /// A buffer of the fewest blocks that hold `content`, the rest zeros.
     #[must_use]
     pub fn holding(content: &[u8]) -> IoBuf {
-        let mut buffer = IoBuf::zeroed(BlockCount((content.len() as u64).div_ceil(BLOCK_BYTES)));
-        if let Some(head) = buffer.get_mut(..content.len()) {
-            head.copy_from_slice(content);
-        }
-        buffer
+        let length = content.len().next_multiple_of(BLOCK_BYTES as usize);
+        let mut bytes = BytesMut::with_capacity(length + ALIGN_BYTES);
+        bytes.resize(bytes.as_ptr().align_offset(ALIGN_BYTES), 0);
+        cut_to_alignment(&mut bytes);
+        bytes.extend_from_slice(content);
+        bytes.resize(length, 0);
+        IoBuf(bytes)
     }
 
     /// Blocks in the buffer.
@@ -63,6 +64,12 @@ impl IoBuf {
     pub fn freeze(self) -> Bytes {
         self.0.freeze()
     }
+}
+
+/// Cuts off what comes before the first address of a page.
+fn cut_to_alignment(bytes: &mut BytesMut) {
+    let padding = bytes.as_ptr().align_offset(ALIGN_BYTES);
+    let _ = bytes.split_to(padding.min(bytes.len()));
 }
 
 fn usize_of(count: BlockCount) -> usize {
@@ -99,6 +106,17 @@ mod tests {
             assert_eq!(buffer.as_ptr().align_offset(ALIGN_BYTES), 0);
             assert_eq!(buffer.blocks(), BlockCount(count));
             assert!(buffer.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn buffers_that_hold_something_are_aligned_and_end_with_zeros() {
+        for length in [0, 1, 511, 512, 513, 4096, 70_000] {
+            let buffer = IoBuf::holding(&vec![7; length]);
+            assert_eq!(buffer.as_ptr().align_offset(ALIGN_BYTES), 0, "{length}");
+            assert_eq!(buffer.blocks(), BlockCount(length.div_ceil(512) as u64));
+            let (content, rest) = buffer.split_at(length);
+            assert!(content.iter().all(|byte| *byte == 7) && rest.iter().all(|byte| *byte == 0));
         }
     }
 

@@ -23,7 +23,7 @@ use crate::view::{At, View};
 /// time its tasks let go of the devices a moment later, or when their runtime ends. It may be dropped outside of a
 /// runtime, and after its own has ended.
 ///
-/// Its two tasks run in the tokio runtime that it was opened in, one with `enable_all`: where that runtime ends, or its
+/// Its tasks run in the tokio runtime that it was opened in, one with `enable_all`: where that runtime ends, or its
 /// only thread does something else, nothing is written any more. [`moirai_runtime::wait`] serves programs without one.
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,

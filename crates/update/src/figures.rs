@@ -104,7 +104,7 @@ pub struct Figures {
     pub staged_reads: u64,
     /// Requests to the data device for tables, which say what keys the blocks of a partition hold.
     pub table_reads: u64,
-    /// How many blocks readers found in memory.
+    /// How many reads of blocks found all of them in memory.
     pub cached_reads: u64,
     /// Bytes of memory that blocks take which were read.
     pub cached_bytes: u64,

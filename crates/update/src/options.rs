@@ -27,7 +27,8 @@ pub struct Options {
     /// Pending modifications have a quarter of it at least. Sweeps begin when they use half of what the others leave; a
     /// commit waits when they use all of it, or when one partition has about an eighth of it pending. A group may go
     /// over it by its own length. Once partitions and chunks take more than half of it, sweeps apply staged modifications
-    /// earlier. What is not in use keeps blocks that were read for a value.
+    /// earlier. Memory that is not in use is a cache of blocks that were read for a value, and of those that scans read of
+    /// spaces that take no more than half of the cache.
     ///
     /// The C library may hold more than that: glibc keeps what one thread frees from the others, and a process with
     /// queues and staged modifications may grow to one and a half times this. `moirai_runtime::use_one_heap` prevents it.

@@ -44,7 +44,7 @@ pub(crate) struct Wanted {
     /// What came after this read point is not asked for.
     pub(crate) point: PointNumber,
     /// Whether it is to be kept, once it was read.
-    is_to_keep: bool,
+    pub(crate) is_to_keep: bool,
 }
 
 impl Wanted {
@@ -324,20 +324,23 @@ impl Shared {
         }
     }
 
-    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for each run of wanted units,
-    /// with the table of the blocks where that is wanted, unless the cache holds them all; and one for each part of a chunk.
+    /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for each run of wanted units that
+    /// the cache does not hold, with the table of the blocks where that is wanted, and one for each part of a chunk.
     pub(crate) async fn read_blocks(&self, wanted: &Wanted) -> Result<Found> {
         let Wanted { place, is_table_read, blocks, staged, .. } = wanted;
         let mut found = Found::default();
-        let mut block = place.find(blocks.start);
-        if let Some(block) = block
-            && !is_table_read
-        {
-            found.strips = self.kept_strips(wanted, block).unwrap_or_default();
-            self.counts.cached_reads.add(u64::from(!found.strips.is_empty()));
+        let block = place.find(blocks.start);
+        // Those of the wanted units that are read.
+        let mut units = wanted.units;
+        if let Some(block) = block {
+            found.strips = vec![Bytes::new(); place.shape().len()];
+            if !is_table_read {
+                units = units.without(self.find_kept(wanted, block, &mut found.strips));
+                let is_kept = place.shape().units(units).next().is_none();
+                self.counts.cached_reads.add(u64::from(is_kept));
+            }
         }
-        block = block.filter(|_| found.strips.is_empty());
-        let runs = block.map(|block| unit_runs(wanted, block)).unwrap_or_default();
+        let runs = block.map(|block| unit_runs(wanted, block, units)).unwrap_or_default();
         let mut batch = Vec::with_capacity(runs.len() + 1 + staged.len());
         batch.extend(runs.iter().map(|run| Request::read(run.range)));
         let table_range = place.table_range().filter(|_| *is_table_read && block.is_some());
@@ -384,9 +387,9 @@ impl Shared {
                 self.tables.keep(place.number(), &table);
                 found.table = Some(table);
             }
-            found.strips = strips_of(wanted, &runs, &contents);
+            put_strips(&mut found.strips, wanted, &runs, &contents);
             let table = found.table(wanted);
-            for unit in place.shape().units(wanted.units) {
+            for unit in place.shape().units(units) {
                 for (index, number) in blocks.clone().enumerate() {
                     let content = found.block(wanted, index).and_then(|block| block.unit(unit));
                     let is_right = |content: &[u8]| {
@@ -398,7 +401,7 @@ impl Shared {
                 }
             }
             if wanted.is_to_keep {
-                self.keep_strips(wanted, block, &found.strips);
+                self.keep_strips(wanted, block, (units, &found.strips));
             }
         }
         for (one, bytes) in staged {
@@ -412,24 +415,35 @@ impl Shared {
         Ok(found)
     }
 
-    /// The strips of what is wanted, where the cache has all of them.
-    fn kept_strips(&self, wanted: &Wanted, block: BlockPlace<'_>) -> Option<Vec<Bytes>> {
-        let shape = wanted.place.shape();
-        let mut strips = vec![Bytes::new(); shape.len()];
-        for unit in shape.units(wanted.units) {
+    /// Takes the strips of what is wanted that the cache holds; gives the units that they are of.
+    fn find_kept(&self, wanted: &Wanted, block: BlockPlace<'_>, strips: &mut [Bytes]) -> UnitSet {
+        let mut kept = UnitSet::NONE;
+        for unit in wanted.place.shape().units(wanted.units) {
             let first = block.number(unit);
-            let kept = self.cache.get_run(block.extent, first..first + wanted.blocks.len())?;
-            *strips.get_mut(unit)? = kept;
+            if let Some(strip) = self.cache.get(block.extent, first..first + wanted.blocks.len())
+                && let Some(to) = strips.get_mut(unit)
+            {
+                *to = strip;
+                kept = kept.with(UnitSet::one(unit));
+            }
         }
-        Some(strips)
+        kept
     }
 
-    /// Keeps one block that was wanted.
-    fn keep_strips(&self, wanted: &Wanted, block: BlockPlace<'_>, strips: &[Bytes]) {
-        let bytes_max = self.cache_bytes_max(&self.state());
-        for unit in wanted.place.shape().units(wanted.units) {
+    /// Keeps some units of the blocks that were wanted.
+    fn keep_strips(
+        &self,
+        wanted: &Wanted,
+        block: BlockPlace<'_>,
+        (units, strips): (UnitSet, &[Bytes]),
+    ) {
+        let bytes_max = self.cache_bytes_max(&self.glance());
+        let shape = wanted.place.shape();
+        for unit in shape.units(units) {
             if let Some(strip) = strips.get(unit) {
-                self.cache.keep(block.extent, block.number(unit), strip, bytes_max);
+                let first = block.number(unit);
+                let blocks = first..first + wanted.blocks.len();
+                self.cache.keep(block.extent, blocks, strip, bytes_max);
             }
         }
     }
@@ -474,10 +488,10 @@ struct UnitRun {
     range: BlockRange,
 }
 
-/// What to read of wanted blocks, from the lowest unit to the highest.
-fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
+/// What to read of some units of wanted blocks, from the lowest unit to the highest.
+fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>, units: UnitSet) -> Vec<UnitRun> {
     let mut runs: Vec<UnitRun> = Vec::new();
-    for unit in wanted.place.shape().units(wanted.units) {
+    for unit in wanted.place.shape().units(units) {
         let range = block.unit(unit, wanted.blocks.len());
         // In rows, strips that touch may have others between them.
         let is_next =
@@ -493,10 +507,9 @@ fn unit_runs(wanted: &Wanted, block: BlockPlace<'_>) -> Vec<UnitRun> {
     runs
 }
 
-/// The strips of wanted blocks, from what was read of their units.
-fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes> {
+/// Puts what was read of wanted blocks into the strips of its units.
+fn put_strips(strips: &mut [Bytes], wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) {
     let shape = wanted.place.shape();
-    let mut strips = vec![Bytes::new(); shape.len()];
     for (run, content) in runs.iter().zip(contents) {
         for (unit, strip) in shape.strips(run.units.clone(), content, wanted.blocks.len()) {
             if let Some(to) = strips.get_mut(unit) {
@@ -504,5 +517,4 @@ fn strips_of(wanted: &Wanted, runs: &[UnitRun], contents: &[Bytes]) -> Vec<Bytes
             }
         }
     }
-    strips
 }

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) working: Working,
     /// Bytes of the maps that say what is free and what waits, when a sweep looked last.
     pub(crate) maps_bytes: AtomicUsize,
-    /// Reached by [`Shared::state`] alone.
+    /// Reached by [`Shared::state`] and by [`Shared::glance`].
     pub(crate) state: Lagging,
     pub(crate) requests: Requests,
     pub(crate) clears: Clears,
@@ -117,8 +117,10 @@ const STEPS_AT_ONCE: u64 = 1 << 6;
 /// threads some microseconds.
 const HELD_AT_ONCE: Nanos = Nanos(150_000);
 /// Bytes of groups that the state may lack before the next group is taken in: a few milliseconds of work for whoever locks it
-/// next.
-const LAG_BYTES_MAX: usize = 64 << 10;
+/// next. With less, several clients who commit wait for each other.
+const LAG_BYTES_MAX: usize = 256 << 10;
+/// And at most this part of the memory.
+const LAG_SHARE: usize = 32;
 /// Of so many short holds of the lock one is measured.
 const MEASURED_OF: u64 = 16;
 
@@ -198,7 +200,7 @@ impl Shared {
     ///
     /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
     /// it before anything else: the group was visible before they came. So nobody sees a part of a group, but for
-    /// [`Shared::state_to_append`].
+    /// [`Shared::state_to_append`] and [`Shared::glance`].
     #[track_caller]
     pub(crate) fn state(&self) -> Locked<'_> {
         self.locked(false)
@@ -214,18 +216,50 @@ impl Shared {
     /// One hold in [`MEASURED_OF`] is measured. Reading the clock for all of them would cost a small commit 3 % of its time.
     #[track_caller]
     pub(crate) fn state_to_append(&self) -> Locked<'_> {
-        let state = self.state.state.lock();
-        match state.unapplied.bytes > LAG_BYTES_MAX {
-            true => self.up_to_date(state, true),
-            false => self.held(state, self.is_measured()),
+        let state = self.glance();
+        // With little memory, less: a commit waits for sweeps when so much is not applied yet that it counts for them.
+        match state.unapplied.bytes > LAG_BYTES_MAX.min(self.memory_bytes / LAG_SHARE) {
+            true => {
+                drop(state);
+                self.locked(true)
+            }
+            false => state,
         }
     }
 
-    /// Applies the groups that are visible, unless somebody else uses the state: that one, or the next one, does so.
+    /// The state for a short look at counts, and at what no group changes. As with [`Shared::state_to_append`], it may lack
+    /// groups that are visible, and have a part of one.
+    #[track_caller]
+    pub(crate) fn glance(&self) -> Locked<'_> {
+        self.held(self.state.state.lock(), self.is_measured())
+    }
+
+    /// Applies the groups that are visible, as long as nobody else uses the state. What is left, the next one applies who needs
+    /// the state to be complete.
     #[track_caller]
     fn catch_up_if_free(&self) {
-        if let Some(state) = self.state.state.try_lock() {
-            drop(self.up_to_date(state, true));
+        let visible = self.log.visible();
+        while let Some(mut state) = self.state.state.try_lock() {
+            if !self.lacks(&state, visible) {
+                return;
+            }
+            let held = BusyTime::start();
+            let is_short = || held.is_none_or(|held| held.elapsed() < HELD_AT_ONCE);
+            let caught_up = loop {
+                match self.catch_up(&mut state, visible) {
+                    Ok(false) if is_short() => {}
+                    caught_up => break caught_up,
+                }
+            };
+            if let Some(held) = held {
+                self.counts.count_lock(held.elapsed(), Location::caller());
+            }
+            match caught_up {
+                Ok(true) => return,
+                // To whoever waits for it. The rest is applied by the next one who needs the state to be complete.
+                Ok(false) => MutexGuard::unlock_fair(state),
+                Err(misfit) => return self.stop_at(&mut state, visible, &misfit),
+            }
         }
     }
 
@@ -251,21 +285,27 @@ impl Shared {
     #[track_caller]
     fn up_to_date<'a>(&'a self, state: MutexGuard<'a, State>, is_short: bool) -> Locked<'a> {
         let visible = self.log.visible();
-        let lacks = |state: &State| state.applied < visible || !state.unapplied.unlogged.is_empty();
-        let is_measured = !is_short || lacks(&state) || self.is_measured();
+        let is_measured = !is_short || self.lacks(&state, visible) || self.is_measured();
         let mut state = self.held(state, is_measured);
-        while lacks(&state) {
+        while self.lacks(&state, visible) {
             match self.catch_up(&mut state, visible) {
                 Ok(true) => break,
                 Ok(false) => state.give_way(),
-                Err(misfit) => {
-                    // Nothing that comes after it can be applied either.
-                    state.give_up(visible);
-                    self.stop(&format!("a logged group cannot be applied: {misfit:?}"));
-                }
+                Err(misfit) => self.stop_at(&mut state, visible, &misfit),
             }
         }
         state
+    }
+
+    /// Whether a state lacks some of the groups before `visible`.
+    fn lacks(&self, state: &State, visible: Seq) -> bool {
+        state.applied < visible || !state.unapplied.unlogged.is_empty()
+    }
+
+    /// Stops the engine at a group that cannot be applied: nothing that comes after it can be either.
+    fn stop_at(&self, state: &mut State, visible: Seq, misfit: &Misfit) {
+        state.give_up(visible);
+        self.stop(&format!("a logged group cannot be applied: {misfit:?}"));
     }
 
     /// Applies the groups before `visible`, or some of them; tells whether it was all.

@@ -65,7 +65,7 @@ impl Shared {
 
     /// Device blocks that applying what is pending and staged may take beside those that it frees.
     pub(crate) fn growth(&self) -> BlockCount {
-        self.growth_with(&self.state(), 0)
+        self.growth_with(&self.glance(), 0)
     }
 
     /// The same with so many bytes more.
@@ -168,7 +168,7 @@ impl Shared {
             while self.extents.free() <= free && self.end_oldest_point() {}
         }
         let most = self.memory_bytes / VERSIONS_SHARE;
-        while self.state().points.memory_bytes() > most && self.end_oldest_point() {}
+        while self.glance().points.memory_bytes() > most && self.end_oldest_point() {}
     }
 
     /// Says whether partitions wait for space, and nothing can be done for them.

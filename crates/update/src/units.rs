@@ -37,6 +37,11 @@ impl UnitSet {
         UnitSet(self.0 | other.0)
     }
 
+    /// These but for those of another set.
+    pub(crate) fn without(self, other: UnitSet) -> UnitSet {
+        UnitSet(self.0 & !other.0)
+    }
+
     /// Whether a unit is in both sets.
     #[must_use]
     pub fn meets(self, other: UnitSet) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use moirai_runtime::{Task, spawn};
+use moirai_runtime::{BoundTask, Task, spawn};
 use tokio::sync::mpsc;
 
 use crate::block_format::Pieces;
@@ -32,6 +32,8 @@ const VIEW_BYTES_MAX: usize = 1 << 20;
 /// which is often shorter than a view may be. Several requests for less keep a disk as busy as one for more.
 const AHEAD_BYTES_OF_DISK: usize = 2 << 20;
 const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// Scans keep blocks in the cache where the whole space takes no more than this part of the cache's room.
+const KEPT_SPACE_SHARE: usize = 2;
 
 /// Which block of a space is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +170,7 @@ impl View {
 /// Views that follow each other, read by a task ahead of who asks for them.
 pub struct Views {
     views: mpsc::Receiver<Result<View>>,
-    task: Task<()>,
+    _task: BoundTask<()>,
 }
 
 impl Views {
@@ -178,36 +180,24 @@ impl Views {
     }
 }
 
-impl Drop for Views {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Reads in flight. Dropping them cancels the reads.
 #[derive(Default)]
 struct Reads {
     /// Each with the bytes that it counts for.
-    tasks: VecDeque<(usize, Task<Result<View>>)>,
+    tasks: VecDeque<(usize, BoundTask<Result<View>>)>,
     bytes: usize,
 }
 
 impl Reads {
     fn push(&mut self, bytes: usize, task: Task<Result<View>>) {
         self.bytes += bytes;
-        self.tasks.push_back((bytes, task));
+        self.tasks.push_back((bytes, task.bound()));
     }
 
-    fn pop(&mut self) -> Option<Task<Result<View>>> {
+    fn pop(&mut self) -> Option<BoundTask<Result<View>>> {
         let (bytes, task) = self.tasks.pop_front()?;
         self.bytes -= bytes;
         Some(task)
-    }
-}
-
-impl Drop for Reads {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(|(_, task)| task.abort());
     }
 }
 
@@ -273,7 +263,7 @@ impl Shared {
             let moment = Moment { point, draft: draft.as_ref(), units, in_layers };
             shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
-        Views { views, task }
+        Views { views, _task: task.bound() }
     }
 
     async fn read_ahead(
@@ -425,12 +415,22 @@ impl Shared {
         {
             wanted.units = wanted.units.with(with);
         }
+        wanted.is_to_keep = self.may_keep_space(state, space, &wanted);
         if let Some((id, _)) = holder.partition {
             self.pay(state, id, &wanted);
         }
         let epoch = self.epoch_at(state, moment.point)?;
         let in_layers = moment.in_layers.is_some();
         Ok(Some(Some(WantedView { wanted, low, next, pending, made, in_layers, epoch })))
+    }
+
+    /// Whether the cache is to keep blocks of a view: where all of the space, in such units, takes little of its room. Views of a
+    /// longer one would drive out what others read often, and be gone themselves before they are asked for again.
+    fn may_keep_space(&self, state: &State, space: SpaceId, wanted: &Wanted) -> bool {
+        let Wanted { place, units, .. } = wanted;
+        let partitions = state.spaces.get(&space).map_or(0, |directory| directory.len());
+        let bytes = place.blocks() * place.shape().bytes_of(*units);
+        partitions.saturating_mul(bytes) <= self.cache_bytes_max(state) / KEPT_SPACE_SHARE
     }
 
     /// The blocks with their modifications applied, and the long values that merges made.

@@ -10,8 +10,8 @@ use moirai_runtime::{block_on_real, block_on_virtual, sleep};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai_update::{
-    Engine, Format, Formats, Group, Kind, KindNumber, Kinds, Modification, Options, PUT, Question,
-    SpaceId, Value, WholeBlocks,
+    At, Block, Engine, Format, Formats, Group, Kind, KindNumber, Kinds, Modification, Options, PUT,
+    Question, SpaceId, Value, WholeBlocks,
 };
 
 const SPACE: SpaceId = SpaceId(1);
@@ -52,6 +52,11 @@ async fn number(engine: &Engine, key: u64) -> u64 {
 
 /// An engine whose blocks are written, and that has staged one addition to every eighth of them; with its data device.
 async fn staged() -> (Engine, Arc<FaultyDevice>) {
+    staged_in(ByteCount(1 << 20)).await
+}
+
+/// The same with so much memory.
+async fn staged_in(memory: ByteCount) -> (Engine, Arc<FaultyDevice>) {
     let power = Power::on();
     let device = |name: &str, blocks| {
         FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
@@ -63,7 +68,7 @@ async fn staged() -> (Engine, Arc<FaultyDevice>) {
     Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
     let mut kinds = Kinds::new();
     kinds.register(ADD, Arc::new(AddToFront)).unwrap();
-    let options = Options { memory: ByteCount(1 << 20), ..Options::default() };
+    let options = Options { memory, ..Options::default() };
     let engine =
         Engine::open(Arc::clone(&data) as _, &logs, kinds, Formats::of(WholeBlocks), options)
             .await
@@ -159,6 +164,50 @@ fn what_was_read_is_kept_in_memory_that_nothing_else_needs() {
         assert!(after.cached_bytes + after.queued_bytes + after.directory_bytes <= 1 << 20);
         engine.checkpoint().await.unwrap();
         assert_eq!((number(&engine, 9).await, number(&engine, 41).await), (2000, 0));
+    });
+}
+
+/// The sum of the numbers of all blocks, as views show them, and the requests and cached reads that they took.
+async fn scanned(engine: &Engine) -> (u64, u64, u64) {
+    let (before, mut sum) = (engine.figures(), 0);
+    let mut views = engine.now().views(SPACE, At::Key(&[]), 64, |_| true);
+    while let Some(view) = views.next().await {
+        let number = |block: Block<'_>| u64::from_le_bytes(*block.bytes().first_chunk().unwrap());
+        sum += view.unwrap().blocks().map(|(_, block)| number(block)).sum::<u64>();
+    }
+    let after = engine.figures();
+    (sum, after.reads - before.reads, after.cached_reads - before.cached_reads)
+}
+
+#[test]
+fn views_of_a_space_that_takes_little_of_the_memory_are_kept() {
+    block_on_virtual(1, async {
+        let (engine, data) = staged_in(ByteCount(8 << 20)).await;
+        // Eight partitions: a request for the blocks of each, and one for what is staged.
+        let sum = MARK + KEYS / 8;
+        assert_eq!(scanned(&engine).await, (sum, 16, 0));
+        assert_eq!(scanned(&engine).await, (sum, 8, 8));
+        // A value is found in what a view left.
+        let before = engine.figures().reads;
+        assert_eq!(number(&engine, 9).await, 0);
+        assert_eq!(engine.figures().reads, before);
+        // What is rewritten lies elsewhere, and is read anew.
+        let placed = engine.figures().placed;
+        modify_all(&engine, 0..7, ADD).await;
+        engine.checkpoint().await.unwrap();
+        for turn in 0..200 {
+            assert_eq!(number(&engine, turn % 7).await, 1 + u64::from(turn % 7 == 0));
+            sleep(Nanos(1_000_000)).await;
+        }
+        assert_eq!(engine.figures().placed, placed + 1);
+        assert_eq!(scanned(&engine).await, (sum + 7, 8, 7));
+        engine.close().await.unwrap();
+        drop(data);
+        // Two megabytes of blocks are more than half of the room here.
+        let (engine, _) = staged_in(ByteCount(1 << 20)).await;
+        for _ in 0..2 {
+            assert_eq!(scanned(&engine).await.2, 0);
+        }
     });
 }
 

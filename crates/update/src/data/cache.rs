@@ -13,7 +13,7 @@ use crate::state::queue::PIECE_BYTES;
 /// What keeping a block takes beside its pieces, and a piece beside its bytes, about.
 const ENTRY_BYTES: usize = 128;
 const PIECE_MORE_BYTES: usize = 40;
-/// Of so many blocks that are read while there is no room one is kept in another's place: those that are read often
+/// Of so many runs of blocks that are read while there is no room one is kept in the place of others: those that are read often
 /// come in soon, and those that are not cost little.
 const KEPT_OF: u64 = 4;
 
@@ -49,22 +49,16 @@ impl Cache {
         self.0.lock().bytes
     }
 
-    /// A block that is kept.
-    pub(crate) fn get(&self, extent: &Extent, block: usize) -> Option<Bytes> {
-        let pieces = self.0.lock().blocks.get(&(extent.number, block)).cloned()?;
-        Some(Bytes::from(pieces.concat()))
-    }
-
     /// The content of neighbouring blocks, in order; `None` unless the cache holds all of them.
-    pub(crate) fn get_run(&self, extent: &Extent, blocks: Range<usize>) -> Option<Bytes> {
-        if blocks.len() == 1 {
-            return self.get(extent, blocks.start);
-        }
-        let mut run = Vec::new();
-        for block in blocks {
-            run.extend_from_slice(&self.get(extent, block)?);
-        }
-        Some(run.into())
+    pub(crate) fn get(&self, extent: &Extent, blocks: Range<usize>) -> Option<Bytes> {
+        let found: Vec<Pieces> = {
+            let mut kept = self.0.lock();
+            let kept = |block| kept.blocks.get(&(extent.number, block)).cloned();
+            blocks.map(kept).collect::<Option<_>>()?
+        };
+        let pieces: Vec<&[u8]> =
+            found.iter().flat_map(|block| &**block).map(|one| &**one).collect();
+        Some(Bytes::from(pieces.concat()))
     }
 
     /// Whether a block is kept.
@@ -72,14 +66,22 @@ impl Cache {
         self.0.lock().blocks.contains(&(extent.number, block))
     }
 
-    /// Keeps a block in `bytes_max` bytes, if there is room for it at all.
-    pub(crate) fn keep(&self, extent: &Extent, block: usize, content: &[u8], bytes_max: usize) {
-        let bytes = bytes_of(content.len());
-        let Some(others_max) = bytes_max.checked_sub(bytes) else { return };
+    /// Keeps neighbouring blocks, which are as long as each other, in `bytes_max` bytes: all of them, or none.
+    pub(crate) fn keep(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        content: &[u8],
+        bytes_max: usize,
+    ) {
+        let block_bytes = content.len() / blocks.len().max(1);
         let mut kept = self.0.lock();
-        if kept.blocks.contains(&(extent.number, block)) {
-            return;
-        }
+        let missing: Vec<(usize, &[u8])> = blocks
+            .zip(content.chunks(block_bytes.max(1)))
+            .filter(|(block, _)| !kept.blocks.contains(&(extent.number, *block)))
+            .collect();
+        let bytes = missing.len() * bytes_of(block_bytes);
+        let Some(others_max) = bytes_max.checked_sub(bytes).filter(|_| bytes > 0) else { return };
         if kept.bytes > others_max {
             kept.asked += 1;
             // Not each fourth: who reads in turns would find the same ones kept.
@@ -88,8 +90,10 @@ impl Cache {
             }
             kept.shrink(others_max);
         }
-        let pieces: Pieces = content.chunks(PIECE_BYTES).map(Box::from).collect();
-        kept.blocks.put((extent.number, block), pieces);
+        for (block, content) in missing {
+            let pieces: Pieces = content.chunks(PIECE_BYTES).map(Box::from).collect();
+            kept.blocks.put((extent.number, block), pieces);
+        }
         kept.bytes += bytes;
     }
 
@@ -127,26 +131,26 @@ mod tests {
         let cache = Cache::new();
         let room = 3 * bytes_of(BLOCK);
         for block in 0..3 {
-            cache.keep(&extent, block, &[block as u8; BLOCK], room);
+            cache.keep(&extent, block..block + 1, &[block as u8; BLOCK], room);
         }
-        assert_eq!(cache.get(&extent, 0).as_deref(), Some(&[0; BLOCK][..]));
+        assert_eq!(cache.get(&extent, 0..1).as_deref(), Some(&[0; BLOCK][..]));
         // Not at once: the others may be asked for more often.
-        cache.keep(&extent, 3, &[3; BLOCK], room);
+        cache.keep(&extent, 3..4, &[3; BLOCK], room);
         assert!(!cache.has(&extent, 3));
-        (0..4 * KEPT_OF).for_each(|_| cache.keep(&extent, 3, &[3; BLOCK], room));
-        assert_eq!((cache.get(&extent, 1), cache.bytes()), (None, room));
+        (0..4 * KEPT_OF).for_each(|_| cache.keep(&extent, 3..4, &[3; BLOCK], room));
+        assert_eq!((cache.get(&extent, 1..2), cache.bytes()), (None, room));
         assert!(cache.has(&extent, 3) && cache.has(&extent, 0));
-        cache.keep(&extent, 3, &[3; BLOCK], room);
+        cache.keep(&extent, 3..4, &[3; BLOCK], room);
         assert_eq!(cache.bytes(), room);
-        cache.keep(&extent, 4, &[4; BLOCK], BLOCK);
-        assert_eq!(cache.get(&extent, 4), None);
+        cache.keep(&extent, 4..5, &[4; BLOCK], BLOCK);
+        assert_eq!(cache.get(&extent, 4..5), None);
         cache.shrink(bytes_of(BLOCK));
-        assert!(cache.get(&extent, 3).is_some() && cache.get(&extent, 0).is_none());
+        assert!(cache.get(&extent, 3..4).is_some() && cache.get(&extent, 0..1).is_none());
         // The same place, and another extent.
         let first = extent.first();
         drop(extent);
         let extent = extents.take(count, BlockCount::ZERO).unwrap();
-        assert_eq!((extent.first(), cache.get(&extent, 3)), (first, None));
+        assert_eq!((extent.first(), cache.get(&extent, 3..4)), (first, None));
         assert_eq!(Arc::strong_count(&extents), 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Applying entries: how each changes the state.
 //!
-//! A group may be applied in steps. Between two steps, only the thread that applies the group uses the state.
+//! A group may be applied in steps. Between two steps others look at counts alone, or go on with it.
 
 use std::sync::Arc;
 

@@ -64,7 +64,7 @@ pub(crate) struct State {
     part_applied: usize,
     /// Modifications of replaced partitions that are not yet in the queues of the new partitions.
     moving: VecDeque<Moving>,
-    /// Work so far: one step is a modification that was put into a queue, about a fifth of a microsecond.
+    /// Work so far: one step is a modification that was put into a queue, a fifth to half of a microsecond.
     pub(crate) steps: u64,
     pub(crate) unapplied: Unapplied,
     pub(crate) phase: Phase,

@@ -78,7 +78,7 @@ impl Shared {
             (is_logged, end, emitted_end)
         };
         finished.has_progress = !left.is_empty();
-        let is_loading = self.state().is_loading();
+        let is_loading = self.glance().is_loading();
         match is_logged {
             true => self.flushed_before(end).await?,
             false => {

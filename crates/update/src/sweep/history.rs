@@ -24,7 +24,7 @@ impl Shared {
     async fn write_history(&self, member: &Member) -> Result<Option<Arc<Staged>>> {
         let Member { sealed, covered, .. } = member;
         loop {
-            let live = self.state().points.between(*covered, sealed.points);
+            let live = self.glance().points.between(*covered, sealed.points);
             let history = sealed.queue.history(&live);
             let Some(oldest) = live.first().filter(|_| !history.is_empty()) else {
                 return Ok(None);
@@ -46,7 +46,7 @@ impl Shared {
 
     /// Bytes of memory that it takes to write the longest history of a job, about.
     pub(super) fn history_working_bytes(&self, job: &Job) -> usize {
-        let state = self.state();
+        let state = self.glance();
         let bytes = |one: &Member| match state.points.between(one.covered, one.sealed.points)[..] {
             [] => 0,
             // The modifications with their marks, which may be as long; where they lie in their order; and their chunk twice.

@@ -250,7 +250,7 @@ impl Shared {
     /// Seals the next partitions that are to be swept, and waits until the seals are applied; `None` when there are none.
     /// What comes for these partitions until then is sealed, too, where it comes before the seals in the log.
     pub(super) async fn seal_some(&self, cursor: &mut Cursor) -> Result<Option<Vec<Job>>> {
-        let (mut looks, looks_max) = (0, 2 + self.state().partitions.len() / LOOKED_AT);
+        let (mut looks, looks_max) = (0, 2 + self.glance().partitions.len() / LOOKED_AT);
         let seals = loop {
             let mut state = self.state();
             match self.choose_some(&mut state, cursor) {

@@ -45,7 +45,12 @@ impl Replaced {
 impl Shared {
     /// Loads what is pending of the groups from `start` to the frame `last`, where the log ends. Where sweeps cannot make
     /// room, as on a device that is full or fails, memory takes it all the same.
-    pub(crate) async fn load(&self, start: Start, last: u64, is_forced: bool) -> Result<()> {
+    pub(crate) async fn load(
+        self: &Arc<Shared>,
+        start: Start,
+        last: u64,
+        is_forced: bool,
+    ) -> Result<()> {
         self.state().begin_loading(start.first);
         let mut sweeper = Sweeper::new(self);
         let mut walk = Walk::new(&self.log.disks, start, is_forced).await?;

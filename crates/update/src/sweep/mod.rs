@@ -39,12 +39,13 @@ mod working;
 mod writes;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
 use moirai_extents::Extent;
-use moirai_runtime::sleep;
+use moirai_runtime::{sleep, spawn};
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::error::{Error, Result};
@@ -66,7 +67,7 @@ use crate::sweep::place::Rewritten;
 use crate::sweep::stage::Limit;
 pub(crate) use crate::sweep::working::Working;
 
-/// Partitions in the pipeline of each disk: one is read, one is applied, one is written. On four simulated disks, three for each
+/// Partitions that are swept at the same time, for each disk: one is read, one is applied, one is written. On four simulated disks, three for each
 /// take a fifth less time than one for each; to have the disks take turns beside that changes nothing, since extents that are
 /// written together lie on all of them.
 const PIPELINE: usize = 3;
@@ -79,7 +80,7 @@ const DISCARD_MIB: u64 = 64;
 
 /// The sweeper's own.
 struct Sweeper<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     /// Sealed, and swept next.
     waiting: VecDeque<Job>,
     /// Sealed, and swept once there is more space than `free` blocks.
@@ -123,7 +124,7 @@ impl Done {
 
 impl Shared {
     /// Sweeps until the engine is closed, or something fails.
-    pub(crate) async fn sweep_forever(&self) {
+    pub(crate) async fn sweep_forever(self: &Arc<Shared>) {
         let mut sweeper = Sweeper::new(self);
         loop {
             let woken = self.sweep_wake.notified();
@@ -131,12 +132,12 @@ impl Shared {
             match sweeper.sweep_some().await {
                 Ok(true) => self.room.notify_waiters(),
                 Ok(false) if self.is_closing() => return,
-                Ok(false) => match self.idle.filter(|_| self.would_idle_work()) {
-                    Some(idle) => {
+                Ok(false) => match (self.would_idle_work(), self.idle) {
+                    (true, Some(idle)) => {
                         let (woken, idle) = (std::pin::pin!(woken), std::pin::pin!(sleep(idle)));
                         let (Either::Left(_) | Either::Right(_)) = select(woken, idle).await;
                     }
-                    None => woken.await,
+                    _ => woken.await,
                 },
                 Err(error) => {
                     self.stop(&format!("a sweep failed: {error}"));
@@ -214,7 +215,7 @@ impl Shared {
     async fn carry_out_in_memory(&self, job: &mut Job) -> Result<Done> {
         let bytes = job.working_bytes().max(self.history_working_bytes(job));
         let _taken = self.working.take(bytes).await;
-        let cache_bytes_max = self.cache_bytes_max(&self.state());
+        let cache_bytes_max = self.cache_bytes_max(&self.glance());
         self.cache.shrink(cache_bytes_max);
         let done = self.carry_out(job).await?;
         if let Done::Staged(..) | Done::Placed(_) = done {
@@ -238,7 +239,7 @@ impl Shared {
                 });
             }
         };
-        if job.ingest.is_some() || self.state().to_salvage.contains(&member.id) {
+        if job.ingest.is_some() || self.glance().to_salvage.contains(&member.id) {
             return self.place(job, None).await;
         }
         if member.is_set_aside {
@@ -280,7 +281,7 @@ fn encode_freed(group: &mut Vec<u8>, runs: &[BlockRange]) {
 }
 
 impl<'a> Sweeper<'a> {
-    fn new(shared: &'a Shared) -> Sweeper<'a> {
+    fn new(shared: &'a Arc<Shared>) -> Sweeper<'a> {
         Sweeper {
             shared,
             waiting: VecDeque::new(),
@@ -307,7 +308,7 @@ impl<'a> Sweeper<'a> {
             shared.set_stuck(false);
             self.waiting.extend(self.postponed.drain(..));
         }
-        if self.waiting.is_empty() && !shared.state().is_loading() && self.absorb().await? {
+        if self.waiting.is_empty() && !shared.glance().is_loading() && self.absorb().await? {
             return Ok(true);
         }
         let wanted = shared.wanted_space();
@@ -318,7 +319,7 @@ impl<'a> Sweeper<'a> {
             }
             let is_stuck = !self.postponed.is_empty() && !shared.do_points_keep(&shared.state());
             shared.set_stuck(is_stuck);
-            if shared.state().is_loading() {
+            if shared.glance().is_loading() {
                 return Ok(false);
             }
             return Ok(shared.ingests.is_waiting()
@@ -356,14 +357,17 @@ impl<'a> Sweeper<'a> {
             true => 1,
             false => PIPELINE * (shared.data.inquiry().parallelism as usize).max(1),
         };
-        let mut done: Vec<(Job, Done)> = futures::stream::iter(jobs)
-            .map(async |mut job| {
+        // Each by a task of its own, so that several processors apply what is pending.
+        let carry_out = |mut job: Job| {
+            let shared = Arc::clone(shared);
+            let carried = spawn(async move {
                 let done = shared.carry_out_in_memory(&mut job).await?;
                 Ok::<_, Error>((job, done))
-            })
-            .buffered(pipeline)
-            .try_collect()
-            .await?;
+            });
+            carried.bound()
+        };
+        let mut done: Vec<(Job, Done)> =
+            futures::stream::iter(jobs).map(carry_out).buffered(pipeline).try_collect().await?;
         self.ingest_in_order(&mut done);
         Ok(Carried { done })
     }
@@ -381,7 +385,7 @@ impl<'a> Sweeper<'a> {
         if !has_progress && !self.postponed.is_empty() {
             self.free = shared.extents.free();
         }
-        if !shared.state().is_loading() {
+        if !shared.glance().is_loading() {
             shared.free_log().await?;
         }
         Ok(())
@@ -435,7 +439,7 @@ impl<'a> Sweeper<'a> {
     /// Marks the partitions of a batch that have staged chunks for rewriting, once the directory of those chunks takes
     /// half of the memory.
     fn forget_staged(&self, jobs: &mut [Job]) {
-        if self.shared.state().directory_bytes > self.shared.memory_bytes / 2 {
+        if self.shared.glance().directory_bytes > self.shared.memory_bytes / 2 {
             let has_staged = |job: &&mut Job| job.members.iter().any(|one| !one.staged.is_empty());
             jobs.iter_mut().filter(has_staged).for_each(|job| job.is_to_place = true);
         }

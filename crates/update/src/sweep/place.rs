@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use moirai_extents::{Extent, Rows};
+use moirai_runtime::yield_now;
 use moirai_units::{BlockCount, BlockRange};
 
 use crate::block_format::{Emission, Pieces};
@@ -25,6 +26,8 @@ use crate::sweep::job::{Job, Member};
 use crate::sweep::writes::Writes;
 use crate::units::UnitSet;
 
+/// Blocks that are applied in one go, while a processor does nothing else.
+const BLOCKS_AT_ONCE: usize = 16;
 /// The part of the memory that modifications of other spaces may take which come of one job.
 const EMITTED_SHARE: usize = 16;
 
@@ -174,7 +177,7 @@ impl Shared {
             held.map(|bytes_max| Box::new(Emission { group: Group::new(), bytes_max }));
         // The long values that the partitions refer to, before and after.
         let mut long = Long::default();
-        let is_to_salvage = |member: &Member| self.state().to_salvage.contains(&member.id);
+        let is_to_salvage = |member: &Member| self.glance().to_salvage.contains(&member.id);
         let most = spec.division.partition_blocks as usize;
         let mut is_appended = job.members.len() == 1;
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
@@ -208,6 +211,10 @@ impl Shared {
             let mut blocks = read.blocks();
             // First what comes before all blocks, and then block after block.
             for next in 0..=table.len() {
+                // Several jobs may have all processors: others that wait for one get it in between.
+                if next % BLOCKS_AT_ONCE == 0 {
+                    yield_now().await;
+                }
                 let index = next.checked_sub(1);
                 let mut block = index.and_then(|at| blocks.next().filter(|_| read.has_block(at)));
                 let mut low = match index {
@@ -326,7 +333,7 @@ impl Shared {
 
     /// Reads a partition whole, or what is left of one that is to be salvaged.
     async fn read_member(&self, member: &Member) -> Result<Content> {
-        let is_to_salvage = self.state().to_salvage.contains(&member.id);
+        let is_to_salvage = self.glance().to_salvage.contains(&member.id);
         match is_to_salvage {
             true => Ok(self.read_rest(&member.place, &member.staged).await),
             false => self.read_whole(&member.place, &member.staged).await,

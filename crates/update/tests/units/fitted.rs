@@ -17,7 +17,7 @@ fn partitions_take_as_much_as_their_contents_need() {
         const COUNT: u64 = 3000;
         let devices = Devices::formatted(20_000, 2000).await;
         let formats = Formats::of(WholeBlocks).with(FittedPairs);
-        let open = async || devices.open_with(formats.clone(), Options::default()).await.unwrap();
+        let open = async || devices.open_with(formats.clone(), uncached()).await.unwrap();
         let mut engine = open().await;
         engine.create_space_of(PAIRS, &fitted_format(32)).await.unwrap();
         let mut model: Model = (0..COUNT).map(|key| (key, (key, 1000 + key))).collect();

@@ -77,12 +77,21 @@ impl Devices {
     }
 
     async fn open(&self) -> Engine {
+        self.open_for(Options::default()).await
+    }
+
+    async fn open_for(&self, options: Options) -> Engine {
         let formats = Formats::of(WholeBlocks).with(Pairs);
-        let engine = self.open_with(formats, Options::default()).await.unwrap();
+        let engine = self.open_with(formats, options).await.unwrap();
         engine.create_space_of(PAIRS, &space_format(64)).await.unwrap();
         engine.create_space(WHOLE).await.unwrap();
         engine
     }
+}
+
+/// All that is read comes from the device.
+fn uncached() -> Options {
+    Options { cache: ByteCount(0), ..Options::default() }
 }
 
 fn space_format(partition_blocks: u32) -> SpaceFormat {
@@ -109,8 +118,8 @@ fn change(group: &mut Group, key: u64, kind: KindNumber, bytes: &[u8]) {
 }
 
 /// Records 0 to `count`, in blocks on the device.
-async fn filled(devices: &Devices, count: u64) -> Engine {
-    let engine = devices.open().await;
+async fn filled(devices: &Devices, count: u64, options: Options) -> Engine {
+    let engine = devices.open_for(options).await;
     for first in (0..count).step_by(100) {
         let mut group = Group::new();
         for key in first..count.min(first + 100) {
@@ -165,7 +174,7 @@ fn a_scan_of_one_unit_reads_half_of_the_blocks() {
     block_on_virtual(1, async {
         const COUNT: u64 = 2000;
         let devices = Devices::formatted(20_000, 2000).await;
-        let engine = filled(&devices, COUNT).await;
+        let engine = filled(&devices, COUNT, uncached()).await;
         let blocks = COUNT.div_ceil(RECORDS_MAX as u64);
         let mut read = Vec::new();
         for units in [UnitSet::ALL, UnitSet::one(A), UnitSet::one(B)] {
@@ -184,7 +193,7 @@ fn a_scan_of_one_unit_reads_half_of_the_blocks() {
 fn a_point_read_takes_the_units_that_it_asks_for() {
     block_on_virtual(1, async {
         let devices = Devices::formatted(20_000, 2000).await;
-        let engine = filled(&devices, 2000).await;
+        let engine = filled(&devices, 2000, Options::default()).await;
         for (key, units, blocks, pair) in [
             (777, UnitSet::one(A), 1, (777, 0)),
             (1200, UnitSet::one(B), 1, (0, 2200)),
@@ -209,7 +218,7 @@ fn staged_parts_are_divided_by_units() {
     block_on_virtual(1, async {
         const COUNT: u64 = 2000;
         let devices = Devices::formatted(40_000, 4000).await;
-        let engine = filled(&devices, COUNT).await;
+        let engine = filled(&devices, COUNT, uncached()).await;
         let mut model: Model = (0..COUNT).map(|key| (key, (key, 1000 + key))).collect();
         let before = engine.figures().staged_bytes;
         let mut group = Group::new();
@@ -266,7 +275,7 @@ fn staged_parts_are_divided_by_units() {
 fn a_damaged_unit_stops_readers_of_that_unit_alone() {
     block_on_virtual(1, async {
         let devices = Devices::formatted(20_000, 2000).await;
-        let engine = filled(&devices, 100).await;
+        let engine = filled(&devices, 100, Options::default()).await;
         let used = engine.map().await;
         let blocks =
             used.iter().find(|one| one.used_for == moirai_update::ExtentUse::Blocks(PAIRS));

@@ -127,7 +127,7 @@ async fn filled_wide(
     (data, log): (Arc<dyn Device>, Arc<dyn Device>),
     count: u64,
 ) -> Engine {
-    let options = Options::default();
+    let options = uncached();
     let engine = Engine::open(data, &[log], kinds(), formats(), options).await.unwrap();
     engine.create_space_of(WIDE, &format).await.unwrap();
     for key in 0..count {
