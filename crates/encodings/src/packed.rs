@@ -32,24 +32,20 @@ pub(crate) fn packed_bytes(count: usize, bits: u8) -> usize {
 /// Appends the distances of numbers to `base`, each of no more than `bits`.
 pub(crate) fn pack(numbers: &[u64], base: u64, bits: u8, out: &mut Vec<u8>) {
     let end = out.len() + packed_bytes(numbers.len(), bits);
+    out.reserve(end + PAD_BYTES - out.len());
     if bits > 0 {
-        for group in numbers.chunks(GROUP) {
-            let (mut word, mut used) = (0u128, 0u32);
-            let group_end = out.len() + usize::from(bits);
-            for number in group {
-                word |= u128::from(number.wrapping_sub(base)) << used;
-                used += u32::from(bits);
-                while used >= 8 {
-                    out.push(word as u8);
-                    word >>= 8;
-                    used -= 8;
-                }
+        // Groups follow each other without a gap: eight numbers are whole bytes. The last word may reach into the pad of zeros.
+        let (mut word, mut used) = (0u128, 0u32);
+        for number in numbers {
+            word |= u128::from(number.wrapping_sub(base)) << used;
+            used += u32::from(bits);
+            if used >= u64::BITS {
+                out.extend_from_slice(&(word as u64).to_le_bytes());
+                word >>= u64::BITS;
+                used -= u64::BITS;
             }
-            if used > 0 {
-                out.push(word as u8);
-            }
-            out.resize(group_end, 0);
         }
+        out.extend_from_slice(&(word as u64).to_le_bytes());
     }
     out.resize(end, 0);
 }

@@ -5,7 +5,7 @@
 
 use moirai_encodings::NumberType;
 
-use crate::number::{number_bytes, number_of, wrapped};
+use crate::number::{number_of, put_number_bytes, wrapped};
 use crate::schema::{ColumnType, PageSchema};
 
 /// Appends a value of a key, which is that of a field. Tells whether it is one of the type.
@@ -34,8 +34,8 @@ pub(crate) fn put(key: &mut Vec<u8>, of: ColumnType, value: &[u8]) -> bool {
 
 /// Appends a number of a key.
 pub(crate) fn put_number(key: &mut Vec<u8>, of: NumberType, number: i128) {
-    let first = key.len();
-    key.extend(number.to_be_bytes().iter().skip(16 - of.width_bytes));
+    let (first, bytes) = (key.len(), number.to_be_bytes());
+    key.extend_from_slice(bytes.get(16 - of.width_bytes..).unwrap_or_default());
     if of.is_signed
         && let Some(byte) = key.get_mut(first)
     {
@@ -51,7 +51,7 @@ fn take<'a>(key: &'a [u8], of: ColumnType, value: &mut Vec<u8>) -> Option<&'a [u
             let (bytes, rest) = key.split_at_checked(of.width_bytes)?;
             let turned = if of.is_signed { 1 << (8 * of.width_bytes - 1) } else { 0 };
             let number = bytes.iter().fold(0, |number, byte| number << 8 | i128::from(*byte));
-            *value = number_bytes(wrapped(number ^ turned, of));
+            put_number_bytes(wrapped(number ^ turned, of), value);
             Some(rest)
         }
         ColumnType::Text => {
@@ -123,6 +123,7 @@ impl<'a> KeyReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number_bytes;
     use proptest::prelude::*;
 
     const INT: ColumnType = ColumnType::Number(NumberType { width_bytes: 4, is_signed: true });

@@ -5,16 +5,28 @@ use moirai_encodings::NumberType;
 /// The value of a field with this number.
 #[must_use]
 pub fn number_bytes(number: i128) -> Vec<u8> {
-    let mut bytes = number.to_le_bytes().to_vec();
-    let fill = if number < 0 { 0xff } else { 0 };
-    while let [rest @ .., last] = &bytes[..]
-        && *last == fill
-        // What is left has the same sign.
-        && rest.last().map_or(number == 0, |before| (before >> 7 == 1) == (number < 0))
-    {
-        bytes.pop();
-    }
+    let mut bytes = Vec::new();
+    put_number_bytes(number, &mut bytes);
     bytes
+}
+
+/// Appends the value of a field with this number.
+pub fn put_number_bytes(number: i128, out: &mut Vec<u8>) {
+    // All bits above it are those of the sign, of which one is kept.
+    let bits = i128::BITS - (number ^ (number >> 127)).leading_zeros();
+    let length = if number == 0 { 0 } else { bits as usize / 8 + 1 };
+    out.extend_from_slice(number.to_le_bytes().get(..length).unwrap_or_default());
+}
+
+/// The number of a field's value, where it has 8 bytes or fewer.
+#[must_use]
+#[inline]
+pub fn short_number_of(bytes: &[u8]) -> Option<i64> {
+    let unused_bits = 64 - 8 * u32::try_from(bytes.len()).ok().filter(|length| *length <= 8)?;
+    let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    // A number of no bytes is 0.
+    let shifted = number.checked_shl(unused_bits).unwrap_or(0) as i64;
+    Some(shifted.checked_shr(unused_bits).unwrap_or(0))
 }
 
 /// The number of a field's value; `None` for more than 16 bytes.
@@ -62,7 +74,10 @@ mod tests {
         #[test]
         fn numbers_come_back(number: i128, shift in 0..128u32) {
             let number = number >> shift;
-            prop_assert_eq!(number_of(&number_bytes(number)), Some(number));
+            let bytes = number_bytes(number);
+            prop_assert_eq!(number_of(&bytes), Some(number));
+            let short = (bytes.len() <= 8).then_some(number);
+            prop_assert_eq!(short_number_of(&bytes).map(i128::from), short);
         }
     }
 }

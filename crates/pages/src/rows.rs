@@ -7,7 +7,7 @@ use moirai_encodings::{Encoder, NumberType, TEXT_BYTES_MAX, Validity};
 use moirai_update::{At, Reader, Result, SpaceId, UnitSet};
 
 use crate::key;
-use crate::number::{number_bytes, number_of, wrapped};
+use crate::number::{number_of, wrapped};
 use crate::page::{put_header, put_minipage};
 use crate::schema::{ColumnType, PageSchema};
 
@@ -50,7 +50,8 @@ impl ColumnSlice<'_> {
             (ColumnSlice::Numbers { bytes, .. }, ColumnType::Number(of)) => {
                 let NumberType { width_bytes, .. } = of;
                 let number = bytes.get(row * width_bytes..(row + 1) * width_bytes)?;
-                &number_bytes(wrapped(number_of(number)?, of))
+                key::put_number(key, of, wrapped(number_of(number)?, of));
+                return Some(());
             }
             (ColumnSlice::Texts { ends, bytes, .. }, ColumnType::Text) => {
                 let before = row.checked_sub(1).and_then(|before| ends.get(before));
@@ -78,11 +79,40 @@ impl ColumnSlice<'_> {
 #[must_use]
 pub fn key_of_row(schema: &PageSchema, columns: &[ColumnSlice<'_>], row: usize) -> Option<Vec<u8>> {
     let mut key = Vec::new();
+    put_key_of_row(schema, columns, row, &mut key).map(|()| key)
+}
+
+/// Appends the key of a row to `key`.
+fn put_key_of_row(
+    schema: &PageSchema,
+    columns: &[ColumnSlice<'_>],
+    row: usize,
+    key: &mut Vec<u8>,
+) -> Option<()> {
     for column in schema.key() {
         let of = schema.columns().get(*column)?.of;
-        columns.get(*column)?.put_key(row, of, &mut key)?;
+        columns.get(*column)?.put_key(row, of, key)?;
     }
-    Some(key)
+    Some(())
+}
+
+/// Whether the keys of the first `rows` rows ascend, all of them different; `None` as of [`key_of_row`].
+#[must_use]
+pub fn do_keys_ascend(
+    schema: &PageSchema,
+    columns: &[ColumnSlice<'_>],
+    rows: usize,
+) -> Option<bool> {
+    let (mut before, mut key) = (Vec::new(), Vec::new());
+    for row in 0..rows {
+        key.clear();
+        put_key_of_row(schema, columns, row, &mut key)?;
+        if row > 0 && before >= key {
+            return Some(false);
+        }
+        std::mem::swap(&mut before, &mut key);
+    }
+    Some(true)
 }
 
 /// Appends the content of a record of [`ROWS`](crate::ROWS) to `out`: a page of all rows of these columns, which ascend by key and

@@ -11,7 +11,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, NullBufferBuilder, ScalarB
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 use moirai_encodings::{Damaged, Number, Numbers, Texts};
-use moirai_pages::{ColumnRead, Validity, Values, ValuesContent, number_of};
+use moirai_pages::{ColumnRead, Validity, Values, ValuesContent, number_of, short_number_of};
 
 use crate::types;
 use crate::values::fixed_bytes;
@@ -96,6 +96,12 @@ fn decode_rows<N: Narrow>(
     numbers.decode(to)?;
     keep(to, first, rows);
     Ok(())
+}
+
+/// Takes values out, and makes room for as many more: batches are about as long as each other.
+fn taken<T>(values: &mut Vec<T>) -> Vec<T> {
+    let more = Vec::with_capacity(values.len());
+    std::mem::replace(values, more)
 }
 
 /// Keeps these rows of a minipage, whose values lie from `first` on.
@@ -256,7 +262,10 @@ impl ColumnBuilder {
             }
         } else {
             with_numbers!(&mut self.content, to => {
-                to.push(Narrow::narrow(number_of(bytes).unwrap_or(0)));
+                to.push(match short_number_of(bytes) {
+                    Some(number) => Number::of(number as u64),
+                    None => Narrow::narrow(number_of(bytes).unwrap_or(0)),
+                });
             }, _ => {
                 self.append_texts(bytes, std::iter::once(0..bytes.len() as u32))?;
             });
@@ -279,7 +288,7 @@ impl ColumnBuilder {
             }
             Content::Views { views, buffers, own } => {
                 seal(own, buffers);
-                let views = ScalarBuffer::from(std::mem::take(views));
+                let views = ScalarBuffer::from(taken(views));
                 let buffers = std::mem::take(buffers);
                 Ok(match self.data_type {
                     DataType::Utf8View => {
@@ -289,7 +298,7 @@ impl ColumnBuilder {
                 })
             }
             Content::Fixed { width, bytes } => {
-                let (width, bytes) = (*width, std::mem::take(bytes));
+                let (width, bytes) = (*width, taken(bytes));
                 let rows = bytes.len() / width.max(1);
                 match self.data_type {
                     DataType::FixedSizeBinary(size) => {
@@ -300,7 +309,7 @@ impl ColumnBuilder {
                 }
             }
             content => with_numbers!(content, numbers => {
-                let numbers = std::mem::take(numbers);
+                let numbers = taken(numbers);
                 primitive(numbers.len(), Buffer::from_vec(numbers), nulls)
             }, _ => Err(ArrowError::ComputeError("no numbers".to_owned()))),
         }

@@ -15,7 +15,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
 use moirai_btree::Leaf;
-use moirai_pages::{Encoder, ROWS, encode_rows, key_of_row};
+use moirai_pages::{ColumnSlice, Encoder, ROWS, do_keys_ascend, encode_rows, key_of_row};
 use moirai_update::{Bulk, Ingest, Modification, PUT};
 
 use crate::changes::RowEncoder;
@@ -217,16 +217,22 @@ impl<'a> Load<'a> {
 
     /// Rows by their keys, and by how many rows one of them moved at most.
     fn sorted(&self, rows: RecordBatch) -> Result<(RecordBatch, usize)> {
-        let mut keys = Vec::with_capacity(rows.num_rows());
-        let values = values_of(&rows)?;
-        let slices: Vec<_> = values.iter().map(ArrayValues::slice).collect();
-        for row in 0..rows.num_rows() {
-            let key = key_of_row(self.table.pages(), &slices, row);
-            keys.push(key.ok_or_else(|| self.table.no_page())?);
-        }
-        if keys.is_sorted_by(|one, next| one < next) {
+        let (pages, count) = (self.table.pages(), rows.num_rows());
+        let of_key = |(column, array)| {
+            pages.key().contains(&column).then(|| ArrayValues::of(array)).transpose()
+        };
+        let values: Vec<Option<ArrayValues>> =
+            rows.columns().iter().enumerate().map(of_key).collect::<std::result::Result<_, _>>()?;
+        // Keys need no others.
+        const NONE: ColumnSlice<'static> = ColumnSlice::Numbers { bytes: &[], validity: None };
+        let slices: Vec<_> =
+            values.iter().map(|one| one.as_ref().map_or(NONE, ArrayValues::slice)).collect();
+        let no_page = || self.table.no_page();
+        if do_keys_ascend(pages, &slices, count).ok_or_else(no_page)? {
             return Ok((rows, 0));
         }
+        let key = |row| key_of_row(pages, &slices, row).ok_or_else(no_page);
+        let keys: Vec<Vec<u8>> = (0..count).map(key).collect::<Result<_>>()?;
         let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
         let key = |row: &u32| keys.get(*row as usize);
         order.sort_by(|one, other| key(one).cmp(&key(other)));

@@ -76,7 +76,11 @@ pub(crate) async fn append_leaf(
     let no_page = || table.no_page();
     let Some((_, block)) = view.blocks().nth(at) else { return Ok(None) };
     let leaf = Leaf::of(block.bytes()).ok_or_else(no_page)?;
-    let is_wanted = |key: &[u8]| key >= bounds.from && bounds.to.is_none_or(|to| key < to);
+    let is_between = |key: &[u8]| key >= bounds.from && bounds.to.is_none_or(|to| key < to);
+    // Most leaves lie between the bounds as a whole.
+    let end = |index: usize| leaf.record(index).is_none_or(|(key, _)| is_between(key));
+    let is_whole = end(0) && end(leaf.len().saturating_sub(1));
+    let is_wanted = |key: &[u8]| is_whole || is_between(key);
     let mut long_values = Vec::new();
     if leaf.has_long() && !columns.is_empty() {
         for index in 0..leaf.len() {

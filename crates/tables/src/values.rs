@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, DataType};
-use moirai_pages::{ColumnSlice, ColumnType, NumberType, Validity, number_bytes, number_of};
+use moirai_pages::{ColumnSlice, ColumnType, NumberType, Validity, number_of, put_number_bytes};
 
 use crate::types;
 
@@ -91,7 +91,7 @@ impl ArrayValues {
             return false;
         }
         match self.of {
-            ColumnType::Number(of) => value.extend(number_bytes(self.number(row, of))),
+            ColumnType::Number(of) => put_number_bytes(self.number(row, of), value),
             ColumnType::Text => {
                 let before = row.checked_sub(1).and_then(|before| self.ends.get(before));
                 let start = before.map_or(0, |end| *end as usize);

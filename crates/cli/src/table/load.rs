@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use moirai::runtime::{Interrupts, Stopwatch, is_virtual, now};
+use moirai::runtime::{Interrupts, Stopwatch, ahead, is_virtual, now};
 use moirai::tables::{Layout, LoadOptions, TableDefinition, Tables};
 use moirai::units::grouped;
 use moirai::update::LogWriter;
@@ -344,7 +344,8 @@ impl Loading<'_> {
         definition.pages = self.tables.page_options(self.layout);
         let mut load = self.tables.load(name, definition, self.options).await?;
         let bar = progress::bar(name, import.rows);
-        for batch in import.batches {
+        let mut batches = ahead(import.batches);
+        while let Some(batch) = batches.next().await {
             load.push(&batch?).await?;
             bar.set_position(load.rows());
             if self.interrupts.take() {
