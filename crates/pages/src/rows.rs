@@ -46,20 +46,21 @@ impl ColumnSlice<'_> {
 
     /// Appends the value of a row to a key.
     fn put_key(&self, row: usize, of: ColumnType, key: &mut Vec<u8>) -> Option<()> {
-        let value = match (self, of) {
+        match (self, of) {
             (ColumnSlice::Numbers { bytes, .. }, ColumnType::Number(of)) => {
                 let NumberType { width_bytes, .. } = of;
                 let number = bytes.get(row * width_bytes..(row + 1) * width_bytes)?;
                 key::put_number(key, of, wrapped(number_of(number)?, of));
-                return Some(());
+                Some(())
             }
             (ColumnSlice::Texts { ends, bytes, .. }, ColumnType::Text) => {
                 let before = row.checked_sub(1).and_then(|before| ends.get(before));
-                bytes.get(before.map_or(0, |end| *end as usize)..*ends.get(row)? as usize)?
+                let text =
+                    bytes.get(before.map_or(0, |end| *end as usize)..*ends.get(row)? as usize)?;
+                key::put(key, ColumnType::Text, text).then_some(())
             }
-            _ => return None,
-        };
-        key::put(key, of, value).then_some(())
+            _ => None,
+        }
     }
 
     fn encode(&self, of: ColumnType, encoder: &mut Encoder, out: &mut Vec<u8>) {

@@ -1,4 +1,4 @@
-//! Items that a thread makes ahead of who asks for them.
+//! Iterators that a background thread runs ahead of their consumer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::context::is_virtual;
 
-/// Items that are made ahead; see [`ahead`].
+/// The items of an iterator that runs in a background thread; see [`ahead`].
 pub struct Ahead<T>(Source<T>);
 
 enum Source<T> {
@@ -14,20 +14,19 @@ enum Source<T> {
     Thread(mpsc::Receiver<std::thread::Result<T>>),
 }
 
-/// Has a thread of its own make items: one that waits to be asked for, and the next one. In virtual time, which has one thread,
-/// they are made when they are asked for.
+/// Runs an iterator in a background thread, up to two items ahead: one is ready, and the next one is being made. In virtual time,
+/// which has one thread, items are made when they are asked for.
 ///
-/// The thread ends with the items, or with the first one that is made after [`Ahead`] was dropped. Neither a runtime nor the
-/// process waits for it, so it may block for as long as it likes.
+/// The thread ends with the iterator, or with the first item that it makes after [`Ahead`] was dropped. Neither the runtime nor
+/// the process waits for it at its end, so the iterator may block, as on a pipe.
 ///
 /// # Panics
 /// When the operating system gives no thread.
-pub fn ahead<T: Send + 'static>(items: impl Iterator<Item = T> + Send + 'static) -> Ahead<T> {
+pub fn ahead<T: Send + 'static>(mut items: impl Iterator<Item = T> + Send + 'static) -> Ahead<T> {
     if is_virtual() {
         return Ahead(Source::Here(Box::new(items)));
     }
     let (sender, receiver) = mpsc::channel(1);
-    let mut items = items;
     std::thread::spawn(move || {
         while let Some(item) = catch_unwind(AssertUnwindSafe(|| items.next())).transpose() {
             let is_last = item.is_err();
@@ -40,7 +39,7 @@ pub fn ahead<T: Send + 'static>(items: impl Iterator<Item = T> + Send + 'static)
 }
 
 impl<T> Ahead<T> {
-    /// The next item; `None` behind the last. A panic that ended the items goes on here.
+    /// The next item; `None` behind the last. A panic of the iterator continues here.
     pub async fn next(&mut self) -> Option<T> {
         match &mut self.0 {
             Source::Here(items) => items.next(),

@@ -119,7 +119,8 @@ const HELD_AT_ONCE: Nanos = Nanos(150_000);
 /// Bytes of groups that the state may lack before the next group is taken in: a few milliseconds of work for whoever locks it
 /// next. With less, several clients who commit wait for each other.
 const LAG_BYTES_MAX: usize = 256 << 10;
-/// And at most this part of the memory.
+/// With little memory, no more than this part of it. Groups that are not applied count as pending, and a commit waits for sweeps
+/// when too much is pending, but sweeps find nothing to do in groups that are not applied.
 const LAG_SHARE: usize = 32;
 /// Of so many short holds of the lock one is measured.
 const MEASURED_OF: u64 = 16;
@@ -216,31 +217,27 @@ impl Shared {
     /// One hold in [`MEASURED_OF`] is measured. Reading the clock for all of them would cost a small commit 3 % of its time.
     #[track_caller]
     pub(crate) fn state_to_append(&self) -> Locked<'_> {
-        let state = self.glance();
-        // With little memory, less: a commit waits for sweeps when so much is not applied yet that it counts for them.
+        let state = self.state.state.lock();
         match state.unapplied.bytes > LAG_BYTES_MAX.min(self.memory_bytes / LAG_SHARE) {
-            true => {
-                drop(state);
-                self.locked(true)
-            }
-            false => state,
+            true => self.up_to_date(state, true),
+            false => self.held(state, self.is_measured()),
         }
     }
 
-    /// The state for a short look at counts, and at what no group changes. As with [`Shared::state_to_append`], it may lack
-    /// groups that are visible, and have a part of one.
+    /// The state for reading counts, and what groups of programs do not change. Groups that are visible may not be applied yet, or
+    /// one of them in part, as with [`Shared::state_to_append`].
     #[track_caller]
     pub(crate) fn glance(&self) -> Locked<'_> {
         self.held(self.state.state.lock(), self.is_measured())
     }
 
-    /// Applies the groups that are visible, as long as nobody else uses the state. What is left, the next one applies who needs
-    /// the state to be complete.
+    /// Applies the groups that are visible, as long as no other thread wants the lock. The next caller of [`Shared::state`] applies
+    /// the rest.
     #[track_caller]
     fn catch_up_if_free(&self) {
         let visible = self.log.visible();
         while let Some(mut state) = self.state.state.try_lock() {
-            if !self.lacks(&state, visible) {
+            if !state.lacks(visible) {
                 return;
             }
             let held = BusyTime::start();
@@ -256,7 +253,7 @@ impl Shared {
             }
             match caught_up {
                 Ok(true) => return,
-                // To whoever waits for it. The rest is applied by the next one who needs the state to be complete.
+                // A thread that waits for the lock gets it.
                 Ok(false) => MutexGuard::unlock_fair(state),
                 Err(misfit) => return self.stop_at(&mut state, visible, &misfit),
             }
@@ -285,9 +282,9 @@ impl Shared {
     #[track_caller]
     fn up_to_date<'a>(&'a self, state: MutexGuard<'a, State>, is_short: bool) -> Locked<'a> {
         let visible = self.log.visible();
-        let is_measured = !is_short || self.lacks(&state, visible) || self.is_measured();
+        let is_measured = !is_short || state.lacks(visible) || self.is_measured();
         let mut state = self.held(state, is_measured);
-        while self.lacks(&state, visible) {
+        while state.lacks(visible) {
             match self.catch_up(&mut state, visible) {
                 Ok(true) => break,
                 Ok(false) => state.give_way(),
@@ -295,11 +292,6 @@ impl Shared {
             }
         }
         state
-    }
-
-    /// Whether a state lacks some of the groups before `visible`.
-    fn lacks(&self, state: &State, visible: Seq) -> bool {
-        state.applied < visible || !state.unapplied.unlogged.is_empty()
     }
 
     /// Stops the engine at a group that cannot be applied: nothing that comes after it can be either.

@@ -183,7 +183,7 @@ async fn scanned(engine: &Engine) -> (u64, u64, u64) {
 fn views_of_a_space_that_takes_little_of_the_memory_are_kept() {
     block_on_virtual(1, async {
         let (engine, data) = staged_in(ByteCount(8 << 20)).await;
-        // Eight partitions: a request for the blocks of each, and one for what is staged.
+        // There are eight partitions. Each takes one request for its blocks and one for its staged chunk.
         let sum = MARK + KEYS / 8;
         assert_eq!(scanned(&engine).await, (sum, 16, 0));
         assert_eq!(scanned(&engine).await, (sum, 8, 8));

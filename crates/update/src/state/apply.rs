@@ -1,6 +1,6 @@
 //! Applying entries: how each changes the state.
 //!
-//! A group may be applied in steps. Between two steps others look at counts alone, or go on with it.
+//! A group may be applied in steps. Between two steps another thread may read counts, or go on applying the group.
 
 use std::sync::Arc;
 

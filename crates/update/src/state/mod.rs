@@ -353,6 +353,11 @@ impl State {
         coming as u64 + self.unplaced_bytes + self.staged_bytes
     }
 
+    /// Whether some of the groups before `visible` are not applied yet.
+    pub(crate) fn lacks(&self, visible: Seq) -> bool {
+        self.applied < visible || !self.unapplied.unlogged.is_empty()
+    }
+
     /// Whether a partition has more pending than it is to have: sorting it takes memory, too. What is not applied yet may
     /// all be of one partition.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {

@@ -67,9 +67,9 @@ use crate::sweep::place::Rewritten;
 use crate::sweep::stage::Limit;
 pub(crate) use crate::sweep::working::Working;
 
-/// Partitions that are swept at the same time, for each disk: one is read, one is applied, one is written. On four simulated disks, three for each
-/// take a fifth less time than one for each; to have the disks take turns beside that changes nothing, since extents that are
-/// written together lie on all of them.
+/// Partitions that are swept at the same time, for each disk: one is read, one is applied, one is written. On four simulated
+/// disks, three for each take a fifth less time than one for each; to have the disks take turns beside that changes nothing,
+/// since extents that are written together lie on all of them.
 const PIPELINE: usize = 3;
 
 /// Runs of long values in one entry: the state is locked while an entry is applied.
@@ -357,7 +357,7 @@ impl<'a> Sweeper<'a> {
             true => 1,
             false => PIPELINE * (shared.data.inquiry().parallelism as usize).max(1),
         };
-        // Each by a task of its own, so that several processors apply what is pending.
+        // Each job runs in its own task, so that several cores can sort, apply and encode modifications.
         let carry_out = |mut job: Job| {
             let shared = Arc::clone(shared);
             let carried = spawn(async move {

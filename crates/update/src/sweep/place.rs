@@ -26,7 +26,7 @@ use crate::sweep::job::{Job, Member};
 use crate::sweep::writes::Writes;
 use crate::units::UnitSet;
 
-/// Blocks that are applied in one go, while a processor does nothing else.
+/// Blocks that are rewritten before other tasks get their turn.
 const BLOCKS_AT_ONCE: usize = 16;
 /// The part of the memory that modifications of other spaces may take which come of one job.
 const EMITTED_SHARE: usize = 16;
@@ -211,7 +211,7 @@ impl Shared {
             let mut blocks = read.blocks();
             // First what comes before all blocks, and then block after block.
             for next in 0..=table.len() {
-                // Several jobs may have all processors: others that wait for one get it in between.
+                // Jobs may occupy all cores: other tasks, such as the one that writes the log, get their turn here.
                 if next % BLOCKS_AT_ONCE == 0 {
                     yield_now().await;
                 }
