@@ -2,6 +2,7 @@
 //!
 //! A group may be applied in steps. Between two steps another thread may read counts, or go on applying the group.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use moirai_extents::Extent;
@@ -16,12 +17,16 @@ use crate::long::runs::Runs;
 use crate::options::Canary;
 use crate::spec::Spec;
 use crate::state::directory::Directory;
-use crate::state::entry::{Elsewhere, Entry, Placed};
+use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
 use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged};
 use crate::state::queue::{Piece, Queue};
 use crate::state::{Misfit, State};
 use crate::units::UnitSet;
+
+/// Modifications whose partitions are looked up before the first of them goes into a queue. With more, what was read first leaves
+/// the processor's caches again.
+const AT_ONCE: usize = 32;
 
 /// Modifications of groups from `since` on, which are on their way to other queues.
 #[derive(Debug)]
@@ -74,24 +79,11 @@ impl State {
                 self.move_some().ok_or(Misfit::NotOfLog)?;
                 continue;
             }
+            if !is_own(taker.0) {
+                self.enqueue_some(seq, &mut taker, kinds)?;
+                continue;
+            }
             match Entry::take(&mut taker).ok_or(Misfit::NotOfLog)? {
-                Entry::Modify { space, modification, encoded } => {
-                    if !kinds.knows(modification.kind) {
-                        return Err(Misfit::UnknownKind(modification.kind));
-                    }
-                    let partition = self.partition_of(space, modification.key);
-                    let partition = partition.ok_or(Misfit::NoSpace(space))?;
-                    if self.phase == Phase::Outline {
-                        continue;
-                    }
-                    let after = self.points.newest_live();
-                    #[cfg(feature = "canary")]
-                    let after = match self.canary {
-                        Canary::LatePoint => self.points.newest_but_for(seq),
-                        _ => after,
-                    };
-                    self.enqueue(partition, (seq, after), modification.key, encoded);
-                }
                 // A partition that the checkpoint does not have was merged since.
                 Entry::Seal { partition } if seq < known && self.partition(partition).is_none() => {
                 }
@@ -108,6 +100,51 @@ impl State {
         self.part_applied = 0;
         self.applied = self.applied.max(Seq(seq.0 + 1));
         Ok(true)
+    }
+
+    /// Puts modifications at the front of a group into their queues, [`AT_ONCE`] at most.
+    fn enqueue_some(
+        &mut self,
+        seq: Seq,
+        group: &mut Taker<'_>,
+        kinds: &Kinds,
+    ) -> Result<(), Misfit> {
+        let mut found = [(PartitionId(0), &[][..], &[][..]); AT_ONCE];
+        let mut count = 0;
+        while count < AT_ONCE && !group.is_empty() && !is_own(group.0) {
+            let Some(Entry::Modify { space, modification, encoded }) = Entry::take(group) else {
+                return Err(Misfit::NotOfLog);
+            };
+            if !kinds.knows(modification.kind) {
+                return Err(Misfit::UnknownKind(modification.kind));
+            }
+            let partition = self.partition_of(space, modification.key);
+            let partition = partition.ok_or(Misfit::NoSpace(space))?;
+            if let Some(slot) = found.get_mut(count) {
+                *slot = (partition, modification.key, encoded);
+            }
+            count += 1;
+        }
+        if self.phase == Phase::Outline {
+            return Ok(());
+        }
+        let found = found.get(..count).unwrap_or_default();
+        // Partitions and their queues are seldom in the processor's caches. These reads do not depend on each other, so the
+        // processor waits for many of them at the same time.
+        let partitions = found.iter().filter_map(|(id, ..)| self.partitions.get(*id));
+        black_box(
+            partitions.map(|partition| partition.active.end_byte()).fold(0, u8::wrapping_add),
+        );
+        let after = self.points.newest_live();
+        #[cfg(feature = "canary")]
+        let after = match self.canary {
+            Canary::LatePoint => self.points.newest_but_for(seq),
+            _ => after,
+        };
+        for (partition, key, encoded) in found {
+            self.enqueue(*partition, (seq, after), key, encoded);
+        }
+        Ok(())
     }
 
     /// The entries of a group that lie elsewhere: `None` where they are in the group, and `None` inside where they are not at

@@ -91,6 +91,12 @@ impl Queue {
         self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES).sum()
     }
 
+    /// The last byte, next to which the next modification goes.
+    pub(crate) fn end_byte(&self) -> u8 {
+        let last = self.pieces.last().and_then(|piece| piece.bytes.last());
+        last.copied().unwrap_or(0)
+    }
+
     /// Adds a modification of `key`, as [`encode`] writes it, that came when `after` was the newest read point; gives by how
     /// many bytes the memory grew.
     pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8], after: PointNumber) -> usize {
