@@ -5,8 +5,11 @@
 mod replay;
 mod scan;
 mod tpch;
+mod updated;
 
 use clap::{Parser, Subcommand};
+use moirai::runtime::keep_freed_memory;
+use moirai::units::ByteCount;
 
 /// Benchmarks of Moirai beside its peers. These machines are noisy: look at the ratios.
 #[derive(Parser)]
@@ -35,6 +38,24 @@ enum Benchmark {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// Scan an attribute of TPC-H's lineitem while updates of it are pending, and while they go on
+    Updated {
+        /// Scale factor; 1 is 6 million rows
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+        /// How many updates are pending
+        #[arg(long, default_value_t = 500_000)]
+        pending: u64,
+        /// How many updates come in a second while scans go on
+        #[arg(long, default_value_t = 200_000)]
+        rate: u64,
+        /// Memory of the store
+        #[arg(long, default_value = "256MiB")]
+        memory: ByteCount,
+        /// Runs of each; the median counts
+        #[arg(long, default_value_t = 7)]
+        runs: usize,
+    },
     /// Replay random reads onto a simulated Atlas 10K: requests a second, and once, twice, four times
     /// as many
     Replay {
@@ -48,9 +69,15 @@ enum Benchmark {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // As in the tool.
+    keep_freed_memory();
     match Arguments::parse().benchmark {
         Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
         Some(Benchmark::Tpch { scale, runs }) => tpch::run(scale, runs),
+        Some(Benchmark::Updated { scale, pending, rate, memory, runs }) => {
+            let (scale_factor, rate_per_s) = (scale, rate);
+            updated::run(&updated::Settings { scale_factor, pending, rate_per_s, memory, runs })
+        }
         Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
         None => {
             replay::run(1_000_000, 3)?;

@@ -31,36 +31,52 @@ const MEMORY: ByteCount = ByteCount(2 << 30);
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Milliseconds of each query.
-struct Peer {
+struct Peer<'a> {
     name: &'static str,
+    engine: Engine<'a>,
     /// `None` where caches cannot be dropped, and of what is in memory.
     cold_ms: Vec<Option<f64>>,
     warm_ms: Vec<f64>,
 }
 
+/// What answers the queries.
+enum Engine<'a> {
+    /// The URI of a store, and what is open of it.
+    Store(String, Option<Database>),
+    /// A folder of Parquet files, and the context in which they are known.
+    Parquet(&'a Path, Option<SessionContext>),
+    Memory(Database),
+    DuckDb(&'a Path, DuckDb),
+}
+
 pub(crate) fn run(scale_factor: f64, runs: usize) -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let folder = folder.path();
-    let statements = QUERIES.map(|number| query(number, scale_factor).ok_or("no such query"));
-    let statements: Vec<String> = statements.collect::<Result<_, _>>()?;
     let mut peers = Vec::new();
-    for layout in [Layout::Csm, Layout::Nsm] {
-        let store = folder.join(format!("{}.moirai", layout.name()));
-        block_on_real(1, load(&store, layout, scale_factor))?;
-        let name = if layout == Layout::Csm { "moirai, csm" } else { "moirai, nsm" };
-        peers.push(block_on_real(1, of_store(name, &store, &statements, runs))?);
+    for (name, layout) in [("moirai, csm", Layout::Csm), ("moirai, nsm", Layout::Nsm)] {
+        let path = folder.join(format!("{}.moirai", layout.name()));
+        block_on_real(1, load(&path, layout, scale_factor))?;
+        let uri = format!("file:{}", path.display());
+        peers.push(Peer::new(name, Engine::Store(uri, None)));
     }
     for table in Table::ALL {
-        write_parquet(&folder.join(format!("{}.parquet", table.name())), table, scale_factor)?;
+        write_parquet(&parquet_of(folder, table), table, scale_factor)?;
     }
     let bytes = Table::ALL.iter().map(|table| parquet_of(folder, *table).metadata());
     let bytes: u64 = bytes.map(|file| file.map(|file| file.len())).sum::<Result<_, _>>()?;
     println!("Parquet: {:.1} MB", bytes as f64 / 1e6);
-    peers.push(block_on_real(1, of_parquet(folder, &statements, runs))?);
-    peers.push(block_on_real(1, of_memory(scale_factor, &statements, runs))?);
-    match of_duckdb(folder, &statements, runs) {
-        Ok(peer) => peers.push(peer),
+    peers.push(Peer::new("DataFusion, Parquet", Engine::Parquet(folder, None)));
+    peers.push(Peer::new("DataFusion, memory", Engine::Memory(in_memory(scale_factor)?)));
+    match DuckDb::start(folder) {
+        Ok(process) => peers.push(Peer::new("DuckDB", Engine::DuckDb(folder, process))),
         Err(error) => println!("DuckDB is left out: {error}"),
+    }
+    // Query by query: the speed of the machine drifts.
+    for number in QUERIES {
+        let statement = query(number, scale_factor).ok_or("no such query")?;
+        for peer in &mut peers {
+            block_on_real(1, peer.time(&statement, runs))?;
+        }
     }
     report(&peers);
     Ok(())
@@ -72,22 +88,100 @@ fn drop_caches() -> bool {
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
-/// Times a query cold, if caches can be dropped, and then warm.
-async fn timed(
-    (cold, warm): (&mut Vec<Option<f64>>, &mut Vec<f64>),
-    runs: usize,
-    mut once: impl AsyncFnMut(bool) -> Outcome<f64>,
-) -> Outcome<()> {
-    cold.push(if drop_caches() { Some(once(true).await?) } else { None });
-    let mut times = Vec::new();
-    for _ in 0..=runs {
-        times.push(once(false).await?);
+impl<'a> Peer<'a> {
+    fn new(name: &'static str, engine: Engine<'a>) -> Peer<'a> {
+        Peer { name, engine, cold_ms: Vec::new(), warm_ms: Vec::new() }
     }
-    // The first run fills caches.
-    times.remove(0);
-    times.sort_by(f64::total_cmp);
-    warm.push(times.get(times.len() / 2).copied().unwrap_or(f64::NAN));
-    Ok(())
+
+    /// Times a query cold, if caches can be dropped, and then warm.
+    async fn time(&mut self, statement: &str, runs: usize) -> Outcome<()> {
+        let has_cold = !matches!(self.engine, Engine::Memory(_));
+        let is_cold = has_cold && drop_caches();
+        self.cold_ms.push(if is_cold {
+            Some(self.engine.time(statement, true).await?)
+        } else {
+            None
+        });
+        let mut times = Vec::new();
+        for _ in 0..=runs {
+            times.push(self.engine.time(statement, false).await?);
+        }
+        // The first run fills caches.
+        times.remove(0);
+        times.sort_by(f64::total_cmp);
+        self.warm_ms.push(times.get(times.len() / 2).copied().unwrap_or(f64::NAN));
+        self.engine.close();
+        Ok(())
+    }
+}
+
+impl Engine<'_> {
+    /// Milliseconds of a query, and of opening what it reads where that `is_anew`, or was not open.
+    async fn time(&mut self, statement: &str, is_anew: bool) -> Outcome<f64> {
+        if is_anew {
+            self.close();
+        }
+        let watch = Stopwatch::start();
+        match self {
+            Engine::Store(uri, opened) => {
+                let database = match opened {
+                    Some(database) => database,
+                    None => opened.insert(open_store(uri).await?),
+                };
+                database.query(statement).await?;
+            }
+            Engine::Parquet(folder, opened) => {
+                let context = match opened {
+                    Some(context) => context,
+                    None => opened.insert(open_parquet(folder).await?),
+                };
+                context.sql(statement).await?.collect().await?;
+            }
+            Engine::Memory(database) => drop(database.query(statement).await?),
+            Engine::DuckDb(folder, process) => {
+                let file = folder.join("query.sql");
+                std::fs::write(&file, statement)?;
+                return process.time(&file, is_anew);
+            }
+        }
+        Ok(watch.elapsed().as_ms())
+    }
+
+    /// Leaves memory and processors to the others.
+    fn close(&mut self) {
+        match self {
+            Engine::Store(_, opened) => *opened = None,
+            Engine::Parquet(_, opened) => *opened = None,
+            Engine::Memory(_) | Engine::DuckDb(..) => {}
+        }
+    }
+}
+
+async fn open_store(uri: &str) -> Outcome<Database> {
+    let place = TreesPlace { data: uri, logs: &[] };
+    let options = Options { memory: MEMORY, read_only: true, ..Options::default() };
+    let tables = moirai::open_tables(place, Kinds::new(), options).await?;
+    Ok(Database::over(&tables))
+}
+
+async fn open_parquet(folder: &Path) -> Outcome<SessionContext> {
+    let context = SessionContext::new_with_config(SessionConfig::new());
+    for table in Table::ALL {
+        let path = parquet_of(folder, table);
+        let path = path.to_string_lossy();
+        context.register_parquet(table.name(), &*path, ParquetReadOptions::default()).await?;
+    }
+    Ok(context)
+}
+
+fn in_memory(scale_factor: f64) -> Outcome<Database> {
+    let mut tables = Vec::new();
+    for table in Table::ALL {
+        let batches: Result<Vec<RecordBatch>, _> =
+            table.batches(scale_factor, BATCH_ROWS).collect();
+        tables.push((table.name().to_owned(), table.schema(), batches?));
+    }
+    Ok(memory_database(tables)?)
 }
 
 async fn load(path: &Path, layout: Layout, scale_factor: f64) -> Outcome<()> {
@@ -137,38 +231,6 @@ async fn load(path: &Path, layout: Layout, scale_factor: f64) -> Outcome<()> {
     Ok(())
 }
 
-async fn of_store(
-    name: &'static str,
-    path: &Path,
-    statements: &[String],
-    runs: usize,
-) -> Outcome<Peer> {
-    let mut peer = Peer { name, cold_ms: Vec::new(), warm_ms: Vec::new() };
-    let uri = format!("file:{}", path.display());
-    let options = Options { memory: MEMORY, read_only: true, ..Options::default() };
-    for statement in statements {
-        let place = TreesPlace { data: &uri, logs: &[] };
-        let mut opened = None;
-        timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, async |is_anew| {
-            let watch = Stopwatch::start();
-            if is_anew {
-                opened = None;
-            }
-            let database = match &opened {
-                Some(database) => database,
-                None => {
-                    let tables = moirai::open_tables(place, Kinds::new(), options).await?;
-                    opened.insert(Database::over(&tables))
-                }
-            };
-            database.query(statement).await?;
-            Ok(watch.elapsed().as_ms())
-        })
-        .await?;
-    }
-    Ok(peer)
-}
-
 fn parquet_of(folder: &Path, table: Table) -> PathBuf {
     folder.join(format!("{}.parquet", table.name()))
 }
@@ -183,54 +245,6 @@ fn write_parquet(path: &Path, table: Table, scale_factor: f64) -> Outcome<()> {
     Ok(())
 }
 
-async fn of_parquet(folder: &Path, statements: &[String], runs: usize) -> Outcome<Peer> {
-    let mut peer = Peer { name: "DataFusion, Parquet", cold_ms: Vec::new(), warm_ms: Vec::new() };
-    for statement in statements {
-        let mut opened = None;
-        timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, async |is_anew| {
-            let watch = Stopwatch::start();
-            if is_anew || opened.is_none() {
-                let context = SessionContext::new_with_config(SessionConfig::new());
-                for table in Table::ALL {
-                    let path = parquet_of(folder, table);
-                    let path = path.to_string_lossy();
-                    let options = ParquetReadOptions::default();
-                    context.register_parquet(table.name(), &*path, options).await?;
-                }
-                opened = Some(context);
-            }
-            if let Some(context) = &opened {
-                context.sql(statement).await?.collect().await?;
-            }
-            Ok(watch.elapsed().as_ms())
-        })
-        .await?;
-    }
-    Ok(peer)
-}
-
-async fn of_memory(scale_factor: f64, statements: &[String], runs: usize) -> Outcome<Peer> {
-    let mut tables = Vec::new();
-    for table in Table::ALL {
-        let batches: Result<Vec<RecordBatch>, _> =
-            table.batches(scale_factor, BATCH_ROWS).collect();
-        tables.push((table.name().to_owned(), table.schema(), batches?));
-    }
-    let database = memory_database(tables)?;
-    let mut peer = Peer { name: "DataFusion, memory", cold_ms: Vec::new(), warm_ms: Vec::new() };
-    for statement in statements {
-        let (mut none, warm) = (Vec::new(), &mut peer.warm_ms);
-        timed((&mut none, warm), runs, async |_| {
-            let watch = Stopwatch::start();
-            database.query(statement).await?;
-            Ok(watch.elapsed().as_ms())
-        })
-        .await?;
-        peer.cold_ms.push(None);
-    }
-    Ok(peer)
-}
-
 /// A process of DuckDB's, which answers queries by their times.
 struct DuckDb {
     child: Child,
@@ -239,6 +253,29 @@ struct DuckDb {
 }
 
 impl DuckDb {
+    /// Its process, with a database of the Parquet files in `folder`.
+    fn start(folder: &Path) -> Outcome<DuckDb> {
+        let mut child = Command::new("python3")
+            .args(["-c", include_str!("tpch.py")])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("its process has no pipes".into());
+        };
+        let mut process = DuckDb { child, input, output: BufReader::new(output) };
+        println!("DuckDB: {:.1} MB", process.line()? / 1e6);
+        Ok(process)
+    }
+
+    /// Milliseconds of the query in a file.
+    fn time(&mut self, query: &Path, is_anew: bool) -> Outcome<f64> {
+        let word = if is_anew { "anew" } else { "again" };
+        writeln!(self.input, "{word} {}", query.display())?;
+        self.line()
+    }
+
     fn line(&mut self) -> Outcome<f64> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
@@ -254,33 +291,7 @@ impl Drop for DuckDb {
     }
 }
 
-fn of_duckdb(folder: &Path, statements: &[String], runs: usize) -> Outcome<Peer> {
-    let mut child = Command::new("python3")
-        .args(["-c", include_str!("tpch.py")])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err("its process has no pipes".into());
-    };
-    let mut process = DuckDb { child, input, output: BufReader::new(output) };
-    println!("DuckDB: {:.1} MB", process.line()? / 1e6);
-    let mut peer = Peer { name: "DuckDB", cold_ms: Vec::new(), warm_ms: Vec::new() };
-    for (index, statement) in statements.iter().enumerate() {
-        let file = folder.join(format!("{}.sql", index + 1));
-        std::fs::write(&file, statement)?;
-        let once = async |is_anew| {
-            let word = if is_anew { "anew" } else { "again" };
-            writeln!(process.input, "{word} {}", file.display())?;
-            process.line()
-        };
-        block_on_real(1, timed((&mut peer.cold_ms, &mut peer.warm_ms), runs, once))?;
-    }
-    Ok(peer)
-}
-
-fn report(peers: &[Peer]) {
+fn report(peers: &[Peer<'_>]) {
     let heads = peers.iter().map(|peer| format!("{:>20}", peer.name)).collect::<String>();
     println!("\nms, cold / warm\n{:6}{heads}", "");
     let cell = |cold: Option<f64>, warm: f64| match cold {
@@ -288,17 +299,17 @@ fn report(peers: &[Peer]) {
         None => format!("{:>10} /{warm:>8.1}", "-"),
     };
     for (index, number) in QUERIES.enumerate() {
-        let of = |peer: &Peer| {
+        let of = |peer: &Peer<'_>| {
             let cold = peer.cold_ms.get(index).copied().flatten();
             cell(cold, peer.warm_ms.get(index).copied().unwrap_or(f64::NAN))
         };
         println!("Q{number:<5}{}", peers.iter().map(of).collect::<String>());
     }
-    let sums = |peer: &Peer| {
+    let sums = |peer: &Peer<'_>| {
         let cold: Option<f64> = peer.cold_ms.iter().copied().sum();
         (cold, peer.warm_ms.iter().sum::<f64>())
     };
-    let of = |peer: &Peer| {
+    let of = |peer: &Peer<'_>| {
         let (cold, warm) = sums(peer);
         cell(cold, warm)
     };

@@ -13,3 +13,18 @@ pub fn use_one_heap() {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
+
+/// Lets the C library keep some memory that is freed, where it is glibc, instead of giving it back to the system at once.
+///
+/// By default buffers from 128 KiB on come from the system one by one. Columns of batches are such buffers: the system clears
+/// them each time, which took a third of the time of queries. They are taken from the heap now up to 32 MiB, and the heap keeps
+/// up to 256 MiB that are free at its end.
+#[expect(unsafe_code, reason = "the C library is told a setting")]
+pub fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes numbers, and may be called at any time; an unknown setting changes nothing.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 256 << 20);
+    }
+}

@@ -35,7 +35,7 @@ pub use context::{
     BoundTask, Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep,
     sleep_until, spawn, unique, yield_now,
 };
-pub use heap::use_one_heap;
+pub use heap::{keep_freed_memory, use_one_heap};
 pub use interrupts::Interrupts;
 pub use random::Random;
 pub use real::{Stopwatch, block_on_real};
