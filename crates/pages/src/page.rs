@@ -48,11 +48,11 @@ enum KeyColumn<'a> {
     Texts(Texts<'a>),
 }
 
-/// Keys of few bytes as numbers whose order is theirs: many are found faster so.
+/// The columns of a page's key as numbers whose order is that of the keys: many keys are found faster so.
 pub(crate) struct KeyNumbers {
-    keys: Vec<u128>,
-    /// Bytes of a key.
-    key_bytes: usize,
+    /// Of each column of the key, how many bytes it has in a key, and the number of each row.
+    columns: Vec<(usize, Vec<u64>)>,
+    rows: usize,
 }
 
 impl KeyNumbers {
@@ -62,13 +62,32 @@ impl KeyNumbers {
         first: usize,
         key: &[u8],
     ) -> Option<std::result::Result<usize, usize>> {
-        if key.len() != self.key_bytes {
-            return None;
+        let (mut first, mut end, mut rest) = (first, self.rows, key);
+        for (width_bytes, numbers) in &self.columns {
+            let (bytes, others) = rest.split_at_checked(*width_bytes)?;
+            rest = others;
+            let wanted = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            let count = |first, is_before: fn(&u64, &u64) -> bool| {
+                let numbers = numbers.get(first..end).unwrap_or_default();
+                count_before(numbers, |number| is_before(number, &wanted))
+            };
+            first += count(first, u64::lt);
+            end = first + count(first, u64::le);
         }
-        let number = key.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-        let found = self.keys.get(first..)?.binary_search(&number);
-        Some(found.map(|row| first + row).map_err(|row| first + row))
+        rest.is_empty().then_some(if first < end { Ok(first) } else { Err(first) })
     }
+}
+
+/// How many numbers come before the first one of which `is_before` is false. Those at the front are found in fewer steps: who looks for
+/// keys in their order finds each soon after the one before.
+fn count_before(numbers: &[u64], is_before: impl Fn(&u64) -> bool) -> usize {
+    let (mut begin, mut step) = (0, 1);
+    while numbers.get(begin + step - 1).is_some_and(&is_before) {
+        begin += step;
+        step *= 2;
+    }
+    let rest = numbers.get(begin..numbers.len().min(begin + step)).unwrap_or_default();
+    begin + rest.partition_point(is_before)
 }
 
 /// The minipage behind the first `index` ones, which have their lengths before them; `None` behind the last.
@@ -298,29 +317,26 @@ impl KeyColumns<'_> {
         Ok(())
     }
 
-    /// The keys as numbers; `None` where they may have more than 16 bytes.
+    /// The keys as numbers; `None` where a column has texts, or numbers of more than 64 bits.
     pub(crate) fn numbers(&self) -> Result<Option<KeyNumbers>> {
-        let mut keys = vec![0_u128; self.rows];
-        let mut key_bytes = 0;
+        let mut columns = Vec::with_capacity(self.columns.len());
         for (of, column) in &self.columns {
             let (ColumnType::Number(of), KeyColumn::Numbers(numbers)) = (of, column) else {
                 return Ok(None);
             };
-            key_bytes += of.width_bytes;
-            if key_bytes > size_of::<u128>() {
+            if of.width_bytes > size_of::<u64>() || numbers.is_wide() {
                 return Ok(None);
             }
             let bits = 8 * of.width_bytes as u32;
             let sign = if of.is_signed { 1 << (bits - 1) } else { 0 };
-            let mask = u128::MAX >> (u128::BITS - bits);
-            let mut decoded: Vec<i128> = Vec::with_capacity(self.rows);
+            let mask = u64::MAX >> (u64::BITS - bits);
+            let mut decoded: Vec<u64> = Vec::with_capacity(self.rows);
             numbers.decode(&mut decoded).map_err(|_| NotOfFormat)?;
-            for (key, number) in keys.iter_mut().zip(decoded) {
-                let before = key.checked_shl(bits).unwrap_or(0);
-                *key = before | ((number as u128 ^ sign) & mask);
-            }
+            // As keys have them.
+            decoded.iter_mut().for_each(|number| *number = (*number ^ sign) & mask);
+            columns.push((of.width_bytes, decoded));
         }
-        Ok(Some(KeyNumbers { keys, key_bytes }))
+        Ok(Some(KeyNumbers { columns, rows: self.rows }))
     }
 
     /// The row with `key` among those from `first` on, or where it would be.
@@ -341,5 +357,36 @@ impl KeyColumns<'_> {
             }
         }
         Ok(Err(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_find_keys_where_bytes_do(
+            keys in prop::collection::btree_set((0..40_u16, 250..=255_u8), 0..200),
+            wanted in prop::collection::vec((0..41_u16, 250..=255_u8), 1..20),
+        ) {
+            let bytes = |(first, second): (u16, u8)| [&first.to_be_bytes()[..], &[second]].concat();
+            let sorted: Vec<Vec<u8>> = keys.iter().copied().map(bytes).collect();
+            let first_column = keys.iter().map(|(first, _)| u64::from(*first)).collect();
+            let second_column = keys.iter().map(|(_, second)| u64::from(*second)).collect();
+            let numbers =
+                KeyNumbers { columns: vec![(2, first_column), (1, second_column)], rows: keys.len() };
+            for key in wanted.into_iter().map(bytes) {
+                for first in [0, keys.len() / 2, keys.len()] {
+                    let of_bytes = sorted[first..].binary_search(&key);
+                    let of_bytes = of_bytes.map(|row| first + row).map_err(|row| first + row);
+                    prop_assert_eq!(numbers.search(first, &key), Some(of_bytes));
+                }
+                prop_assert_eq!(numbers.search(0, &key[..2]), None);
+                prop_assert_eq!(numbers.search(0, &[&key[..], &[0]].concat()), None);
+            }
+        }
     }
 }

@@ -185,6 +185,10 @@ impl Changes {
             }
             None => Values::new(of),
         };
+        if self.rows_stay() && to.rows() == 0 {
+            *to = from;
+            return Ok(());
+        }
         let in_key = schema.key().iter().position(|one| *one == column);
         let mut removed = self.removed.iter().copied().peekable();
         let mut next = 0;

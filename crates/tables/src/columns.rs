@@ -231,11 +231,13 @@ impl ColumnBuilder {
         match values.content() {
             ValuesContent::Numbers(numbers) => {
                 with_numbers!(&mut self.content, to => {
+                    to.reserve(numbers.len());
                     numbers.iter().for_each(|number| to.push(Number::of(*number)));
                 }, _ => {});
             }
             ValuesContent::Wide(numbers) => {
                 with_numbers!(&mut self.content, to => {
+                    to.reserve(numbers.len());
                     numbers.iter().for_each(|number| to.push(Narrow::narrow(*number)));
                 }, _ => {});
             }
