@@ -38,7 +38,7 @@ enum Benchmark {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
-    /// Scan an attribute of TPC-H's lineitem while updates of it are pending, and while they go on
+    /// Scan an attribute of TPC-H's lineitem with pending and with concurrent updates of it
     Updated {
         /// Scale factor; 1 is 6 million rows
         #[arg(long, default_value_t = 1.0)]
@@ -46,9 +46,12 @@ enum Benchmark {
         /// How many updates are pending
         #[arg(long, default_value_t = 500_000)]
         pending: u64,
-        /// How many updates come in a second while scans go on
+        /// Updates per second during the scans
         #[arg(long, default_value_t = 200_000)]
         rate: u64,
+        /// Seconds of concurrent updates
+        #[arg(long, default_value_t = 20.0)]
+        seconds: f64,
         /// Memory of the store
         #[arg(long, default_value = "256MiB")]
         memory: ByteCount,
@@ -74,9 +77,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Arguments::parse().benchmark {
         Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
         Some(Benchmark::Tpch { scale, runs }) => tpch::run(scale, runs),
-        Some(Benchmark::Updated { scale, pending, rate, memory, runs }) => {
+        Some(Benchmark::Updated { scale, pending, rate, seconds, memory, runs }) => {
             let (scale_factor, rate_per_s) = (scale, rate);
-            updated::run(&updated::Settings { scale_factor, pending, rate_per_s, memory, runs })
+            updated::run(&updated::Settings {
+                scale_factor,
+                pending,
+                rate_per_s,
+                seconds,
+                memory,
+                runs,
+            })
         }
         Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
         None => {

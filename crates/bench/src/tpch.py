@@ -2,6 +2,7 @@
 
     tpch.py FOLDER: makes FOLDER/tpch.duckdb of the Parquet files in FOLDER, and prints its bytes. Then each line of standard input
     is `anew` or `again`, and the path of a file with a query: the file is opened anew or not, and the milliseconds of both are printed.
+    `close -` closes it, and prints 0.
 """
 
 import os
@@ -15,7 +16,7 @@ path = os.path.join(folder, "tpch.duckdb")
 
 
 def connect():
-    connection = duckdb.connect(path, config={"threads": 2})
+    connection = duckdb.connect(path, config={"threads": len(os.sched_getaffinity(0))})
     # It would be among the figures.
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -31,10 +32,13 @@ print(os.path.getsize(path), flush=True)
 open_connection = None
 for line in sys.stdin:
     word, query = line.split()
-    statement = open(query).read()
-    if word == "anew" and open_connection is not None:
+    if word in ("anew", "close") and open_connection is not None:
         open_connection.close()
         open_connection = None
+    if word == "close":
+        print(0, flush=True)
+        continue
+    statement = open(query).read()
     began = time.perf_counter()
     if open_connection is None:
         open_connection = connect()

@@ -1,7 +1,9 @@
 //! The 22 queries of TPC-H, beside DataFusion over Parquet and over memory, and DuckDB where its Python package is installed.
 //!
 //! Cold: the caches of the system are dropped before each query, and the store is opened with it. That needs the rights of root.
-//! Warm: the query is run again in the same process, and the median counts.
+//! Each cold figure is that of a single run. Warm: the query is run again in the same process, and the median counts.
+//!
+//! DataFusion over Parquet has its own settings; over memory it has those of Moirai, which compute with decimals and refuse overflows.
 
 use std::error::Error;
 use std::fs::File;
@@ -147,12 +149,14 @@ impl Engine<'_> {
         Ok(watch.elapsed().as_ms())
     }
 
-    /// Leaves memory and processors to the others.
+    /// Leaves memory and processors to the others; the tables in memory stay.
     fn close(&mut self) {
         match self {
             Engine::Store(_, opened) => *opened = None,
             Engine::Parquet(_, opened) => *opened = None,
-            Engine::Memory(_) | Engine::DuckDb(..) => {}
+            Engine::Memory(_) => {}
+            // A process that ended says so when it is asked the next time.
+            Engine::DuckDb(_, process) => drop(process.close()),
         }
     }
 }
@@ -274,6 +278,11 @@ impl DuckDb {
         let word = if is_anew { "anew" } else { "again" };
         writeln!(self.input, "{word} {}", query.display())?;
         self.line()
+    }
+
+    fn close(&mut self) -> Outcome<()> {
+        writeln!(self.input, "close -")?;
+        self.line().map(drop)
     }
 
     fn line(&mut self) -> Outcome<f64> {

@@ -48,9 +48,9 @@ enum KeyColumn<'a> {
     Texts(Texts<'a>),
 }
 
-/// The columns of a page's key as numbers whose order is that of the keys: many keys are found faster so.
+/// The key columns of a page, decoded to numbers in the order of the keys, so that many keys are found fast.
 pub(crate) struct KeyNumbers {
-    /// Of each column of the key, how many bytes it has in a key, and the number of each row.
+    /// How many bytes of a key each has, and the number of each row. A column of 16 bytes is two of these.
     columns: Vec<(usize, Vec<u64>)>,
     rows: usize,
 }
@@ -78,8 +78,8 @@ impl KeyNumbers {
     }
 }
 
-/// How many numbers come before the first one of which `is_before` is false. Those at the front are found in fewer steps: who looks for
-/// keys in their order finds each soon after the one before.
+/// How many numbers precede the first for which `is_before` is false. A galloping search: it takes few steps where that is near the
+/// front, as with keys that are looked up in their order.
 fn count_before(numbers: &[u64], is_before: impl Fn(&u64) -> bool) -> usize {
     let (mut begin, mut step) = (0, 1);
     while numbers.get(begin + step - 1).is_some_and(&is_before) {
@@ -317,15 +317,23 @@ impl KeyColumns<'_> {
         Ok(())
     }
 
-    /// The keys as numbers; `None` where a column has texts, or numbers of more than 64 bits.
+    /// The keys as numbers; `None` where a column has texts.
     pub(crate) fn numbers(&self) -> Result<Option<KeyNumbers>> {
         let mut columns = Vec::with_capacity(self.columns.len());
         for (of, column) in &self.columns {
             let (ColumnType::Number(of), KeyColumn::Numbers(numbers)) = (of, column) else {
                 return Ok(None);
             };
-            if of.width_bytes > size_of::<u64>() || numbers.is_wide() {
-                return Ok(None);
+            if of.width_bytes > size_of::<u64>() {
+                let mut decoded: Vec<i128> = Vec::with_capacity(self.rows);
+                numbers.decode(&mut decoded).map_err(|_| NotOfFormat)?;
+                let sign = if of.is_signed { 1 << (u128::BITS - 1) } else { 0 };
+                let in_key = |number: &i128| *number as u128 ^ sign;
+                let high = decoded.iter().map(|number| (in_key(number) >> u64::BITS) as u64);
+                columns.push((size_of::<u64>(), high.collect()));
+                let low = decoded.iter().map(|number| in_key(number) as u64);
+                columns.push((size_of::<u64>(), low.collect()));
+                continue;
             }
             let bits = 8 * of.width_bytes as u32;
             let sign = if of.is_signed { 1 << (bits - 1) } else { 0 };
@@ -362,29 +370,68 @@ impl KeyColumns<'_> {
 
 #[cfg(test)]
 mod tests {
+    use moirai_encodings::{Encoder, NumberType};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::number_bytes;
+
+    const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
+
+    /// Numbers near both ends of a type, and near 0.
+    fn numbers() -> impl Strategy<Value = i128> {
+        prop_oneof![-3..4_i128, i128::MIN..i128::MIN + 3, i128::MAX - 3..i128::MAX, any::<i128>()]
+    }
 
     proptest! {
         #[test]
         fn numbers_find_keys_where_bytes_do(
-            keys in prop::collection::btree_set((0..40_u16, 250..=255_u8), 0..200),
-            wanted in prop::collection::vec((0..41_u16, 250..=255_u8), 1..20),
+            types in prop::collection::vec((prop::sample::select(&WIDTHS[..]), any::<bool>()), 1..3),
+            rows in prop::collection::vec((numbers(), numbers()), 0..100),
+            wanted in prop::collection::vec((numbers(), numbers()), 1..20),
         ) {
-            let bytes = |(first, second): (u16, u8)| [&first.to_be_bytes()[..], &[second]].concat();
-            let sorted: Vec<Vec<u8>> = keys.iter().copied().map(bytes).collect();
-            let first_column = keys.iter().map(|(first, _)| u64::from(*first)).collect();
-            let second_column = keys.iter().map(|(_, second)| u64::from(*second)).collect();
-            let numbers =
-                KeyNumbers { columns: vec![(2, first_column), (1, second_column)], rows: keys.len() };
-            for key in wanted.into_iter().map(bytes) {
-                for first in [0, keys.len() / 2, keys.len()] {
-                    let of_bytes = sorted[first..].binary_search(&key);
+            let types = types.iter().map(|(width_bytes, is_signed)| {
+                // Numbers of 128 bits are signed.
+                NumberType { width_bytes: *width_bytes, is_signed: *is_signed || *width_bytes == 16 }
+            });
+            let types: Vec<NumberType> = types.collect();
+            let key_of = |(first, second): &(i128, i128)| {
+                let mut key = Vec::new();
+                for (of, number) in types.iter().zip([first, second]) {
+                    let value = number_bytes(wrapped(*number, *of));
+                    assert!(key::put(&mut key, ColumnType::Number(*of), &value));
+                }
+                key
+            };
+            let mut rows: Vec<_> = rows.iter().map(|row| (key_of(row), *row)).collect();
+            rows.sort();
+            rows.dedup_by(|one, other| one.0 == other.0);
+            let minipages: Vec<Vec<u8>> = (0..types.len()).map(|column| {
+                let of = types[column];
+                let bytes: Vec<u8> = rows.iter().flat_map(|(_, row)| {
+                    let number = if column == 0 { row.0 } else { row.1 };
+                    wrapped(number, of).to_le_bytes()[..of.width_bytes].to_vec()
+                }).collect();
+                let mut minipage = Vec::new();
+                Encoder::new().numbers(&bytes, of, None, &mut minipage);
+                minipage
+            }).collect();
+            let columns = types.iter().zip(&minipages).map(|(of, minipage)| {
+                let numbers = Numbers::parse(minipage).unwrap();
+                (ColumnType::Number(*of), KeyColumn::Numbers(numbers))
+            });
+            let keys = KeyColumns { columns: columns.collect(), rows: rows.len() };
+            let numbers = keys.numbers().unwrap().unwrap();
+            let wanted = wanted.iter().chain(rows.iter().map(|(_, row)| row)).map(key_of);
+            for key in wanted {
+                for first in [0, rows.len() / 2, rows.len()] {
+                    let of_bytes = rows[first..].binary_search_by(|(one, _)| one.cmp(&key));
                     let of_bytes = of_bytes.map(|row| first + row).map_err(|row| first + row);
                     prop_assert_eq!(numbers.search(first, &key), Some(of_bytes));
+                    let mut buffer = Vec::new();
+                    prop_assert_eq!(keys.search(first, &key, &mut buffer).unwrap(), of_bytes);
                 }
-                prop_assert_eq!(numbers.search(0, &key[..2]), None);
+                prop_assert_eq!(numbers.search(0, &key[..key.len() - 1]), None);
                 prop_assert_eq!(numbers.search(0, &[&key[..], &[0]].concat()), None);
             }
         }

@@ -24,8 +24,8 @@ use crate::state::queue::{Piece, Queue};
 use crate::state::{Misfit, State};
 use crate::units::UnitSet;
 
-/// Modifications whose partitions are looked up before the first of them goes into a queue. With more, what was read first leaves
-/// the processor's caches again.
+/// Modifications whose partitions are looked up before the first of them goes into a queue. With many more, what was read first
+/// would leave the processor's caches again.
 const AT_ONCE: usize = 32;
 
 /// Modifications of groups from `since` on, which are on their way to other queues.
@@ -80,7 +80,8 @@ impl State {
                 continue;
             }
             if !is_own(taker.0) {
-                self.enqueue_some(seq, &mut taker, kinds)?;
+                let most = AT_ONCE.min((end - self.steps) as usize);
+                self.enqueue_some(seq, &mut taker, kinds, most)?;
                 continue;
             }
             match Entry::take(&mut taker).ok_or(Misfit::NotOfLog)? {
@@ -102,16 +103,18 @@ impl State {
         Ok(true)
     }
 
-    /// Puts modifications at the front of a group into their queues, [`AT_ONCE`] at most.
+    /// Puts modifications at the front of a group into their queues: `most`, which is no more than [`AT_ONCE`], and fewer where an
+    /// entry of the engine's own follows.
     fn enqueue_some(
         &mut self,
         seq: Seq,
         group: &mut Taker<'_>,
         kinds: &Kinds,
+        most: usize,
     ) -> Result<(), Misfit> {
         let mut found = [(PartitionId(0), &[][..], &[][..]); AT_ONCE];
         let mut count = 0;
-        while count < AT_ONCE && !group.is_empty() && !is_own(group.0) {
+        while count < most.min(AT_ONCE) && !group.is_empty() && !is_own(group.0) {
             let Some(Entry::Modify { space, modification, encoded }) = Entry::take(group) else {
                 return Err(Misfit::NotOfLog);
             };

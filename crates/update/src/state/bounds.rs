@@ -119,6 +119,39 @@ fn sweep_applied_in_pieces_is_as_applied_at_once() {
 }
 
 #[test]
+fn group_applied_in_pieces_is_as_applied_at_once() {
+    const PARTITIONS: u32 = 1 << 8;
+    const COUNT: u32 = 1000;
+    let mut group = Vec::new();
+    for number in 0..COUNT {
+        // In partitions all over the space, and several of each key.
+        let key = key(number * 37 % PARTITIONS, number % 3);
+        let bytes = &number.to_le_bytes();
+        put_modification(&mut group, SPACE, Modification { key: &key, kind: PUT, bytes });
+    }
+    let mut one = state_of(PARTITIONS, QUEUED);
+    assert!(one.apply_some(Seq(4), &group, &Kinds::new(), u64::MAX).unwrap());
+    for steps in [1, 5, 32, 33, 1 << 7] {
+        let mut other = state_of(PARTITIONS, QUEUED);
+        let (queued, mut times) = (other.queued, 1);
+        while !other.apply_some(Seq(4), &group, &Kinds::new(), other.steps + steps).unwrap() {
+            assert_eq!((other.applied, other.queued), (Seq(4), queued + times * steps as usize));
+            times += 1;
+        }
+        assert_eq!((other.applied, times), (Seq(5), COUNT.div_ceil(steps as u32) as usize));
+        assert_eq!((one.queued, one.queued_bytes), (other.queued, other.queued_bytes));
+        for number in 0..PARTITIONS {
+            let waiting = |state: &State| {
+                let partition = state.partition(PartitionId(number)).unwrap();
+                let all = partition.active.iter();
+                all.map(|one| (one.key.to_vec(), one.bytes.to_vec())).collect::<Vec<_>>()
+            };
+            assert_eq!(waiting(&one), waiting(&other), "partition {number}, {steps} steps");
+        }
+    }
+}
+
+#[test]
 fn sweep_among_a_million_partitions_takes_few_steps_at_once() {
     const PARTITIONS: u32 = 1 << 20;
     const STEPS: u64 = 1 << 11;

@@ -77,7 +77,7 @@ pub(crate) struct Placed {
     pub(crate) location: Location,
 }
 
-/// Whether a group is one of the engine's own entries.
+/// Whether the first entry of a group, or of the rest of one, is one of the engine's own.
 pub(crate) fn is_own(group: &[u8]) -> bool {
     group.first() == Some(&(OWN as u8))
 }
