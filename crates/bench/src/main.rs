@@ -2,7 +2,9 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod lineitem;
 mod replay;
+mod rows;
 mod scan;
 mod tpch;
 mod updated;
@@ -59,6 +61,22 @@ enum Benchmark {
         #[arg(long, default_value_t = 7)]
         runs: usize,
     },
+    /// Update rows of TPC-H's lineitem by primary key: in columns, in rows, as records of a tree; and with SQLite, DuckDB and
+    /// PostgreSQL where Python has them
+    Rows {
+        /// Scale factor; 1 is 6 million rows
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+        /// Seconds of updates before anything counts
+        #[arg(long, default_value_t = 20.0)]
+        warm: f64,
+        /// Seconds of updates that count
+        #[arg(long, default_value_t = 40.0)]
+        seconds: f64,
+        /// Memory of a store; of SQLite's and PostgreSQL's cache, too
+        #[arg(long, default_value = "64MiB")]
+        memory: ByteCount,
+    },
     /// Replay random reads onto a simulated Atlas 10K: requests a second, and once, twice, four times
     /// as many
     Replay {
@@ -88,6 +106,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 runs,
             })
         }
+        Some(Benchmark::Rows { scale, warm, seconds, memory }) => {
+            rows::run(&rows::Settings { scale_factor: scale, warm_s: warm, seconds, memory })
+        }
         Some(Benchmark::Replay { requests, runs }) => replay::run(requests, runs),
         None => {
             replay::run(1_000_000, 3)?;
@@ -102,4 +123,10 @@ fn pin_to_one_core() -> Result<(), Box<dyn std::error::Error>> {
     cores.set(0);
     rustix::thread::sched_setaffinity(None, &cores)?;
     Ok(())
+}
+
+/// The value that half of them do not exceed.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -17,7 +17,7 @@ use moirai_replay::trace::{Format, TraceReader};
 use moirai_replay::{Array, Drives, Options, Summary, replay};
 use rand::Rng;
 
-use crate::pin_to_one_core;
+use crate::{median, pin_to_one_core};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -132,8 +132,7 @@ fn arrays(folder: &Path, requests: u64, runs: usize) -> Outcome<()> {
 }
 
 fn print_rate(drive: &str, requests: u64, mut seconds: Vec<f64>, mean_ms: f64) {
-    seconds.sort_by(f64::total_cmp);
-    let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+    let median = median(&mut seconds);
     let rate = requests as f64 / median;
     println!("{drive:50} {requests:10} {median:10.3} {rate:13.0} {mean_ms:8.3}");
 }

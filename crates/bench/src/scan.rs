@@ -23,7 +23,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use rand::Rng;
 
-use crate::pin_to_one_core;
+use crate::{median, pin_to_one_core};
 
 const COLUMNS: usize = 4;
 const BATCH_ROWS: usize = 8192;
@@ -92,8 +92,7 @@ fn report(rows: u64, peers: &mut [(String, Vec<f64>)]) {
     for (name, seconds) in peers {
         // The first run warms the cache.
         seconds.remove(0);
-        seconds.sort_by(f64::total_cmp);
-        let median = seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN);
+        let median = median(seconds);
         let rate = bytes / median / 1e9;
         let of_csm = rate / *csm.get_or_insert(rate);
         println!("{name:30} {median:>10.3} {rate:>10.2} {of_csm:>12.2}");

@@ -24,6 +24,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
+use crate::median;
+
 const BATCH_ROWS: usize = 8192;
 const QUERIES: std::ops::RangeInclusive<u8> = 1..=22;
 const LEAF: ByteCount = ByteCount(8 << 10);
@@ -110,8 +112,7 @@ impl<'a> Peer<'a> {
         }
         // The first run fills caches.
         times.remove(0);
-        times.sort_by(f64::total_cmp);
-        self.warm_ms.push(times.get(times.len() / 2).copied().unwrap_or(f64::NAN));
+        self.warm_ms.push(median(&mut times));
         self.engine.close();
         Ok(())
     }
@@ -239,7 +240,7 @@ fn parquet_of(folder: &Path, table: Table) -> PathBuf {
     folder.join(format!("{}.parquet", table.name()))
 }
 
-fn write_parquet(path: &Path, table: Table, scale_factor: f64) -> Outcome<()> {
+pub(crate) fn write_parquet(path: &Path, table: Table, scale_factor: f64) -> Outcome<()> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = ArrowWriter::try_new(File::create(path)?, table.schema(), Some(properties))?;
     for batch in table.batches(scale_factor, BATCH_ROWS) {
