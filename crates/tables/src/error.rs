@@ -132,6 +132,10 @@ pub enum Error {
         count: u64,
     },
 
+    /// A filter failed.
+    #[error(transparent)]
+    Filter(Box<dyn std::error::Error + Send + Sync>),
+
     /// A block of the table is no page of it.
     #[error(
         "table `{table}`: a block is no page of it: check the store, and restore it from a backup"

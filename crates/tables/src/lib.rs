@@ -54,18 +54,24 @@
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
 //! | `scan` | reading ranges of rows |
+//! | `filtered` | reading the rows of ranges that a filter keeps |
 //! | `index` | secondary indexes: their entries |
+//! | `indexing` | making indexes, and dropping them |
 //! | `by_index` | reading rows by an index |
+//! | `check` | checks of what no checksum tells: the order of rows, indexes against rows |
 //! | `copy` | copies of all tables and trees to another store |
 //! | `columns` | Arrow arrays made of what pages hold |
 
 mod by_index;
 mod changes;
+mod check;
 mod columns;
 mod copy;
 mod definition;
 mod error;
+mod filtered;
 mod index;
+mod indexing;
 mod load;
 mod rows;
 mod scan;
@@ -76,9 +82,11 @@ mod values;
 
 pub use by_index::IndexScan;
 pub use changes::Changes;
+pub use check::Fault;
 pub use copy::Copied;
 pub use definition::{COLUMNS_MAX, IndexDefinition, Layout, PageOptions, TableDefinition};
 pub use error::{Error, Result};
+pub use filtered::{FilterOrder, FilteredScan, RowFilter};
 pub use index::{Index, key_behind};
 pub use load::{Load, LoadOptions};
 pub use moirai_pages::KeyBounds;

@@ -19,6 +19,7 @@ use moirai_pages::{ColumnSlice, Encoder, ROWS, do_keys_ascend, encode_rows, key_
 use moirai_update::{Bulk, Ingest, Modification, PUT};
 
 use crate::changes::RowEncoder;
+use crate::check::text_of;
 use crate::definition::{Layout, TableDefinition};
 use crate::tables::{Table, Tables};
 use crate::values::ArrayValues;
@@ -250,12 +251,10 @@ impl<'a> Load<'a> {
     }
 
     fn duplicate(&self, rows: &RecordBatch, row: usize) -> Error {
-        let value = |column: &usize| {
-            let array = rows.columns().get(*column)?;
-            arrow_cast::display::array_value_to_string(array, row).ok()
-        };
-        let key = self.table.pages().key().iter().filter_map(value).collect::<Vec<_>>();
-        Error::DuplicateKey { table: self.table.name().to_owned(), key: key.join(", ") }
+        let columns = self.table.pages().key().iter();
+        let key: Vec<_> =
+            columns.filter_map(|column| rows.columns().get(*column).cloned()).collect();
+        Error::DuplicateKey { table: self.table.name().to_owned(), key: text_of(&key, row) }
     }
 
     /// Ingests sorted rows, page by page, or brings them in with the bulk group.

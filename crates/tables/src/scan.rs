@@ -15,7 +15,7 @@ use crate::snapshot::{Snapshot, batch_of, projected, units_of};
 use crate::tables::Table;
 
 /// Pages that are read with one request at most: a view ends with its row group.
-const PAGES_AT_ONCE: usize = 64;
+pub(crate) const PAGES_AT_ONCE: usize = 64;
 
 /// What a scan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,11 @@ pub struct ScanCounts {
     pub pages: u64,
     /// Pages whose columns were made of what is there and of changes that wait for the page; those of rows are not counted.
     pub changed_pages: u64,
-    /// Bytes of minipages, from the device or a cache of the system.
+    /// Pages of which a filter kept no row, so that its columns alone were decoded.
+    pub passed_pages: u64,
+    /// How often a scan with a filter went over to the other order of reading.
+    pub turns: u64,
+    /// Bytes of minipages, from the device or a cache of the system; what was read ahead in vain is not counted.
     pub bytes: u64,
 }
 
@@ -160,23 +164,17 @@ impl Scan {
                 continue;
             }
             let Some(page) = PageAt::of(view, *at, bounds) else {
+                // A sweep may have divided the pages behind in other places since: what came is not to come again.
+                if let Some(next) = view.next.as_deref().filter(|next| *next > from) {
+                    self.options.from = next.into();
+                }
                 self.view = None;
                 continue;
             };
             let into = (&self.table, &self.columns[..], &mut self.builders[..]);
             self.done.pages += 1;
             self.done.changed_pages += u64::from(page.layers.modifications().next().is_some());
-            self.rows += if page.lacks_keys() {
-                let reader = self.snapshot.reader().units(self.units.with(UnitSet::one(0)));
-                let reader = reader.in_layers(UnitSet::one(0));
-                let key = page.layers.low.max(from);
-                let whole = reader.view(self.table.space(), At::Key(key), 1).await?;
-                let whole = whole.as_ref().and_then(|whole| whole.layers().next());
-                let layers = whole.ok_or_else(|| self.table.no_page())?;
-                append(&layers, page.bounds, into)?
-            } else {
-                append(&page.layers, page.bounds, into)?
-            };
+            self.rows += append_page(&self.snapshot, &page, self.units, into).await?;
             *at += 1;
         }
         if self.rows == 0 {
@@ -188,15 +186,17 @@ impl Scan {
 }
 
 /// A page of a view.
-struct PageAt<'v, 'b> {
-    layers: Layers<'v>,
-    /// Where rows of it are left out.
-    bounds: Option<KeyBounds<'b>>,
+pub(crate) struct PageAt<'v, 'b> {
+    pub(crate) layers: Layers<'v>,
+    /// The lowest key of the page behind; `None` where there is none.
+    pub(crate) next: Option<&'v [u8]>,
+    /// The range that is read, where rows of the page are outside of it.
+    pub(crate) bounds: Option<KeyBounds<'b>>,
 }
 
 impl<'v, 'b> PageAt<'v, 'b> {
     /// The page at a place, of keys between bounds; `None` behind the last.
-    fn of(view: &'v View, at: usize, bounds: KeyBounds<'b>) -> Option<PageAt<'v, 'b>> {
+    pub(crate) fn of(view: &'v View, at: usize, bounds: KeyBounds<'b>) -> Option<PageAt<'v, 'b>> {
         let mut all = view.layers().skip(at);
         let layers = all.next()?;
         let next = all.next().map(|next| next.low).or(view.next.as_deref());
@@ -207,13 +207,75 @@ impl<'v, 'b> PageAt<'v, 'b> {
         // The page behind begins with the first key that this one does not have.
         let ends_before = |to: &[u8]| next.is_some_and(|next| next <= to);
         let is_whole = layers.low >= from && to.is_none_or(ends_before);
-        Some(PageAt { layers, bounds: (!is_whole).then_some(bounds) })
+        Some(PageAt { layers, next, bounds: (!is_whole).then_some(bounds) })
+    }
+
+    /// The keys whose rows it has, but for those outside of the range.
+    pub(crate) fn keys(&self) -> KeyBounds<'_> {
+        let (low, next) = (self.layers.low, self.next);
+        match self.bounds {
+            None => KeyBounds { from: low, to: next },
+            Some(bounds) => KeyBounds {
+                from: low.max(bounds.from),
+                to: next.into_iter().chain(bounds.to).min(),
+            },
+        }
     }
 
     /// Whether its keys are needed, and were not read.
     fn lacks_keys(&self) -> bool {
         let has_keys = self.layers.block.is_none_or(|block| block.unit(0).is_some());
         self.bounds.is_some() && !has_keys
+    }
+}
+
+/// Adds the rows of a page, of which these units were read, to the arrays; gives how many there are.
+///
+/// # Cancel safety
+/// No row is added until all that is needed of the page is there.
+pub(crate) async fn append_page(
+    snapshot: &Snapshot,
+    page: &PageAt<'_, '_>,
+    units: UnitSet,
+    into: (&Table, &[usize], &mut [ColumnBuilder]),
+) -> Result<usize> {
+    if !page.lacks_keys() {
+        return append(&page.layers, page.bounds, into);
+    }
+    let ((table, columns, builders), keys) = (into, page.keys());
+    let units = units.with(UnitSet::one(0));
+    let views = read_keys((snapshot, table), units, keys, 1).await?;
+    let mut rows = 0;
+    for (from, view) in &views {
+        let bounds = Some(KeyBounds { from, to: keys.to });
+        for layers in view.layers() {
+            rows += append(&layers, bounds, (table, columns, &mut *builders))?;
+        }
+    }
+    Ok(rows)
+}
+
+/// The pages that have keys between these, in views of so many pages at most, each with the key from which on its rows count: sweeps may divide pages in other
+/// places meanwhile.
+pub(crate) async fn read_keys(
+    (snapshot, table): (&Snapshot, &Table),
+    units: UnitSet,
+    keys: KeyBounds<'_>,
+    pages: usize,
+) -> Result<Vec<(Box<[u8]>, View)>> {
+    let reader = snapshot.reader().units(units).in_layers(UnitSet::one(0));
+    let (mut from, mut views) = (Box::<[u8]>::from(keys.from), Vec::new());
+    loop {
+        let at = At::Key(&from);
+        let Some(view) = reader.view(table.space(), at, pages).await? else {
+            return Ok(views);
+        };
+        let next = view.next.clone().filter(|next| keys.to.is_none_or(|to| &**next < to));
+        views.push((from, view));
+        match next {
+            Some(next) => from = next,
+            None => return Ok(views),
+        }
     }
 }
 

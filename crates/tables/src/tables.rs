@@ -8,27 +8,26 @@ use moirai_btree::{CatalogChange, Reader, Relation, Store};
 use moirai_pages::{PageFormat, PageSchema};
 use moirai_storage::Device;
 use moirai_units::ByteCount;
-use moirai_update::{At, Bulk, Formats, Group, Kinds, Options, SpaceId};
+use moirai_update::{At, Bulk, Formats, Kinds, Options, SpaceId};
 use parking_lot::Mutex;
 
-use crate::definition::{Entries, IndexDefinition, Layout, PageOptions, TableDefinition};
+use crate::definition::{Layout, PageOptions, TableDefinition};
 use crate::index::Index;
 use crate::load::Replace;
 use crate::rows::{page_reader, rows_of};
-use crate::scan::ScanOptions;
 use crate::snapshot::Snapshot;
 use crate::{Changes, Error, Result};
 
 /// The tables of a store, beside its trees.
 #[derive(Debug)]
 pub struct Tables {
-    store: Store,
+    pub(crate) store: Store,
     /// Held by who checks what is there before it writes.
     writing: tokio::sync::Mutex<()>,
     /// Held for reading by who commits changes of rows, and for writing by who changes what tables are.
-    defining: tokio::sync::RwLock<()>,
+    pub(crate) defining: tokio::sync::RwLock<()>,
     /// Of tables by their spaces, the spaces of their indexes, where these have changed since the store was opened.
-    indexed: Mutex<BTreeMap<SpaceId, Vec<SpaceId>>>,
+    pub(crate) indexed: Mutex<BTreeMap<SpaceId, Vec<SpaceId>>>,
     /// Spaces of loads that were given up.
     abandoned: Mutex<Vec<SpaceId>>,
     /// Of tables by their spaces, how many bytes a row takes.
@@ -87,7 +86,11 @@ impl Table {
     }
 
     /// A table whose first space has its rows, and each other the entries of an index.
-    fn in_spaces(name: &str, definition: TableDefinition, spaces: &[SpaceId]) -> Result<Table> {
+    pub(crate) fn in_spaces(
+        name: &str,
+        definition: TableDefinition,
+        spaces: &[SpaceId],
+    ) -> Result<Table> {
         let no_entry = || Error::Entry { name: name.to_owned() };
         let (space, others) = spaces.split_first().ok_or_else(no_entry)?;
         if others.len() != definition.indexes().len() {
@@ -321,115 +324,6 @@ impl Tables {
         Writer { tables: self, changed: Vec::new(), bulk: self.store.engine().bulk() }
     }
 
-    /// Makes an index of a table, with the entries of all rows; gives the table as it is from then on. Changes of rows wait meanwhile,
-    /// and those that were made with earlier handles are refused.
-    ///
-    /// # Errors
-    /// [`Error::NoTable`], [`Error::IndexExists`], [`Error::Definition`], [`Error::ColumnType`]; [`Error::NotUnique`] where two rows
-    /// have the same values; errors as of [`Tables::create`] and [`Writer::commit`].
-    pub async fn create_index(
-        self: &Arc<Tables>,
-        name: &str,
-        index: IndexDefinition,
-    ) -> Result<Table> {
-        let _defining = self.defining.write().await;
-        if self.table_of_index(&index.name).await?.is_some() {
-            return Err(Error::IndexExists { name: index.name });
-        }
-        let table = self.table(name).await?;
-        let definition = table.definition().with_index(index)?;
-        definition.check(name)?;
-        let space = self.begin_index(&definition, definition.indexes().len() - 1).await?;
-        let made = async {
-            let mut spaces = table.spaces();
-            spaces.push(space);
-            let table = Table::in_spaces(name, definition, &spaces)?;
-            if let Some(index) = table.indexes().last() {
-                self.fill_index(&table, index).await?;
-                if index.definition().is_unique {
-                    self.check_unique(index).await?;
-                }
-            }
-            self.alter(&table).await?;
-            Ok(table)
-        };
-        let made = made.await;
-        if made.is_err() {
-            self.store.end_space(space).await;
-        }
-        made
-    }
-
-    /// Drops an index.
-    ///
-    /// # Errors
-    /// [`Error::NoIndex`]; errors as of [`Tables::drop_table`].
-    pub async fn drop_index(&self, name: &str) -> Result<()> {
-        let _defining = self.defining.write().await;
-        let Some(table) = self.table_of_index(name).await? else {
-            return Err(Error::NoIndex { name: name.to_owned() });
-        };
-        let left = table.indexes().iter().filter(|index| index.definition().name != name);
-        let left = left.map(|index| index.entries().space());
-        let spaces: Vec<SpaceId> = std::iter::once(table.space()).chain(left).collect();
-        let definition = table.definition().without_index(name);
-        self.alter(&Table::in_spaces(table.name(), definition, &spaces)?).await
-    }
-
-    /// The table that has the index called `name`, if there is one. Errors as of [`Tables::table`].
-    pub async fn table_of_index(&self, name: &str) -> Result<Option<Table>> {
-        for of_table in self.names().await? {
-            let Some(table) = self.find(&of_table).await? else { continue };
-            if table.definition().indexes().iter().any(|index| index.name == name) {
-                return Ok(Some(table));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Puts a table with other indexes into the place of itself.
-    async fn alter(&self, table: &Table) -> Result<()> {
-        let (name, relation) = table.relation();
-        let relations = vec![(name, Some(relation))];
-        self.store.change_relations(CatalogChange { relations, replaces: true }).await?;
-        let spaces = table.spaces().into_iter().skip(1).collect();
-        self.indexed.lock().insert(table.space(), spaces);
-        Ok(())
-    }
-
-    /// Puts the entries of all rows of a table into an index that nobody sees yet.
-    pub(crate) async fn fill_index(self: &Arc<Tables>, table: &Table, index: &Index) -> Result<()> {
-        let snapshot = self.snapshot().await;
-        let columns = Some(index.source_columns());
-        let mut scan = snapshot.scan(table, ScanOptions { columns, ..ScanOptions::default() })?;
-        let (mut group, mut bulk) = (Group::new(), self.store.engine().bulk());
-        while let Some(rows) = scan.next().await? {
-            group.clear();
-            index.put(&mut group, rows.columns())?;
-            bulk.add(&group).await?;
-        }
-        bulk.commit().await?;
-        Ok(())
-    }
-
-    /// [`Error::NotUnique`] where two entries have the same values.
-    pub(crate) async fn check_unique(self: &Arc<Tables>, index: &Index) -> Result<()> {
-        let mut scan = self.snapshot().await.scan(index.entries(), ScanOptions::default())?;
-        let mut last: Vec<u8> = Vec::new();
-        while let Some(rows) = scan.next().await? {
-            for mut key in index.entries().keys(rows.columns())? {
-                let Some(bytes) = index.prefix_bytes(&key) else { continue };
-                key.truncate(bytes);
-                if key == last {
-                    let index = index.definition().name.clone();
-                    return Err(Error::NotUnique { index });
-                }
-                last = key;
-            }
-        }
-        Ok(())
-    }
-
     /// Removes all rows of a table, at one moment; gives the table as it is from then on, since handles from before are of no use.
     ///
     /// # Errors
@@ -478,16 +372,6 @@ impl Tables {
             }
         }
         Table::in_spaces(name, definition, &spaces).inspect_err(|_| self.abandon(spaces))
-    }
-
-    /// An empty space for an index of a table.
-    async fn begin_index(&self, table: &TableDefinition, index: usize) -> Result<SpaceId> {
-        let entries =
-            table.indexes().get(index).map(|index| table.entries_of(index)).transpose()?;
-        let format = entries.and_then(|Entries { definition, .. }| {
-            Some(definition.space_format(&definition.page_schema()?))
-        });
-        Ok(self.store.begin_space(format.as_ref()).await?)
     }
 
     /// Puts a table into the catalog, in the place of one of its name if that may be.

@@ -1,0 +1,505 @@
+//! Reading the rows of ranges that a filter keeps (Clotho 6.1).
+//!
+//! A scan reads the columns of the filter and the others together (the paper's S-scan), or those of the filter first, and then all
+//! columns of the pages alone that have rows to keep (SI-scan). The latter reads less where few pages have such rows, and waits for the
+//! device twice. A scan begins with it, and goes over from one to the other by what it finds. The second time pages are found by
+//! their keys, and filtered anew: a sweep may have divided them in other places.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use arrow_select::coalesce::BatchCoalescer;
+use futures::future::try_join_all;
+use moirai_pages::KeyBounds;
+use moirai_update::{At, UnitSet, View, Views};
+
+use crate::columns::ColumnBuilder;
+use crate::definition::Layout;
+use crate::scan::{PAGES_AT_ONCE, PageAt, Scan, ScanCounts, ScanOptions, append_page, read_keys};
+use crate::snapshot::{Snapshot, projected, units_of};
+use crate::tables::Table;
+use crate::{Error, Result};
+
+/// So many pages without rows to keep, between two that have some, are read with them: one request instead of two.
+const GAP_PAGES: usize = 4;
+/// The order is looked at again after so many pages.
+const PAGES_OF_DECISION: u64 = 16;
+/// The filter's columns come first where less than 1 in 8 pages has rows to keep, and all together where more than 1 in 2 has. Between
+/// these the order stays.
+const FIRST_BELOW: u64 = 8;
+const TOGETHER_ABOVE: u64 = 2;
+/// The most rows of a batch, for which memory is taken at once.
+const BATCH_ROWS_MAX: usize = 1 << 16;
+
+/// What decides which rows a scan gives.
+pub trait RowFilter: Send + Sync {
+    /// The columns of the table that it looks at.
+    fn columns(&self) -> &[usize];
+
+    /// Whether it keeps each of these rows, which have those columns in that order; a null keeps none.
+    ///
+    /// # Errors
+    /// Whatever the filter fails with: the scan gives it as [`Error::Filter`].
+    fn keep(
+        &self,
+        rows: &RecordBatch,
+    ) -> std::result::Result<BooleanArray, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// In which order a scan reads the columns of its filter and the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterOrder {
+    /// By how many pages have rows that are kept.
+    #[default]
+    Chosen,
+    /// Together: S-scan.
+    Together,
+    /// Those of the filter first: SI-scan.
+    First,
+}
+
+/// Reads columns of the rows of a range that a filter keeps, in the order of their keys.
+pub struct FilteredScan {
+    pages: Pages,
+    schema: SchemaRef,
+    source: Source,
+    kept: Kept,
+    order: FilterOrder,
+    /// Pages since the last decision, and those of them that had rows to keep.
+    seen: u64,
+    with_rows: u64,
+}
+
+/// Where rows come from.
+enum Source {
+    /// Pages of which the filter's columns were read, or all.
+    Views {
+        views: Views,
+        are_whole: bool,
+    },
+    /// Rows of [`Layout::Nsm`], with all columns.
+    Rows(Box<Scan>),
+    Ended,
+}
+
+/// What is read of pages, and what of it is kept.
+struct Pages {
+    snapshot: Arc<Snapshot>,
+    table: Table,
+    filter: Arc<dyn RowFilter>,
+    of_filter: Columns,
+    /// Columns of the answer that the filter does not look at.
+    others: Columns,
+    /// Where each column of the answer is: among those of the filter, and behind them the others.
+    places: Vec<usize>,
+    options: ScanOptions,
+    counts: ScanCounts,
+}
+
+/// Some columns of a table.
+struct Columns {
+    numbers: Vec<usize>,
+    schema: SchemaRef,
+    units: UnitSet,
+    builders: Vec<ColumnBuilder>,
+}
+
+impl Columns {
+    fn new(table: &Table, numbers: Vec<usize>) -> Result<Columns> {
+        let schema = projected(table, &numbers)?;
+        let units = units_of(table.pages(), &numbers);
+        let builders =
+            schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
+        Ok(Columns { numbers, schema, units, builders })
+    }
+
+    /// The arrays of a page, of which these units were read, and how many rows it has.
+    async fn of_page(
+        &mut self,
+        (snapshot, table): (&Snapshot, &Table),
+        page: &PageAt<'_, '_>,
+        units: UnitSet,
+    ) -> Result<(Vec<ArrayRef>, usize)> {
+        let into = (table, &self.numbers[..], &mut self.builders[..]);
+        let rows = append_page(snapshot, page, units, into).await?;
+        let arrays = self.builders.iter_mut().map(ColumnBuilder::finish);
+        Ok((arrays.collect::<std::result::Result<Vec<_>, _>>()?, rows))
+    }
+}
+
+/// Neighbouring pages that have rows to keep.
+struct Run {
+    /// The keys that they have.
+    from: Box<[u8]>,
+    to: Option<Box<[u8]>>,
+    /// The last of them in its view, and how many they are.
+    last: usize,
+    pages: usize,
+}
+
+impl Run {
+    fn keys(&self) -> KeyBounds<'_> {
+        KeyBounds { from: &self.from, to: self.to.as_deref() }
+    }
+}
+
+fn batch(schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)?)
+}
+
+/// The same as true and false.
+fn without_nulls(keep: BooleanArray) -> BooleanArray {
+    match keep.null_count() {
+        0 => keep,
+        _ => arrow_select::filter::prep_null_mask_filter(&keep),
+    }
+}
+
+impl Pages {
+    /// What is to be read at once.
+    fn units(&self, are_whole: bool) -> UnitSet {
+        let of_filter = match self.of_filter.units {
+            // How many rows there are is all that such a filter can look at.
+            UnitSet::NONE => UnitSet::one(0),
+            units => units,
+        };
+        match are_whole {
+            true => of_filter.with(self.others.units),
+            false => of_filter,
+        }
+    }
+
+    fn views(&self, are_whole: bool) -> Views {
+        let to = self.options.to.clone();
+        let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
+        let reader = self.snapshot.reader().units(self.units(are_whole));
+        let at = At::Key(&self.options.from);
+        reader.in_layers(UnitSet::one(0)).views(self.table.space(), at, PAGES_AT_ONCE, goes_on)
+    }
+
+    fn keep(&self, arrays: &[ArrayRef], rows: usize) -> Result<BooleanArray> {
+        let of_filter = batch(&self.of_filter.schema, arrays.to_vec(), rows)?;
+        let keep = self.filter.keep(&of_filter).map_err(Error::Filter)?;
+        if keep.len() != rows {
+            let problem =
+                format!("a filter says of {} rows whether to keep them, of {rows}", keep.len());
+            return Err(Error::Filter(problem.into()));
+        }
+        Ok(without_nulls(keep))
+    }
+
+    /// The filter's columns of a page of which these units were read, and which of its rows are kept.
+    async fn filtered(
+        &mut self,
+        page: &PageAt<'_, '_>,
+        units: UnitSet,
+    ) -> Result<(Vec<ArrayRef>, BooleanArray)> {
+        let of = (&*self.snapshot, &self.table);
+        let (arrays, rows) = self.of_filter.of_page(of, page, units).await?;
+        let keep = self.keep(&arrays, rows)?;
+        Ok((arrays, keep))
+    }
+
+    /// Counts a page that is read for the first time.
+    fn count(&mut self, page: &PageAt<'_, '_>, is_passed: bool) {
+        self.counts.pages += 1;
+        self.counts.changed_pages += u64::from(page.layers.modifications().next().is_some());
+        self.counts.passed_pages += u64::from(is_passed);
+    }
+
+    /// The columns of the answer, of all rows of a page of which these units were read: the filter's are there.
+    async fn answer(
+        &mut self,
+        of_filter: Vec<ArrayRef>,
+        page: &PageAt<'_, '_>,
+        units: UnitSet,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut arrays = of_filter;
+        if !self.others.numbers.is_empty() {
+            let of = (&*self.snapshot, &self.table);
+            arrays.extend(self.others.of_page(of, page, units).await?.0);
+        }
+        Ok(self.places.iter().filter_map(|place| arrays.get(*place).cloned()).collect())
+    }
+}
+
+/// Rows that are kept, in batches.
+enum Kept {
+    Rows(Box<BatchCoalescer>),
+    /// No columns are wanted: how many rows there are.
+    Count(usize),
+}
+
+impl Kept {
+    fn push(
+        &mut self,
+        schema: &SchemaRef,
+        arrays: Vec<ArrayRef>,
+        keep: &BooleanArray,
+    ) -> Result<()> {
+        match self {
+            Kept::Count(rows) => *rows += keep.true_count(),
+            Kept::Rows(coalescer) => {
+                let rows = batch(schema, arrays, keep.len())?;
+                match keep.true_count() == keep.len() {
+                    true => coalescer.push_batch(rows)?,
+                    false => coalescer.push_batch_with_filter(rows, keep)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch that is full; at the end, what there is.
+    fn next(&mut self, schema: &SchemaRef, is_end: bool) -> Result<Option<RecordBatch>> {
+        match self {
+            Kept::Count(0) => Ok(None),
+            Kept::Count(rows) => batch(schema, Vec::new(), std::mem::take(rows)).map(Some),
+            Kept::Rows(coalescer) => {
+                if is_end {
+                    coalescer.finish_buffered_batch()?;
+                }
+                Ok(coalescer.next_completed_batch())
+            }
+        }
+    }
+}
+
+impl FilteredScan {
+    pub(crate) fn new(
+        snapshot: Arc<Snapshot>,
+        table: &Table,
+        options: ScanOptions,
+        (filter, order): (Arc<dyn RowFilter>, FilterOrder),
+    ) -> Result<FilteredScan> {
+        let columns =
+            options.columns.clone().unwrap_or_else(|| (0..table.schema().fields().len()).collect());
+        let schema = projected(table, &columns)?;
+        let filtered = filter.columns().to_vec();
+        let mut others: Vec<usize> = Vec::new();
+        let mut place_of = |column: &usize| {
+            if let Some(place) = filtered.iter().position(|one| one == column) {
+                return place;
+            }
+            let place = others.iter().position(|one| one == column).unwrap_or_else(|| {
+                others.push(*column);
+                others.len() - 1
+            });
+            filtered.len() + place
+        };
+        let places = columns.iter().map(&mut place_of).collect();
+        let batch_rows = options.batch_rows.clamp(1, BATCH_ROWS_MAX);
+        let kept = match columns.is_empty() {
+            true => Kept::Count(0),
+            false => Kept::Rows(Box::new(BatchCoalescer::new(Arc::clone(&schema), batch_rows))),
+        };
+        let pages = Pages {
+            snapshot: Arc::clone(&snapshot),
+            table: table.clone(),
+            filter,
+            of_filter: Columns::new(table, filtered.clone())?,
+            others: Columns::new(table, others.clone())?,
+            places,
+            options: options.clone(),
+            counts: ScanCounts::default(),
+        };
+        let source = match table.layout() {
+            Layout::Csm | Layout::Pax => {
+                let are_whole = pages.are_whole(order);
+                Source::Views { views: pages.views(are_whole), are_whole }
+            }
+            Layout::Nsm => {
+                let columns = Some([filtered, others].concat());
+                Source::Rows(Box::new(snapshot.scan(table, ScanOptions { columns, ..options })?))
+            }
+        };
+        Ok(FilteredScan { pages, schema, source, kept, order, seen: 0, with_rows: 0 })
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What was read so far.
+    #[must_use]
+    pub fn counts(&self) -> ScanCounts {
+        match &self.source {
+            Source::Rows(scan) => scan.counts(),
+            Source::Views { .. } | Source::Ended => self.pages.counts,
+        }
+    }
+
+    /// The next rows; `None` behind the last.
+    ///
+    /// # Errors
+    /// [`Error::Filter`]; errors as of [`Scan::next`].
+    ///
+    /// # Cancel safety
+    /// A call that is dropped loses rows: do not use the scan afterwards.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let is_end = matches!(self.source, Source::Ended);
+            if let Some(rows) = self.kept.next(&self.schema, is_end)? {
+                return Ok(Some(rows));
+            }
+            match &mut self.source {
+                Source::Ended => return Ok(None),
+                Source::Rows(scan) => match scan.next().await? {
+                    Some(rows) => {
+                        let of_filter = rows.columns().get(..self.pages.of_filter.numbers.len());
+                        let of_filter = of_filter.unwrap_or_default();
+                        let keep = self.pages.keep(of_filter, rows.num_rows())?;
+                        let arrays = self.pages.places.iter();
+                        let arrays = arrays.filter_map(|place| rows.columns().get(*place).cloned());
+                        self.kept.push(&self.schema, arrays.collect(), &keep)?;
+                    }
+                    None => {
+                        self.pages.counts = scan.counts();
+                        self.source = Source::Ended;
+                    }
+                },
+                Source::Views { views, are_whole } => {
+                    let are_whole = *are_whole;
+                    match views.next().await.transpose()? {
+                        Some(view) => {
+                            self.pages.counts.bytes += view.bytes();
+                            match are_whole {
+                                true => self.take_whole(&view).await?,
+                                false => self.take_filtered(&view).await?,
+                            }
+                            let next = view.next.as_deref();
+                            let from = &mut self.pages.options.from;
+                            // A sweep may have divided the pages behind in other places since: what came is not to come again.
+                            if let Some(next) = next.filter(|next| *next > &from[..]) {
+                                *from = next.to_vec();
+                            }
+                            self.decide(are_whole, next.is_some());
+                        }
+                        None => self.source = Source::Ended,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps rows of a view with all columns.
+    async fn take_whole(&mut self, view: &View) -> Result<()> {
+        let ScanOptions { from, to, .. } = self.pages.options.clone();
+        let bounds = KeyBounds { from: &from, to: to.as_deref() };
+        let (units, mut at) = (self.pages.units(true), 0);
+        while let Some(page) = PageAt::of(view, at, bounds) {
+            let has_rows = self.take(&page, units).await?;
+            self.pages.count(&page, !has_rows);
+            self.seen += 1;
+            self.with_rows += u64::from(has_rows);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps rows of a page with all columns; tells whether there are some.
+    async fn take(&mut self, page: &PageAt<'_, '_>, units: UnitSet) -> Result<bool> {
+        let (of_filter, keep) = self.pages.filtered(page, units).await?;
+        if keep.true_count() == 0 {
+            return Ok(false);
+        }
+        let arrays = self.pages.answer(of_filter, page, units).await?;
+        self.kept.push(&self.schema, arrays, &keep)?;
+        Ok(true)
+    }
+
+    /// Looks for rows to keep in a view with the filter's columns, and reads the pages that have some with all columns.
+    async fn take_filtered(&mut self, view: &View) -> Result<()> {
+        let ScanOptions { from, to, .. } = self.pages.options.clone();
+        let bounds = KeyBounds { from: &from, to: to.as_deref() };
+        let (units, mut runs, mut at) = (self.pages.units(false), Vec::<Run>::new(), 0);
+        while let Some(page) = PageAt::of(view, at, bounds) {
+            let (_, keep) = self.pages.filtered(&page, units).await?;
+            let has_rows = keep.true_count() > 0;
+            self.pages.count(&page, !has_rows);
+            self.seen += 1;
+            self.with_rows += u64::from(has_rows);
+            if has_rows {
+                let keys = page.keys();
+                let to = keys.to.map(Box::from);
+                match runs.last_mut().filter(|run| at - run.last <= GAP_PAGES + 1) {
+                    Some(run) => {
+                        (run.to, run.pages, run.last) = (to, run.pages + at - run.last, at)
+                    }
+                    None => runs.push(Run { from: keys.from.into(), to, last: at, pages: 1 }),
+                }
+            }
+            at += 1;
+        }
+        let (of, units) = ((&*self.pages.snapshot, &self.pages.table), self.pages.units(true));
+        let reads = runs.iter().map(|run| read_keys(of, units, run.keys(), run.pages));
+        let read = try_join_all(reads).await?;
+        for (run, views) in runs.iter().zip(&read) {
+            for (from, view) in views {
+                self.pages.counts.bytes += view.bytes();
+                let (bounds, mut at) = (KeyBounds { from, to: run.to.as_deref() }, 0);
+                while let Some(page) = PageAt::of(view, at, bounds) {
+                    self.take(&page, units).await?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes over to the other order where that is better by what was found, from the next view on.
+    fn decide(&mut self, are_whole: bool, goes_on: bool) {
+        if !goes_on || self.order != FilterOrder::Chosen || self.seen < PAGES_OF_DECISION {
+            return;
+        }
+        let is_better = match are_whole {
+            true => self.with_rows * FIRST_BELOW < self.seen,
+            false => self.with_rows * TOGETHER_ABOVE > self.seen,
+        };
+        (self.seen, self.with_rows) = (0, 0);
+        let ScanOptions { from, to, .. } = &self.pages.options;
+        let is_over = to.as_ref().is_some_and(|to| from >= to);
+        if is_better && !is_over && !self.pages.are_whole(FilterOrder::First) {
+            let are_whole = !are_whole;
+            self.pages.counts.turns += 1;
+            self.source = Source::Views { views: self.pages.views(are_whole), are_whole };
+        }
+    }
+}
+
+impl Pages {
+    /// Whether a scan begins with all columns: there may be no others, or all are in one unit.
+    fn are_whole(&self, order: FilterOrder) -> bool {
+        order == FilterOrder::Together || self.units(true) == self.units(false)
+    }
+}
+
+impl Snapshot {
+    /// Reads columns of the rows of a range that a filter keeps; see [`FilteredScan`].
+    ///
+    /// # Errors
+    /// [`Error::Rows`] for a column that the table does not have.
+    pub fn filtered_scan(
+        self: Arc<Snapshot>,
+        table: &Table,
+        options: ScanOptions,
+        filter: Arc<dyn RowFilter>,
+        order: FilterOrder,
+    ) -> Result<FilteredScan> {
+        FilteredScan::new(self, table, options, (filter, order))
+    }
+}
+
+impl std::fmt::Debug for FilteredScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Pages { table, options, .. } = &self.pages;
+        f.debug_struct("FilteredScan")
+            .field("table", &table.name())
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
+}
