@@ -3,13 +3,14 @@
 mod backup;
 mod map;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
 use moirai::btree::{Damage, Error, Store};
 use moirai::storage::{Metered, Occupant};
-use moirai::tables::Tables;
+use moirai::tables::{Fault, Tables};
 use moirai::units::{ByteCount, Lbn};
 use moirai::update::Options;
 use moirai::{Held, TreesPlace};
@@ -22,8 +23,9 @@ use crate::{kv, output, print, progress, run};
 pub(crate) enum Command {
     /// Read everything in a store, and list what is damaged
     ///
-    /// Compares every leaf, all changes that wait for their leaves, the checkpoint and both superblocks with their checksums.
-    /// Opening the store reads its log. Writes nothing. The exit status is 1 when something is damaged.
+    /// Compares every leaf, all changes that wait for their leaves, the checkpoint and both superblocks with their checksums; then
+    /// the order of all rows of tables, and the entries of indexes with the rows. Opening the store reads its log. Writes nothing.
+    /// The exit status is 1 when something is damaged.
     Check {
         #[command(flatten)]
         place: Place,
@@ -78,7 +80,8 @@ pub(crate) enum Command {
     ///
     /// Without --drop this is `check`. With --drop, each damaged leaf loses its records, and the merges into them; damaged
     /// changes are not made, so that values stay as they were before. The list says of which keys. Trees whose names are
-    /// lost get names like lost-7. Try a backup before, and on a volume `volume scrub`: the other disks may have what one lost.
+    /// lost get names like lost-7. Indexes that lack entries of the rows that are left are made anew. Try a backup before, and
+    /// on a volume `volume scrub`: the other disks may have what one lost.
     Repair {
         #[command(flatten)]
         place: Place,
@@ -127,7 +130,11 @@ impl Place {
     }
 
     pub(crate) fn options(&self) -> Options {
-        Options { memory: self.memory.unwrap_or(MEMORY), ..Options::default() }
+        Options { memory: self.memory(), ..Options::default() }
+    }
+
+    fn memory(&self) -> ByteCount {
+        self.memory.unwrap_or(MEMORY)
     }
 
     /// An error for a device that has no store.
@@ -191,7 +198,7 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Check { place, json } => {
             let options = Options { read_only: true, ..Options::default() };
-            check(&open(place, options).await?, *json).await
+            check(&Tables::over(open(place, options).await?), place.memory(), *json).await
         }
         Command::Backup { place, to, target } => {
             let options = Options { read_only: true, ..Options::default() };
@@ -218,81 +225,179 @@ async fn carry_out(command: &Command) -> Result<(), Failure> {
         Command::Repair { place, drop, force_log_end, json } => {
             let options =
                 Options { read_only: !drop, force_log_end: *force_log_end, ..Options::default() };
-            let store = open(place, options).await?;
+            let tables = Tables::over(open(place, options).await?);
             if !drop {
-                return check(&store, *json).await;
+                return check(&tables, place.memory(), *json).await;
             }
-            let bar = progress::clock("repairing");
-            let dropped = store.drop_damaged().await?;
-            bar.finish_and_clear();
-            print_damage(&dropped.damage, *json)?;
-            store.close().await?;
-            if !dropped.renamed.is_empty() {
-                let names = dropped.renamed.join(", ");
-                print::note(format!(
-                    "the names of these trees were lost, and they are called now: {names}; `moirai kv rename` gives \
-                     them others"
-                ));
-            }
-            match (dropped.damage.is_empty(), json) {
-                (true, false) => print::line("nothing is damaged"),
-                (false, false) => print::line(
-                    "this is dropped, and all else can be read; where changes were damaged, the values between \
-                     these keys may be older",
-                ),
-                (_, true) => Ok(()),
-            }
+            repair(tables, place.memory(), *json).await
         }
     }
 }
 
 async fn open(place: &Place, options: Options) -> Result<Store, Error> {
-    let options = Options { memory: place.memory.unwrap_or(MEMORY), ..options };
+    let options = Options { memory: place.memory(), ..options };
     moirai::open_trees(place.trees(), kv::kinds()?, options).await
 }
 
 /// Lists what is damaged; a failure when something is.
-async fn check(store: &Store, json: bool) -> Result<(), Failure> {
+async fn check(tables: &Arc<Tables>, memory: ByteCount, json: bool) -> Result<(), Failure> {
     let bar = progress::clock("checking");
-    let damage = store.check().await;
+    let damage = tables.store().check().await;
+    let mut found = Found::of(tables, memory).await;
     bar.finish_and_clear();
-    print_damage(&damage, json)?;
-    if damage.is_empty() {
+    if !damage.is_empty() {
+        // It says why tables cannot be read.
+        found.unread.clear();
+    }
+    print_damage(&damage, &found.faults, json)?;
+    if !found.unread.is_empty() {
+        return Err(Failure::Failed(found.unread.join("; ")));
+    }
+    if damage.is_empty() && found.faults.is_empty() {
         return if json { Ok(()) } else { print::line("nothing is damaged") };
     }
     Err(Failure::Failed(
         "the store is damaged: restore it from a backup (on a volume, look for a wrong disk first: `moirai volume scrub \
-         --help`), or drop what the list names with `moirai store repair --drop`, which keeps all else"
+         --help`), or drop what the list names with `moirai store repair --drop`, which keeps all else and rebuilds indexes \
+         that lack entries"
             .into(),
     ))
 }
 
-#[derive(Serialize)]
+/// What is wrong with tables although their blocks are as they were written.
+#[derive(Default)]
+struct Found {
+    faults: Vec<Fault>,
+    /// Tables that could not be read, and why.
+    unread: Vec<String>,
+}
+
+impl Found {
+    async fn of(tables: &Arc<Tables>, memory: ByteCount) -> Found {
+        let mut found = Found::default();
+        let snapshot = tables.snapshot().await;
+        let names = snapshot.names().await.unwrap_or_else(|error| {
+            found.unread.push(error.to_string());
+            Vec::new()
+        });
+        for name in names {
+            let faults = match snapshot.find(&name).await {
+                Ok(Some(table)) => snapshot.check(&table, memory).await,
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            match faults {
+                Ok(faults) => found.faults.extend(faults),
+                Err(error) => found.unread.push(format!("table `{name}`: {error}")),
+            }
+        }
+        found
+    }
+}
+
+/// Drops what is damaged, and makes indexes anew that lack entries of what is left.
+async fn repair(tables: Arc<Tables>, memory: ByteCount, json: bool) -> Result<(), Failure> {
+    let bar = progress::clock("repairing");
+    let dropped = tables.store().drop_damaged().await?;
+    let Found { faults, unread: mut left } = Found::of(&tables, memory).await;
+    let indexes: BTreeSet<&str> =
+        faults.iter().filter_map(|fault| fault.index.as_deref()).collect();
+    for index in indexes {
+        match tables.remake_index(index).await {
+            Ok(_) => {}
+            Err(error @ moirai::tables::Error::NotUnique { .. }) => {
+                left.push(format!("{error}; change one of these rows, and repair again"));
+            }
+            Err(error) => left.push(format!("index `{index}` is as it was: {error}")),
+        }
+    }
+    let of_rows = faults.iter().filter(|fault| fault.index.is_none());
+    left.extend(of_rows.map(|fault| {
+        format!("{}; copy what SELECT reads of it into another table", text_of(fault))
+    }));
+    bar.finish_and_clear();
+    print_damage(&dropped.damage, &faults, json)?;
+    if !dropped.renamed.is_empty() {
+        let names = dropped.renamed.join(", ");
+        print::note(format!(
+            "the names of these trees were lost, and they are called now: {names}; `moirai kv rename` gives them others"
+        ));
+    }
+    tables.close().await?;
+    if !left.is_empty() {
+        return Err(Failure::Failed(format!("this is left: {}", left.join("; "))));
+    }
+    match (dropped.damage.is_empty() && faults.is_empty(), json) {
+        (true, false) => print::line("nothing is damaged"),
+        (false, false) => print::line(
+            "what could not be read is dropped, indexes that lacked entries are made anew, and all else can be read; where \
+             changes were damaged, the values between these keys may be older",
+        ),
+        (_, true) => Ok(()),
+    }
+}
+
+fn text_of(fault: &Fault) -> String {
+    let Fault { table, index, problem } = fault;
+    match index {
+        Some(index) => format!("index `{index}` of table `{table}`: {problem}"),
+        None => format!("table `{table}`: {problem}"),
+    }
+}
+
+#[derive(Default, Serialize)]
 struct Row {
     what: &'static str,
-    device: String,
-    /// The first damaged byte of the device, and how many they are.
-    offset: u64,
-    bytes: u64,
+    /// The device, the first damaged byte of it, and how many they are; none of a table whose blocks are as they were written.
+    device: Option<String>,
+    offset: Option<u64>,
+    bytes: Option<u64>,
     tree: Option<String>,
     /// The lowest key, and the key before which they end, in hexadecimal digits.
     from_hex: Option<String>,
     to_hex: Option<String>,
+    /// Of a table: the index that is wrong, or none where its rows are, and in which way.
+    index: Option<String>,
+    problem: Option<String>,
 }
 
-fn print_damage(damage: &[Damage], json: bool) -> Result<(), Failure> {
-    let offset = |one: &Damage| one.blocks.first.since(Lbn(0)).bytes().0;
-    if json {
-        let row = |one: &Damage| Row {
+impl Row {
+    fn of_damage(one: &Damage) -> Row {
+        Row {
             what: one.what,
-            device: one.device.clone(),
-            offset: offset(one),
-            bytes: one.blocks.count.bytes().0,
+            device: Some(one.device.clone()),
+            offset: Some(offset(one)),
+            bytes: Some(one.blocks.count.bytes().0),
             tree: one.keys.as_ref().and_then(|keys| keys.tree.clone()),
             from_hex: one.keys.as_ref().map(|keys| hex::encode(&keys.from)),
             to_hex: one.keys.as_ref().and_then(|keys| keys.to.as_ref()).map(hex::encode),
-        };
-        return print::json(&damage.iter().map(row).collect::<Vec<_>>());
+            ..Row::default()
+        }
+    }
+
+    fn of_fault(one: &Fault) -> Row {
+        Row {
+            what: if one.index.is_some() { "an index" } else { "a table" },
+            tree: Some(one.table.clone()),
+            index: one.index.clone(),
+            problem: Some(one.problem.clone()),
+            ..Row::default()
+        }
+    }
+}
+
+/// The first damaged byte.
+fn offset(one: &Damage) -> u64 {
+    one.blocks.first.since(Lbn(0)).bytes().0
+}
+
+fn print_damage(damage: &[Damage], faults: &[Fault], json: bool) -> Result<(), Failure> {
+    if json {
+        let rows = damage.iter().map(Row::of_damage).chain(faults.iter().map(Row::of_fault));
+        return print::json(&rows.collect::<Vec<_>>());
+    }
+    for fault in faults {
+        print::line(text_of(fault))?;
     }
     if damage.is_empty() {
         return Ok(());

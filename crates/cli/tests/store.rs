@@ -177,3 +177,45 @@ fn an_enlarged_device_is_not_damaged() {
     let (status, output, _) = run(folder, &check);
     assert_eq!((status, output.matches("a superblock").count()), (Some(1), 1), "{output}");
 }
+
+/// Whatever extent of a table and its index is damaged: a repair leaves rows and index that agree.
+#[test]
+fn a_repair_makes_indexes_anew_that_lack_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let store = "--store=file:shop.img";
+    let script = "CREATE TABLE stock (id INT PRIMARY KEY, n INT); CREATE INDEX by_n ON stock (n); \
+                  INSERT INTO stock SELECT value, value * 17 % 1000 FROM generate_series(1, 20000)";
+    succeed(folder, &["sql", "--store=file:shop.img?size=32MiB", "-c", script]);
+    let json = succeed(folder, &["store", "map", store, "--json"]);
+    let map: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let of_table = |row: &&serde_json::Value| row["tree"] == "stock";
+    let extents: Vec<u64> = map
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(of_table)
+        .map(|row| row["first"].as_u64().unwrap() * 512)
+        .collect();
+    std::fs::copy(folder.join("shop.img"), folder.join("whole.img")).unwrap();
+    let (mut rows_lost, mut made_anew) = (0, 0);
+    for offset in extents {
+        std::fs::copy(folder.join("whole.img"), folder.join("shop.img")).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(folder.join("shop.img")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"damage", offset + 4).unwrap();
+        assert_eq!(run(folder, &["store", "check", store]).0, Some(1), "byte {offset}");
+        let (status, said, error) = run(folder, &["store", "repair", store, "--drop"]);
+        assert_eq!(status, Some(0), "byte {offset}: {error}");
+        made_anew += u32::from(said.contains("index `by_n` of table `stock`"));
+        assert_eq!(succeed(folder, &["store", "check", store]), "nothing is damaged\n");
+        let count = |condition: &str| -> u32 {
+            let query = format!("SELECT count(*) AS n FROM stock WHERE {condition}");
+            let answer = succeed(folder, &["sql", store, "--format", "csv", &query]);
+            answer.trim_start_matches("n\n").trim().parse().unwrap()
+        };
+        rows_lost += u32::from(count("true") < 20_000);
+        // By the index, and by all rows.
+        assert_eq!(count("n = 34"), count("n + 0 = 34"), "byte {offset}");
+    }
+    assert!(rows_lost > 0 && made_anew > 0, "{rows_lost} lost rows, {made_anew} made anew");
+}
