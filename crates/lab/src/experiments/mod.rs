@@ -2,9 +2,11 @@
 
 mod bosc;
 mod capsule_scan;
+mod dss_queries;
 mod index_requests;
 mod journal_cost;
 mod one_queue;
+mod page_layouts;
 mod quadrangles;
 mod raid5_scan;
 mod update_logging;
@@ -26,6 +28,8 @@ pub fn all() -> &'static [Experiment] {
         quadrangles::RESPONSE,
         quadrangles::SIZES,
         capsule_scan::EXPERIMENT,
+        page_layouts::EXPERIMENT,
+        dss_queries::EXPERIMENT,
         journal_cost::EXPERIMENT,
         update_logging::EXPERIMENT,
         update_queries::EXPERIMENT,
