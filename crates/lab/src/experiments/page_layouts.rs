@@ -49,7 +49,16 @@ const A2: usize = 1;
 const PAYLOADS: [usize; 6] = [1, 2, 4, 8, 12, 15];
 /// The selectivity of the queries of different payloads.
 const SELECTIVITY: f64 = 0.1;
-const SELECTIVITIES: [f64; 7] = [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2];
+/// Shares of the records, and the same in percent.
+const SELECTIVITIES: [(f64, &str); 7] = [
+    (1e-6, "0.0001"),
+    (1e-5, "0.001"),
+    (1e-4, "0.01"),
+    (1e-3, "0.1"),
+    (0.01, "1"),
+    (0.05, "5"),
+    (0.2, "20"),
+];
 /// The payload of the queries of different selectivity.
 const PAYLOAD: usize = 4;
 const POINT_QUERIES: usize = 500;
@@ -143,10 +152,10 @@ fn scan_rows(context: &Context, nsm: &Measured, others: &[&Measured]) -> Vec<Row
 fn selective_rows(context: &Context, measured: &[&Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in measured {
-        for (selectivity, [together, first, chosen]) in
+        for ((selectivity, percent), [together, first, chosen]) in
             SELECTIVITIES.into_iter().zip(&one.selective_s)
         {
-            let of = format!("{} % of records, {}", 100.0 * selectivity, one.name);
+            let of = format!("{percent} % of records, {}", one.name);
             rows.push(Row::new(format!("S-scan, {of}"), "virtual s", *together));
             rows.push(Row::new(format!("SI-scan, {of}"), "virtual s", *first));
             let ratio = Row::new(format!("ratio SI-scan to S-scan, {of}"), "", first / together);
@@ -225,7 +234,7 @@ async fn measure(
     stage.at(0.6);
     let mut selective_s = Vec::new();
     if pages.layout == Layout::Csm {
-        for selectivity in SELECTIVITIES {
+        for (selectivity, _) in SELECTIVITIES {
             let mut seconds = [0.0; 3];
             let orders = [FilterOrder::Together, FilterOrder::First, FilterOrder::Chosen];
             for (seconds, order) in seconds.iter_mut().zip(orders) {
