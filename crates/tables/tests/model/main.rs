@@ -430,7 +430,10 @@ async fn survive() {
                     let model = durable.as_ref().unwrap();
                     compare(random, &snapshot, (&table, &kind), model).await.unwrap();
                     let memory = ByteCount(random.random_range(1 << 10..1 << 16));
-                    assert_eq!(snapshot.check(&table, memory).await.unwrap(), []);
+                    match snapshot.check(&table, memory).await {
+                        Ok(faults) => assert_eq!(faults, []),
+                        Err(error) => assert!(is_too_old(&error), "{error}"),
+                    }
                 }
             }
         }
