@@ -60,15 +60,23 @@ pub enum Error {
 impl Error {
     /// Whether there is no room for all changes of a statement.
     pub(crate) fn is_too_large(&self) -> bool {
+        self.of_tables().is_some_and(moirai_tables::Error::is_too_large)
+    }
+
+    /// Whether the snapshot that a statement reads has ended.
+    pub(crate) fn is_snapshot_ended(&self) -> bool {
+        self.of_tables().is_some_and(moirai_tables::Error::is_snapshot_ended)
+    }
+
+    /// The error of the tables that it comes from.
+    fn of_tables(&self) -> Option<&moirai_tables::Error> {
         match self {
-            Error::Tables(error) => error.is_too_large(),
+            Error::Tables(error) => Some(error),
             Error::Statement(error) => match error.find_root() {
-                DataFusionError::External(inner) => inner
-                    .downcast_ref::<moirai_tables::Error>()
-                    .is_some_and(moirai_tables::Error::is_too_large),
-                _ => false,
+                DataFusionError::External(inner) => inner.downcast_ref(),
+                _ => None,
             },
-            _ => false,
+            _ => None,
         }
     }
 

@@ -154,6 +154,13 @@ impl Error {
         let Error::Store(moirai_btree::Error::Update(error)) = self else { return false };
         matches!(error, Full { .. } | BulkTooDense { .. } | GroupTooLong { .. })
     }
+
+    /// Whether a snapshot was read that has ended, since changes needed the space of what it kept.
+    #[must_use]
+    pub fn is_snapshot_ended(&self) -> bool {
+        use moirai_update::Error::PointTooOld;
+        matches!(self, Error::Store(moirai_btree::Error::Update(PointTooOld { .. })))
+    }
 }
 
 impl From<moirai_btree::Error> for Error {

@@ -31,6 +31,8 @@ use crate::{Error, Result};
 /// Where statements find tables.
 const CATALOG: &str = "datafusion";
 const SCHEMA: &str = "public";
+/// How often a statement that writes is begun.
+const TRIES: u32 = 4;
 
 /// A session over the tables of a store.
 pub(crate) struct Session {
@@ -130,12 +132,7 @@ impl Session {
             );
             if writes {
                 let _turn = self.tables.turn().await;
-                let changes = matches!(**parsed, SqlStatement::Update(_) | SqlStatement::Delete(_));
-                let written = self.write((**parsed).clone()).await;
-                return written.map_err(|error| match changes && error.is_too_large() {
-                    true => Error::NoRoom(Box::new(error)),
-                    false => error,
-                });
+                return self.write(parsed).await;
             }
         }
         let snapshot = self.tables.snapshot().await;
@@ -143,7 +140,25 @@ impl Session {
         read(&context, parsed).await
     }
 
-    async fn write(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
+    /// Carries out a statement that writes. On a device that is almost full, sweeps for what was committed before may end its
+    /// snapshot: nothing is done then, and it begins again.
+    async fn write(&self, statement: &SqlStatement) -> Result<SendableRecordBatchStream> {
+        let changes = matches!(statement, SqlStatement::Update(_) | SqlStatement::Delete(_));
+        let mut tries = 1;
+        loop {
+            let error = match self.write_once(statement.clone()).await {
+                Err(error) => error,
+                written => return written,
+            };
+            if !error.is_snapshot_ended() || tries == TRIES {
+                let has_no_room = error.is_snapshot_ended() || (changes && error.is_too_large());
+                return Err(if has_no_room { Error::NoRoom(Box::new(error)) } else { error });
+            }
+            tries += 1;
+        }
+    }
+
+    async fn write_once(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
         let written = match statement {
             SqlStatement::Insert(insert) => self.insert(insert).await?,
             SqlStatement::Update(update) => self.update(update).await?,
