@@ -150,7 +150,7 @@ pub(crate) struct Locked<'a> {
 
 impl Locked<'_> {
     /// Lets go of the lock and takes it again, when it was held for some time and somebody waits for it.
-    fn give_way(&mut self) {
+    pub(crate) fn give_way(&mut self) {
         if self.held.as_ref().is_some_and(|held| held.elapsed() < HELD_AT_ONCE) {
             return;
         }

@@ -54,12 +54,17 @@ impl Shared {
             let mut group = Vec::new();
             // Modifications of other spaces that came of it.
             let mut emitted = Emitted::default();
+            let mut of_jobs = Vec::new();
             for (job, mut done) in carried.done {
                 if let Done::Placed(rewritten) = &mut done {
-                    self.take_emitted(&mut emitted, &mut rewritten.emitted);
+                    of_jobs.push(std::mem::take(&mut rewritten.emitted));
                 }
                 left.extend(self.encode_done(&mut state, job, done, &mut group, &mut finished));
+                // Entries of a batch may be long. What they say is not so before they are appended.
+                state.give_way();
             }
+            // The room in the log that was kept for these is free from here until they are appended: nobody else may take it.
+            of_jobs.iter_mut().for_each(|of_job| self.take_emitted(&mut emitted, of_job));
             let bytes = group.len() + emitted.entries.len();
             let is_logged = are_logged && self.log.has_room_for_own(bytes);
             if is_logged {

@@ -30,8 +30,8 @@ const REST_IDLES: u64 = 16;
 const SMALL_SHARE: usize = 8;
 /// Small partitions whose neighbours are looked at in one go.
 const MERGES_TRIED: usize = 16;
-/// Partitions that are looked at in one go, while nobody else uses the state: about half a millisecond.
-pub(crate) const LOOKED_AT: usize = 4096;
+/// Partitions that are looked at in one go, while nobody else uses the state: about half a millisecond where memory is slow.
+pub(crate) const LOOKED_AT: usize = 2048;
 /// Partitions that are sorted by their keys in one go.
 const SORTED: usize = 512;
 
@@ -309,9 +309,11 @@ impl Shared {
         // What the log, or who waits for a checkpoint, needs comes before those with so much that reading takes long.
         let mut ids: Vec<PartitionId> = match need {
             Some(Need::Older(_) | Need::Space) => Vec::new(),
-            _ => state.hot.iter().copied().filter(|id| is_pending(state, *id)).collect(),
+            _ => {
+                let hot = state.hot.iter().copied();
+                hot.filter(|id| is_pending(state, *id)).take(BATCH_PARTITIONS).collect()
+            }
         };
-        ids.truncate(BATCH_PARTITIONS);
         let is_optional = ids.is_empty() && need.is_none();
         let mut is_to_place = need == Some(Need::Space);
         let mut merge = Vec::new();
