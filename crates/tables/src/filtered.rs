@@ -4,6 +4,9 @@
 //! columns of the pages alone that have rows to keep (SI-scan). The latter reads less where few pages have such rows, and waits for the
 //! device twice. A scan begins with it, and goes over from one to the other by what it finds. The second time pages are found by
 //! their keys, and filtered anew: a sweep may have divided them in other places.
+//!
+//! Where who asks filters the rows again anyway, filtering them here saves nothing while most pages have rows to keep. Then all rows
+//! come for some time ([`FilterOrder::Hint`]).
 
 use std::sync::Arc;
 
@@ -29,6 +32,8 @@ const PAGES_OF_DECISION: u64 = 16;
 /// these the order stays.
 const FIRST_BELOW: u64 = 8;
 const TOGETHER_ABOVE: u64 = 2;
+/// So many pages come unfiltered at first before the filter is tried again, and twice as many each time after.
+const UNFILTERED_PAGES: u64 = 256;
 /// The most rows of a batch, for which memory is taken at once.
 const BATCH_ROWS_MAX: usize = 1 << 16;
 
@@ -57,6 +62,8 @@ pub enum FilterOrder {
     Together,
     /// Those of the filter first: SI-scan.
     First,
+    /// As chosen, and rows that the filter does not keep come, too, where it keeps some of most pages.
+    Hint,
 }
 
 /// Reads columns of the rows of a range that a filter keeps, in the order of their keys.
@@ -69,6 +76,8 @@ pub struct FilteredScan {
     /// Pages since the last decision, and those of them that had rows to keep.
     seen: u64,
     with_rows: u64,
+    /// How many pages come unfiltered the next time.
+    unfiltered_pages: u64,
 }
 
 /// Where rows come from.
@@ -80,6 +89,11 @@ enum Source {
     },
     /// Rows of [`Layout::Nsm`], with all columns.
     Rows(Box<Scan>),
+    /// Rows as they are, of so many pages.
+    Unfiltered {
+        scan: Box<Scan>,
+        pages: u64,
+    },
     Ended,
 }
 
@@ -310,12 +324,23 @@ impl FilteredScan {
                 let are_whole = pages.are_whole(order);
                 Source::Views { views: pages.views(are_whole), are_whole }
             }
+            // Whole rows are read in any case.
+            Layout::Nsm if order == FilterOrder::Hint => pages.unfiltered(u64::MAX)?,
             Layout::Nsm => {
                 let columns = Some([filtered, others].concat());
                 Source::Rows(Box::new(snapshot.scan(table, ScanOptions { columns, ..options })?))
             }
         };
-        Ok(FilteredScan { pages, schema, source, kept, order, seen: 0, with_rows: 0 })
+        Ok(FilteredScan {
+            pages,
+            schema,
+            source,
+            kept,
+            order,
+            seen: 0,
+            with_rows: 0,
+            unfiltered_pages: UNFILTERED_PAGES,
+        })
     }
 
     /// The columns.
@@ -327,10 +352,11 @@ impl FilteredScan {
     /// What was read so far.
     #[must_use]
     pub fn counts(&self) -> ScanCounts {
-        match &self.source {
-            Source::Rows(scan) => scan.counts(),
-            Source::Views { .. } | Source::Ended => self.pages.counts,
+        let mut counts = self.pages.counts;
+        if let Source::Rows(scan) | Source::Unfiltered { scan, .. } = &self.source {
+            counts.add(scan.counts());
         }
+        counts
     }
 
     /// The next rows; `None` behind the last.
@@ -342,7 +368,8 @@ impl FilteredScan {
     /// A call that is dropped loses rows: do not use the scan afterwards.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let is_end = matches!(self.source, Source::Ended);
+            // Rows that were kept come before those that come as they are.
+            let is_end = matches!(self.source, Source::Ended | Source::Unfiltered { .. });
             if let Some(rows) = self.kept.next(&self.schema, is_end)? {
                 return Ok(Some(rows));
             }
@@ -358,10 +385,30 @@ impl FilteredScan {
                         self.kept.push(&self.schema, arrays.collect(), &keep)?;
                     }
                     None => {
-                        self.pages.counts = scan.counts();
+                        self.pages.counts.add(scan.counts());
                         self.source = Source::Ended;
                     }
                 },
+                Source::Unfiltered { scan, pages } => {
+                    let rows = scan.next().await?;
+                    let counts = scan.counts();
+                    let position = scan.position().filter(|_| counts.pages >= *pages);
+                    match (&rows, position) {
+                        (Some(_), None) => {}
+                        (Some(_), Some(position)) => {
+                            self.pages.options.from = position;
+                            self.pages.counts.add(counts);
+                            self.begin(self.pages.are_whole(self.order));
+                        }
+                        (None, _) => {
+                            self.pages.counts.add(counts);
+                            self.source = Source::Ended;
+                        }
+                    }
+                    if rows.is_some() {
+                        return Ok(rows);
+                    }
+                }
                 Source::Views { views, are_whole } => {
                     let are_whole = *are_whole;
                     match views.next().await.transpose()? {
@@ -377,7 +424,7 @@ impl FilteredScan {
                             if let Some(next) = next.filter(|next| *next > &from[..]) {
                                 *from = next.to_vec();
                             }
-                            self.decide(are_whole, next.is_some());
+                            self.decide(are_whole, next.is_some())?;
                         }
                         None => self.source = Source::Ended,
                     }
@@ -452,22 +499,31 @@ impl FilteredScan {
     }
 
     /// Goes over to the other order where that is better by what was found, from the next view on.
-    fn decide(&mut self, are_whole: bool, goes_on: bool) {
-        if !goes_on || self.order != FilterOrder::Chosen || self.seen < PAGES_OF_DECISION {
-            return;
-        }
-        let is_better = match are_whole {
-            true => self.with_rows * FIRST_BELOW < self.seen,
-            false => self.with_rows * TOGETHER_ABOVE > self.seen,
-        };
-        (self.seen, self.with_rows) = (0, 0);
+    fn decide(&mut self, are_whole: bool, goes_on: bool) -> Result<()> {
         let ScanOptions { from, to, .. } = &self.pages.options;
-        let is_over = to.as_ref().is_some_and(|to| from >= to);
-        if is_better && !is_over && !self.pages.are_whole(FilterOrder::First) {
-            let are_whole = !are_whole;
-            self.pages.counts.turns += 1;
-            self.source = Source::Views { views: self.pages.views(are_whole), are_whole };
+        let is_over = !goes_on || to.as_ref().is_some_and(|to| from >= to);
+        let is_chosen = matches!(self.order, FilterOrder::Chosen | FilterOrder::Hint);
+        if is_over || !is_chosen || self.seen < PAGES_OF_DECISION {
+            return Ok(());
         }
+        let have_most = self.with_rows * TOGETHER_ABOVE > self.seen;
+        let have_few = self.with_rows * FIRST_BELOW < self.seen;
+        let is_better = if are_whole { have_few } else { have_most };
+        (self.seen, self.with_rows) = (0, 0);
+        if have_most && self.order == FilterOrder::Hint {
+            self.pages.counts.turns += 1;
+            self.source = self.pages.unfiltered(self.unfiltered_pages)?;
+            self.unfiltered_pages = self.unfiltered_pages.saturating_mul(2);
+        } else if is_better && !self.pages.are_whole(FilterOrder::First) {
+            self.begin(!are_whole);
+        }
+        Ok(())
+    }
+
+    /// Goes on with views that have all columns, or those of the filter.
+    fn begin(&mut self, are_whole: bool) {
+        self.pages.counts.turns += 1;
+        self.source = Source::Views { views: self.pages.views(are_whole), are_whole };
     }
 }
 
@@ -475,6 +531,12 @@ impl Pages {
     /// Whether a scan begins with all columns: there may be no others, or all are in one unit.
     fn are_whole(&self, order: FilterOrder) -> bool {
         order == FilterOrder::Together || self.units(true) == self.units(false)
+    }
+
+    /// The rest of the range as it is, to be filtered again after so many pages.
+    fn unfiltered(&self, pages: u64) -> Result<Source> {
+        let scan = Arc::clone(&self.snapshot).scan(&self.table, self.options.clone())?;
+        Ok(Source::Unfiltered { scan: Box::new(scan), pages })
     }
 }
 

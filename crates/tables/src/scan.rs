@@ -60,12 +60,24 @@ pub struct ScanCounts {
     pub pages: u64,
     /// Pages whose columns were made of what is there and of changes that wait for the page; those of rows are not counted.
     pub changed_pages: u64,
-    /// Pages of which a filter kept no row, so that its columns alone were decoded.
+    /// Pages of which a filter kept no row, so that of all columns those of the filter alone were decoded.
     pub passed_pages: u64,
     /// How often a scan with a filter went over to the other order of reading.
     pub turns: u64,
     /// Bytes of minipages, from the device or a cache of the system; what was read ahead in vain is not counted.
     pub bytes: u64,
+}
+
+impl ScanCounts {
+    /// Adds what another scan has read.
+    pub(crate) fn add(&mut self, other: ScanCounts) {
+        let ScanCounts { pages, changed_pages, passed_pages, turns, bytes } = other;
+        self.pages += pages;
+        self.changed_pages += changed_pages;
+        self.passed_pages += passed_pages;
+        self.turns += turns;
+        self.bytes += bytes;
+    }
 }
 
 impl Scan {
@@ -119,6 +131,13 @@ impl Scan {
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// The lowest key of the rows that come next, where they are of a page that is at hand; a table in rows has none.
+    pub(crate) fn position(&self) -> Option<Vec<u8>> {
+        let (view, at) = self.view.as_ref()?;
+        let layers = view.layers().nth(*at).filter(|_| self.table.layout() != Layout::Nsm)?;
+        Some(layers.low.max(&self.options.from[..]).to_vec())
     }
 
     /// The next rows; `None` behind the last.

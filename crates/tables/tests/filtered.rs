@@ -310,7 +310,10 @@ fn scans_are_right_while_sweeps_move_pages() {
         let mut random = random("reader");
         for _ in 0..10 {
             let snapshot = tables.snapshot().await;
-            let order = ORDERS[random.random_range(0..3)];
+            let order = match random.random_range(0..4) {
+                3 => FilterOrder::Hint,
+                one => ORDERS[one],
+            };
             let mut options = ScanOptions { columns: Some(vec![0, 2]), ..ScanOptions::default() };
             let from = random.random_range(0..ROWS);
             if random.random_bool(0.7) {
@@ -334,7 +337,10 @@ fn scans_are_right_while_sweeps_move_pages() {
             };
             // With little memory a snapshot may end.
             let Ok(found) = found else { continue };
-            let ids: Vec<i64> = found.column(0).as_primitive::<Int64Type>().values().to_vec();
+            let mut ids: Vec<i64> = found.column(0).as_primitive::<Int64Type>().values().to_vec();
+            if order == FilterOrder::Hint {
+                ids.retain(|id| keeps(&[*id]) == Some(true));
+            }
             let right = (0..ROWS).map(|id| id * 2).filter(|id| *id >= least);
             let right: Vec<i64> = right.filter(|id| keeps(&[*id]) == Some(true)).collect();
             assert_eq!(ids, right);
@@ -343,6 +349,60 @@ fn scans_are_right_while_sweeps_move_pages() {
         writer.await;
     };
     each_seed(if cfg!(debug_assertions) { 4 } else { 200 }, survive);
+}
+
+/// All rows that the filter keeps come once, in the order of their keys; where it keeps some of most pages, so do the others.
+#[test]
+fn a_hint_leaves_out_nothing_that_the_filter_keeps() {
+    let all: Vec<usize> = (0..COLUMNS).collect();
+    // A quarter of the rows at the beginning, and then none; few everywhere; none; all.
+    let predicates: [(usize, Predicate); 4] = [
+        (0, |values| Some(values[0] < ROWS / 4)),
+        (0, |values| Some(values[0] % 1000 == 500)),
+        (1, |_| Some(false)),
+        (2, |_| Some(true)),
+    ];
+    for layout in Layout::ALL {
+        block_on_virtual(7, async {
+            let tables = opened().await;
+            let pages = PageOptions::of(layout);
+            let short = PageOptions { rows_max: 20, page_bytes: ByteCount(4 << 10), ..pages };
+            let pages = if layout == Layout::Nsm { pages } else { short };
+            let table = loaded_in(&tables, pages, 1).await;
+            for part in 0..2 {
+                let snapshot = tables.snapshot().await;
+                let mut counts = Vec::new();
+                for (column, keeps) in predicates {
+                    let filter = Arc::new(Keep { columns: vec![column], keeps });
+                    let options =
+                        ScanOptions { columns: Some(all.clone()), ..ScanOptions::default() };
+                    let right = expected(&snapshot, &table, &options, &*filter).await;
+                    let hint = (Arc::clone(&filter) as Arc<dyn RowFilter>, FilterOrder::Hint);
+                    let (found, read) =
+                        filtered(&snapshot, &table, options.clone(), hint.0, hint.1).await.unwrap();
+                    assert_eq!(kept(&found, &*filter, &options), right, "{layout:?}, {part}");
+                    counts.push((found.num_rows() as i64, read));
+                }
+                let [(quarter, turned), (few, _), (none, _), (whole, _)] = counts[..] else {
+                    panic!("{counts:?}")
+                };
+                match layout {
+                    Layout::Nsm => assert_eq!((quarter, few, none), (whole, whole, whole)),
+                    Layout::Csm | Layout::Pax => {
+                        assert!(quarter < ROWS / 2 && none == 0, "{counts:?}");
+                        assert_eq!(few, if part == 0 { 20 } else { 19 }, "{counts:?}");
+                        // To pages as they are, and back.
+                        assert_eq!(turned.turns, 2, "{counts:?}");
+                        assert!(turned.passed_pages > 500, "{counts:?}");
+                    }
+                }
+                let gone: ArrayRef = Arc::new(Int64Array::from(vec![3, 500, 17_003]));
+                let mut changes = Changes::new();
+                changes.delete(&table, &[gone]).unwrap();
+                tables.commit(&changes).await.unwrap();
+            }
+        });
+    }
 }
 
 #[test]

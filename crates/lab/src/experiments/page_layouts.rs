@@ -1,4 +1,4 @@
-//! Scans, point queries and bulk inserts of one table in several page layouts on four disks: Clotho 7.2, figures 7 and 8.
+//! Scans, point queries, updates and bulk inserts of one table in several page layouts on four disks: Clotho 7.2, figures 7 and 8.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use arrow_schema::{DataType, Field, Schema};
 use moirai::devices::Contents;
 use moirai::runtime::{block_on_virtual, now, random};
 use moirai::tables::{
-    FilterOrder, Layout, LoadOptions, PageOptions, RowFilter, ScanOptions, Table, TableDefinition,
-    Tables,
+    Changes, FilterOrder, Layout, LoadOptions, PageOptions, RowFilter, ScanOptions, Table,
+    TableDefinition, Tables,
 };
 use moirai::units::ByteCount;
 use moirai::update::Options;
@@ -24,7 +24,7 @@ use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "page-layouts",
     source: "Clotho 7.2, figures 7 and 8",
-    summary: "scans by payload and selectivity, point queries and bulk inserts in several page layouts, on four disks",
+    summary: "scans by payload and selectivity, point queries, updates and bulk inserts in several page layouts, on four disks",
     assumptions: &[
         "Drives: four seagate-cheetah-36es, quadrangles, d = 4, b = 1, outermost zone, as Atropos had them. All layouts lie on this \
          volume, as in the paper.",
@@ -33,6 +33,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Processors take no virtual time. Figure 7 has what they do in it, so the times of nsm and pax do not depend on the payload \
          here. The figures' values are not in the paper's text; judged is what the text says of them.",
         "Layout csm has pages of 2,048 records, `csm, 8 KiB` the paper's pages of 8 KB, of 60 records.",
+        "A point update reads some attributes of a record and commits new values of them alone. Updates without reading come in groups of \
+         1,000, each of one attribute, until the log is empty: in the pages, or staged for them. The log is on the same disks.",
         "dsm is not among our layouts yet.",
     ],
     takes: "3 min",
@@ -46,6 +48,8 @@ const MEMORY: f64 = 128e6;
 const LEAF: ByteCount = ByteCount(8 << 10);
 /// The attribute that the condition is of.
 const A2: usize = 1;
+/// The attribute that is updated without reading.
+const A3: usize = 2;
 const PAYLOADS: [usize; 6] = [1, 2, 4, 8, 12, 15];
 /// The selectivity of the queries of different payloads.
 const SELECTIVITY: f64 = 0.1;
@@ -63,6 +67,9 @@ const SELECTIVITIES: [(f64, &str); 7] = [
 const PAYLOAD: usize = 4;
 const POINT_QUERIES: usize = 500;
 const POINT_PAYLOADS: [usize; 3] = [1, 4, 15];
+/// One record in so many is updated without reading it, this many with each commit.
+const UPDATED_OF: u64 = 40;
+const GROUP: u64 = 1000;
 
 #[derive(Clone, Copy)]
 struct Variant {
@@ -91,6 +98,9 @@ struct Measured {
     /// S-scan, SI-scan, and the one that is chosen, by selectivity.
     selective_s: Vec<[f64; 3]>,
     points_ms: Vec<f64>,
+    updates_ms: Vec<f64>,
+    /// Of one update without reading.
+    blind_us: f64,
 }
 
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
@@ -108,7 +118,9 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     };
     let mut rows = scan_rows(context, nsm, &[pax, csm, small]);
     rows.extend(selective_rows(context, &[csm, small]));
-    rows.extend(point_rows(nsm, &[pax, csm, small]));
+    rows.extend(point_rows("query", |one| &one.points_ms, nsm, &[pax, csm, small]));
+    rows.extend(point_rows("update", |one| &one.updates_ms, nsm, &[pax, csm, small]));
+    rows.extend(blind_rows(context, nsm, &[pax, csm, small]));
     for one in &measured {
         let seconds = Row::new(format!("bulk insert, {}", one.name), "virtual s", one.insert_s);
         rows.push(seconds);
@@ -173,20 +185,44 @@ fn selective_rows(context: &Context, measured: &[&Measured]) -> Vec<Row> {
     rows
 }
 
-/// Figure 8a, without the index.
-fn point_rows(nsm: &Measured, others: &[&Measured]) -> Vec<Row> {
+/// Figure 8a, without the index; and 7.2.3: "its performance is always 22% worse than NSM, regardless of payload".
+fn point_rows(
+    what: &str,
+    of: fn(&Measured) -> &Vec<f64>,
+    nsm: &Measured,
+    others: &[&Measured],
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for (place, payload) in POINT_PAYLOADS.into_iter().enumerate() {
-        let of = |one: &Measured| one.points_ms.get(place).copied().unwrap_or(f64::NAN);
+        let of = |one: &Measured| of(one).get(place).copied().unwrap_or(f64::NAN);
         let row = |one: &Measured| {
-            Row::new(format!("point query, payload {payload}, {}", one.name), "virtual ms", of(one))
+            let figure = format!("point {what}, payload {payload}, {}", one.name);
+            Row::new(figure, "virtual ms", of(one))
         };
         rows.push(row(nsm));
         for one in others {
             rows.push(row(one));
-            let figure = format!("point query, payload {payload}, ratio {} to nsm", one.name);
+            let figure = format!("point {what}, payload {payload}, ratio {} to nsm", one.name);
             rows.push(Row::new(figure, "", of(one) / of(nsm)));
         }
+    }
+    rows
+}
+
+/// What 7.2.3 hopes for: "partial-record C-pages for updates".
+fn blind_rows(context: &Context, nsm: &Measured, others: &[&Measured]) -> Vec<Row> {
+    let row = |one: &Measured| {
+        Row::new(format!("update without reading, {}", one.name), "virtual us", one.blind_us)
+    };
+    let mut rows = vec![row(nsm)];
+    for one in others {
+        rows.push(row(one));
+        let figure = format!("update without reading, ratio {} to nsm", one.name);
+        let ratio = Row::new(figure, "", one.blind_us / nsm.blind_us);
+        rows.push(match one.name {
+            "csm" => ratio.judged_at_full_scale(Tolerance::AtMost(1.0), context),
+            _ => ratio,
+        });
     }
     rows
 }
@@ -245,11 +281,16 @@ async fn measure(
     }
     stage.at(0.9);
     let mut points_ms = Vec::new();
+    let mut updates_ms = Vec::new();
     for payload in POINT_PAYLOADS {
-        points_ms.push(points(&tables, &table, payload, records).await?);
+        points_ms.push(points(&tables, &table, (payload, false), records).await?);
     }
+    for payload in POINT_PAYLOADS {
+        updates_ms.push(points(&tables, &table, (payload, true), records).await?);
+    }
+    let blind_us = update_blindly(&tables, &table, records).await?;
     tables.close().await?;
-    Ok(Measured { name, insert_s, scans_s, selective_s, points_ms })
+    Ok(Measured { name, insert_s, scans_s, selective_s, points_ms, updates_ms, blind_us })
 }
 
 async fn load(
@@ -293,27 +334,56 @@ async fn scan(
     Ok(now().since(began).as_s())
 }
 
-/// Mean virtual milliseconds of queries of some attributes of one record.
+/// Mean virtual milliseconds of reading some attributes of one record, and of updating them where that is asked for.
 async fn points(
     tables: &Arc<Tables>,
     table: &Table,
-    payload: usize,
+    (payload, updates): (usize, bool),
     records: u64,
 ) -> Result<f64, Failure> {
-    let mut random = random("point queries");
+    let mut random = random("points");
     let columns: Vec<usize> = (0..payload).collect();
     let mut total_ms = 0.0;
     for _ in 0..POINT_QUERIES {
         let number: ArrayRef = Arc::new(UInt64Array::from(vec![random.random_range(0..records)]));
         let began = now();
-        let rows = tables.snapshot().await.rows(table, &[number], &columns).await?;
-        total_ms += now().since(began).as_ms();
+        let key = std::slice::from_ref(&number);
+        let rows = tables.snapshot().await.rows(table, key, &columns).await?;
         if rows.num_rows() != 1 {
             let (what, store) = ("a point query".to_owned(), "four disks".to_owned());
             return Err(Failure::Differs { what, store });
         }
+        if updates {
+            let value = |column: &ArrayRef| -> ArrayRef {
+                let column = column.as_primitive::<Float64Type>();
+                Arc::new(column.unary::<_, Float64Type>(|value| 1.0 - value))
+            };
+            let values = rows.columns().iter().map(value).enumerate();
+            let mut changes = Changes::new();
+            changes.set(table, key, &values.collect::<Vec<_>>(), &[])?;
+            tables.commit(&changes).await?;
+        }
+        total_ms += now().since(began).as_ms();
     }
     Ok(total_ms / POINT_QUERIES as f64)
+}
+
+/// Virtual microseconds of each of many updates of one attribute, until the log is empty.
+async fn update_blindly(tables: &Arc<Tables>, table: &Table, records: u64) -> Result<f64, Failure> {
+    let mut random = random("updates");
+    let groups = (records / UPDATED_OF / GROUP).max(1);
+    let began = now();
+    for _ in 0..groups {
+        let mut column = || (0..GROUP).map(|_| random.random_range(0..records)).collect::<Vec<_>>();
+        let numbers: ArrayRef = Arc::new(UInt64Array::from(column()));
+        let values = column().into_iter().map(|number| number as f64 / records as f64);
+        let values: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
+        let mut changes = Changes::new();
+        changes.set(table, &[numbers], &[(A3, values)], &[])?;
+        tables.commit(&changes).await?;
+    }
+    tables.store().checkpoint().await?;
+    Ok(now().since(began).as_s() * 1e6 / (groups * GROUP) as f64)
 }
 
 #[cfg(test)]

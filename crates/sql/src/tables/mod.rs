@@ -10,6 +10,7 @@ mod change;
 mod copy;
 mod define;
 mod insert;
+mod predicate;
 mod range;
 mod scan;
 mod session;

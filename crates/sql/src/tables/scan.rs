@@ -10,11 +10,17 @@ use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, apply_expression_roots,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
+};
 use datafusion::physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
 };
@@ -24,8 +30,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use moirai_runtime::now;
-use moirai_tables::{Index, IndexScan, Scan, ScanCounts, ScanOptions, Snapshot, Table};
+use moirai_tables::{
+    FilterOrder, FilteredScan, Index, IndexScan, Scan, ScanCounts, ScanOptions, Snapshot, Table,
+};
 
+use crate::tables::predicate::Predicate;
 use crate::tables::range::{KeyRange, Wanted};
 use crate::tables::table::external;
 
@@ -40,6 +49,8 @@ pub(crate) struct RowsExec {
     /// What is read by whom.
     parts: Vec<Wanted>,
     limit: Option<usize>,
+    /// Of what is above, over the columns that are read: rows that they do not keep may be left out.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -93,6 +104,7 @@ impl RowsExec {
             index: None,
             parts,
             limit: None,
+            filters: Vec::new(),
             statistics,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -132,6 +144,16 @@ impl RowsExec {
         RowsExec { limit, ..self }
     }
 
+    /// Whether filters save it something: it reads many rows, in one go.
+    fn can_filter(&self) -> bool {
+        let is_range = |part: &Wanted| !part.are_rows && part.ranges.len() == 1;
+        // Rows are counted before they are filtered, where there is a limit.
+        self.index.is_none()
+            && self.limit.is_none()
+            && self.parts.iter().all(is_range)
+            && self.statistics.num_rows.get_value().is_some_and(|rows| *rows >= FILTERED_ROWS)
+    }
+
     pub(crate) fn with_statistics(self, statistics: Statistics) -> RowsExec {
         RowsExec { statistics: Arc::new(statistics), ..self }
     }
@@ -148,6 +170,9 @@ impl DisplayAs for RowsExec {
             None if is_bound => write!(f, ", by key")?,
             None => {}
         }
+        for (number, filter) in self.filters.iter().enumerate() {
+            write!(f, "{}{filter}", if number == 0 { ", filter=" } else { " AND " })?;
+        }
         match self.limit {
             Some(limit) => write!(f, ", limit={limit}"),
             None => Ok(()),
@@ -155,6 +180,8 @@ impl DisplayAs for RowsExec {
     }
 }
 
+/// A scan of fewer rows does not filter them: that takes longer than to read all.
+const FILTERED_ROWS: usize = 1 << 14;
 /// Keys of rows that are read at once.
 const KEYS_AT_ONCE: usize = 1024;
 
@@ -171,6 +198,7 @@ struct Reading {
     batch_rows: usize,
     /// Rows that are wanted still.
     left: usize,
+    predicate: Option<Arc<Predicate>>,
     source: Source,
     metrics: ScanMetrics,
 }
@@ -182,6 +210,7 @@ struct ScanMetrics {
     time: Time,
     pages: Count,
     changed_pages: Count,
+    passed_pages: Count,
     bytes: Count,
 }
 
@@ -193,6 +222,7 @@ impl ScanMetrics {
             time: MetricBuilder::new(all).subset_time("read_time", partition),
             pages: count("pages"),
             changed_pages: count("changed_pages"),
+            passed_pages: count("passed_pages"),
             bytes: count("bytes_read"),
         }
     }
@@ -201,6 +231,7 @@ impl ScanMetrics {
     fn add(&self, counts: ScanCounts) {
         self.pages.add(counts.pages as usize);
         self.changed_pages.add(counts.changed_pages as usize);
+        self.passed_pages.add(counts.passed_pages as usize);
         self.bytes.add(counts.bytes as usize);
     }
 }
@@ -209,6 +240,7 @@ impl ScanMetrics {
 enum Source {
     None,
     Range(Box<Scan>),
+    Filtered(Box<FilteredScan>),
     Index(Box<IndexScan>),
 }
 
@@ -224,6 +256,7 @@ impl Reading {
         while self.left > 0 {
             let batch = match &mut self.source {
                 Source::Range(scan) => scan.next().await?,
+                Source::Filtered(scan) => scan.next().await?,
                 Source::Index(scan) => scan.next().await?,
                 Source::None if self.ranges.is_empty() => return Ok(None),
                 Source::None if self.are_rows && self.index.is_none() => {
@@ -254,6 +287,7 @@ impl Reading {
     fn end(&mut self) {
         match std::mem::replace(&mut self.source, Source::None) {
             Source::Range(scan) => self.metrics.add(scan.counts()),
+            Source::Filtered(scan) => self.metrics.add(scan.counts()),
             Source::Index(scan) => self.metrics.add(scan.counts()),
             Source::None => {}
         }
@@ -266,9 +300,14 @@ impl Reading {
         let batch_rows = self.batch_rows.min(self.left);
         let options = ScanOptions { columns, from, to, batch_rows };
         let snapshot = Arc::clone(&self.snapshot);
-        self.source = match &self.index {
-            None => Source::Range(Box::new(snapshot.scan(&self.table, options)?)),
-            Some(index) => {
+        self.source = match (&self.index, &self.predicate) {
+            (None, None) => Source::Range(Box::new(snapshot.scan(&self.table, options)?)),
+            (None, Some(predicate)) => {
+                let (filter, order) = (Arc::clone(predicate), FilterOrder::Hint);
+                let scan = snapshot.filtered_scan(&self.table, options, filter, order)?;
+                Source::Filtered(Box::new(scan))
+            }
+            (Some(index), _) => {
                 Source::Index(Box::new(snapshot.index_scan(&self.table, index, options)?))
             }
         };
@@ -303,9 +342,9 @@ impl ExecutionPlan for RowsExec {
 
     fn apply_expressions(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        apply_expression_roots(&self.filters, visit)
     }
 
     fn with_new_children(
@@ -332,11 +371,31 @@ impl ExecutionPlan for RowsExec {
             are_rows,
             batch_rows: context.session_config().batch_size(),
             left: self.limit.unwrap_or(usize::MAX),
+            predicate: Predicate::of(&self.filters, (&self.table, &self.columns))?.map(Arc::new),
             source: Source::None,
             metrics: ScanMetrics::new(&self.metrics, partition),
         };
         let batches = futures::stream::try_unfold(reading, next);
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches)))
+    }
+
+    /// Filters above, which stay where they are.
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        filters: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let is_new = |filter: &Arc<dyn PhysicalExpr>| !self.filters.contains(filter);
+        let new = filters.parent_filters.iter().map(|one| Arc::clone(&one.filter)).filter(is_new);
+        let all: Vec<_> = self.filters.iter().cloned().chain(new).collect();
+        let kept_above = FilterPushdownPropagation::all_unsupported(filters);
+        Ok(match all.len() > self.filters.len() && self.can_filter() {
+            true => {
+                kept_above.with_updated_node(Arc::new(RowsExec { filters: all, ..self.clone() }))
+            }
+            false => kept_above,
+        })
     }
 
     /// Of one partition alone: each of several would have the limit for itself.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod copies;
+mod filters;
 mod indexes;
 mod unique;
 
