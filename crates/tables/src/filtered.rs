@@ -5,8 +5,8 @@
 //! device twice. A scan begins with it, and goes over from one to the other by what it finds. The second time pages are found by
 //! their keys, and filtered anew: a sweep may have divided them in other places.
 //!
-//! Where who asks filters the rows again anyway, filtering them here saves nothing while most pages have rows to keep. Then all rows
-//! come for some time ([`FilterOrder::Hint`]).
+//! Where who asks filters the rows again anyway, filtering them here costs more than it saves while many pages have rows to keep. Then
+//! all rows come, and the filter looks at some of them, in case that changes ([`FilterOrder::Hint`]).
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use moirai_update::{At, UnitSet, View, Views};
 
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
+use crate::hint::Unfiltered;
 use crate::scan::{PAGES_AT_ONCE, PageAt, Scan, ScanCounts, ScanOptions, append_page, read_keys};
 use crate::snapshot::{Snapshot, projected, units_of};
 use crate::tables::Table;
@@ -27,13 +28,11 @@ use crate::{Error, Result};
 /// So many pages without rows to keep, between two that have some, are read with them: one request instead of two.
 const GAP_PAGES: usize = 4;
 /// The order is looked at again after so many pages.
-const PAGES_OF_DECISION: u64 = 16;
+pub(crate) const PAGES_OF_DECISION: u64 = 16;
 /// The filter's columns come first where less than 1 in 8 pages has rows to keep, and all together where more than 1 in 2 has. Between
 /// these the order stays.
 const FIRST_BELOW: u64 = 8;
 const TOGETHER_ABOVE: u64 = 2;
-/// So many pages come unfiltered at first before the filter is tried again, and twice as many each time after.
-const UNFILTERED_PAGES: u64 = 256;
 /// The most rows of a batch, for which memory is taken at once.
 const BATCH_ROWS_MAX: usize = 1 << 16;
 
@@ -62,7 +61,8 @@ pub enum FilterOrder {
     Together,
     /// Those of the filter first: SI-scan.
     First,
-    /// As chosen, and rows that the filter does not keep come, too, where it keeps some of most pages.
+    /// As chosen, and rows that the filter does not keep come, too, where it keeps some of many pages. For filters of columns that are
+    /// asked for; with others it is [`FilterOrder::Chosen`].
     Hint,
 }
 
@@ -76,8 +76,8 @@ pub struct FilteredScan {
     /// Pages since the last decision, and those of them that had rows to keep.
     seen: u64,
     with_rows: u64,
-    /// How many pages come unfiltered the next time.
-    unfiltered_pages: u64,
+    /// Where the filter's columns are in the answer, if it may have rows that are not kept.
+    looked_at: Option<Vec<usize>>,
 }
 
 /// Where rows come from.
@@ -89,11 +89,8 @@ enum Source {
     },
     /// Rows of [`Layout::Nsm`], with all columns.
     Rows(Box<Scan>),
-    /// Rows as they are, of so many pages.
-    Unfiltered {
-        scan: Box<Scan>,
-        pages: u64,
-    },
+    /// Rows as they are.
+    Unfiltered(Box<Unfiltered>),
     Ended,
 }
 
@@ -319,28 +316,24 @@ impl FilteredScan {
             options: options.clone(),
             counts: ScanCounts::default(),
         };
-        let source = match table.layout() {
-            Layout::Csm | Layout::Pax => {
+        let of_answer = |column: &usize| columns.iter().position(|one| one == column);
+        let looked_at: Option<Vec<usize>> = filtered.iter().map(of_answer).collect();
+        let looked_at = looked_at.filter(|_| order == FilterOrder::Hint);
+        let source = match (table.layout(), &looked_at) {
+            (_, Some(looked_at)) => {
+                let scan = (Arc::clone(&snapshot), table, options.clone());
+                Source::Unfiltered(Box::new(Unfiltered::first(scan, looked_at.clone())?))
+            }
+            (Layout::Csm | Layout::Pax, None) => {
                 let are_whole = pages.are_whole(order);
                 Source::Views { views: pages.views(are_whole), are_whole }
             }
-            // Whole rows are read in any case.
-            Layout::Nsm if order == FilterOrder::Hint => pages.unfiltered(u64::MAX)?,
-            Layout::Nsm => {
+            (Layout::Nsm, None) => {
                 let columns = Some([filtered, others].concat());
                 Source::Rows(Box::new(snapshot.scan(table, ScanOptions { columns, ..options })?))
             }
         };
-        Ok(FilteredScan {
-            pages,
-            schema,
-            source,
-            kept,
-            order,
-            seen: 0,
-            with_rows: 0,
-            unfiltered_pages: UNFILTERED_PAGES,
-        })
+        Ok(FilteredScan { pages, schema, source, kept, order, seen: 0, with_rows: 0, looked_at })
     }
 
     /// The columns.
@@ -353,8 +346,10 @@ impl FilteredScan {
     #[must_use]
     pub fn counts(&self) -> ScanCounts {
         let mut counts = self.pages.counts;
-        if let Source::Rows(scan) | Source::Unfiltered { scan, .. } = &self.source {
-            counts.add(scan.counts());
+        match &self.source {
+            Source::Rows(scan) => counts.add(scan.counts()),
+            Source::Unfiltered(rows) => counts.add(rows.counts()),
+            Source::Views { .. } | Source::Ended => {}
         }
         counts
     }
@@ -369,7 +364,7 @@ impl FilteredScan {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             // Rows that were kept come before those that come as they are.
-            let is_end = matches!(self.source, Source::Ended | Source::Unfiltered { .. });
+            let is_end = matches!(self.source, Source::Ended | Source::Unfiltered(_));
             if let Some(rows) = self.kept.next(&self.schema, is_end)? {
                 return Ok(Some(rows));
             }
@@ -389,21 +384,20 @@ impl FilteredScan {
                         self.source = Source::Ended;
                     }
                 },
-                Source::Unfiltered { scan, pages } => {
-                    let rows = scan.next().await?;
-                    let counts = scan.counts();
-                    let position = scan.position().filter(|_| counts.pages >= *pages);
-                    match (&rows, position) {
-                        (Some(_), None) => {}
-                        (Some(_), Some(position)) => {
-                            self.pages.options.from = position;
-                            self.pages.counts.add(counts);
-                            self.begin(self.pages.are_whole(self.order));
-                        }
-                        (None, _) => {
-                            self.pages.counts.add(counts);
-                            self.source = Source::Ended;
-                        }
+                Source::Unfiltered(unfiltered) => {
+                    let rows = unfiltered.next().await?;
+                    let keep = |arrays: &[ArrayRef], rows| self.pages.keep(arrays, rows);
+                    let position = match &rows {
+                        Some(rows) => unfiltered.look(rows, keep)?,
+                        None => None,
+                    };
+                    if rows.is_none() || position.is_some() {
+                        self.pages.counts.add(unfiltered.counts());
+                        self.source = Source::Ended;
+                    }
+                    if let Some(position) = position {
+                        self.pages.options.from = position;
+                        self.begin(self.pages.are_whole(self.order));
                     }
                     if rows.is_some() {
                         return Ok(rows);
@@ -510,10 +504,11 @@ impl FilteredScan {
         let have_few = self.with_rows * FIRST_BELOW < self.seen;
         let is_better = if are_whole { have_few } else { have_most };
         (self.seen, self.with_rows) = (0, 0);
-        if have_most && self.order == FilterOrder::Hint {
+        if let Some(looked_at) = self.looked_at.clone().filter(|_| have_most) {
+            let Pages { snapshot, table, options, .. } = &self.pages;
+            let scan = (Arc::clone(snapshot), table, options.clone());
+            self.source = Source::Unfiltered(Box::new(Unfiltered::again(scan, looked_at)?));
             self.pages.counts.turns += 1;
-            self.source = self.pages.unfiltered(self.unfiltered_pages)?;
-            self.unfiltered_pages = self.unfiltered_pages.saturating_mul(2);
         } else if is_better && !self.pages.are_whole(FilterOrder::First) {
             self.begin(!are_whole);
         }
@@ -531,12 +526,6 @@ impl Pages {
     /// Whether a scan begins with all columns: there may be no others, or all are in one unit.
     fn are_whole(&self, order: FilterOrder) -> bool {
         order == FilterOrder::Together || self.units(true) == self.units(false)
-    }
-
-    /// The rest of the range as it is, to be filtered again after so many pages.
-    fn unfiltered(&self, pages: u64) -> Result<Source> {
-        let scan = Arc::clone(&self.snapshot).scan(&self.table, self.options.clone())?;
-        Ok(Source::Unfiltered { scan: Box::new(scan), pages })
     }
 }
 

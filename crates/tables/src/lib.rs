@@ -70,6 +70,7 @@ mod copy;
 mod definition;
 mod error;
 mod filtered;
+mod hint;
 mod index;
 mod indexing;
 mod load;

@@ -140,6 +140,11 @@ impl Scan {
         Some(layers.low.max(&self.options.from[..]).to_vec())
     }
 
+    /// Lets batches have about so many rows from now on.
+    pub(crate) fn set_batch_rows(&mut self, batch_rows: usize) {
+        self.options.batch_rows = batch_rows.max(1);
+    }
+
     /// The next rows; `None` behind the last.
     ///
     /// # Errors

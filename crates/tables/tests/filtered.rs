@@ -374,8 +374,10 @@ fn a_hint_leaves_out_nothing_that_the_filter_keeps() {
                 let mut counts = Vec::new();
                 for (column, keeps) in predicates {
                     let filter = Arc::new(Keep { columns: vec![column], keeps });
+                    // 25 pages.
+                    let columns = Some(all.clone());
                     let options =
-                        ScanOptions { columns: Some(all.clone()), ..ScanOptions::default() };
+                        ScanOptions { columns, batch_rows: 500, ..ScanOptions::default() };
                     let right = expected(&snapshot, &table, &options, &*filter).await;
                     let hint = (Arc::clone(&filter) as Arc<dyn RowFilter>, FilterOrder::Hint);
                     let (found, read) =
@@ -389,10 +391,10 @@ fn a_hint_leaves_out_nothing_that_the_filter_keeps() {
                 match layout {
                     Layout::Nsm => assert_eq!((quarter, few, none), (whole, whole, whole)),
                     Layout::Csm | Layout::Pax => {
-                        assert!(quarter < ROWS / 2 && none == 0, "{counts:?}");
-                        assert_eq!(few, if part == 0 { 20 } else { 19 }, "{counts:?}");
-                        // To pages as they are, and back.
-                        assert_eq!(turned.turns, 2, "{counts:?}");
+                        // The first batch comes as it is.
+                        assert!(quarter < ROWS / 2 && none < 550, "{counts:?}");
+                        assert_eq!(few - none, if part == 0 { 20 } else { 19 }, "{counts:?}");
+                        assert_eq!(turned.turns, 1, "{counts:?}");
                         assert!(turned.passed_pages > 500, "{counts:?}");
                     }
                 }

@@ -14,7 +14,7 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use moirai_tables::{RowFilter, Table};
 
-/// What filters ask of columns of a table. Those that a join or a sort made become narrower while the query runs.
+/// What filters ask of columns of a table. Those that a sort of a few rows made become narrower while the query runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Predicate {
     /// The columns of the table.

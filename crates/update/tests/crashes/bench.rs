@@ -6,7 +6,9 @@ use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::Random;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
-use moirai_update::{Durability, Engine, Format, Formats, Kinds, LogWriter, Options, WholeBlocks};
+use moirai_update::{
+    Durability, Engine, Error, Format, Formats, Kinds, LogWriter, Options, WholeBlocks,
+};
 use rand::Rng;
 
 use crate::model::{BLOCK, Model, SPACE, kinds};
@@ -118,15 +120,19 @@ impl Bench {
     }
 
     pub(crate) async fn content(&self, engine: &Engine) -> Model {
+        self.try_content(engine).await.unwrap()
+    }
+
+    pub(crate) async fn try_content(&self, engine: &Engine) -> Result<Model, Error> {
         let mut model = Model::new();
         for block in 0..self.blocks {
-            let read = engine.get(SPACE, &block.to_be_bytes()).await.unwrap();
+            let read = engine.get(SPACE, &block.to_be_bytes()).await?;
             let read = read.unwrap();
             assert_eq!(read.len(), BLOCK);
             if read.iter().any(|byte| *byte != 0) {
                 model.insert(block, read);
             }
         }
-        model
+        Ok(model)
     }
 }
