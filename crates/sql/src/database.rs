@@ -48,8 +48,6 @@ fn context() -> SessionContext {
     options.execution.time_zone = Some("+00:00".to_owned());
     // Else 12345678901234567.89 would be another number.
     options.sql_parser.parse_float_as_decimal = true;
-    // To find what a join's filter is took Q3, Q9 and Q18 of TPC-H 9 to 15 % more time than scans saved by it.
-    options.optimizer.enable_join_dynamic_filter_pushdown = false;
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 
 use crate::Result;
+use crate::definition::Layout;
 use crate::filtered::PAGES_OF_DECISION;
 use crate::scan::{Scan, ScanCounts, ScanOptions};
 use crate::snapshot::Snapshot;
@@ -58,7 +59,7 @@ impl Unfiltered {
         between: u64,
     ) -> Result<Unfiltered> {
         let batch_rows = options.batch_rows;
-        if between == 1 {
+        if between == 1 && table.layout() != Layout::Nsm {
             options.batch_rows = batch_rows.min(FIRST_ROWS);
         }
         let scan = snapshot.scan(table, options)?;

@@ -133,11 +133,14 @@ impl Scan {
         &self.schema
     }
 
-    /// The lowest key of the rows that come next, where they are of a page that is at hand; a table in rows has none.
+    /// The lowest key of the rows that come next, behind a page that is at hand; a table in rows has none.
     pub(crate) fn position(&self) -> Option<Vec<u8>> {
-        let (view, at) = self.view.as_ref()?;
-        let layers = view.layers().nth(*at).filter(|_| self.table.layout() != Layout::Nsm)?;
-        Some(layers.low.max(&self.options.from[..]).to_vec())
+        let (view, at) = self.view.as_ref().filter(|_| self.table.layout() != Layout::Nsm)?;
+        let low = match view.layers().nth(*at) {
+            Some(layers) => layers.low,
+            None => view.next.as_deref()?,
+        };
+        Some(low.max(&self.options.from[..]).to_vec())
     }
 
     /// Lets batches have about so many rows from now on.

@@ -341,7 +341,7 @@ async fn points(
     (payload, updates): (usize, bool),
     records: u64,
 ) -> Result<f64, Failure> {
-    let mut random = random("points");
+    let mut random = random(&format!("points of {payload}, {updates}"));
     let columns: Vec<usize> = (0..payload).collect();
     let mut total_ms = 0.0;
     for _ in 0..POINT_QUERIES {

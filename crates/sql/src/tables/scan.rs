@@ -8,19 +8,15 @@ use std::time::Duration;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Statistics, internal_err};
-use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, apply_expression_roots,
-};
-use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
-};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
 };
@@ -31,7 +27,8 @@ use datafusion::physical_plan::{
 };
 use moirai_runtime::now;
 use moirai_tables::{
-    FilterOrder, FilteredScan, Index, IndexScan, Scan, ScanCounts, ScanOptions, Snapshot, Table,
+    FilterOrder, FilteredScan, Index, IndexScan, Layout, Scan, ScanCounts, ScanOptions, Snapshot,
+    Table,
 };
 
 use crate::tables::predicate::Predicate;
@@ -49,8 +46,8 @@ pub(crate) struct RowsExec {
     /// What is read by whom.
     parts: Vec<Wanted>,
     limit: Option<usize>,
-    /// Of what is above, over the columns that are read: rows that they do not keep may be left out.
-    filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Rows that it does not keep may be left out: they are filtered again.
+    predicate: Option<Arc<Predicate>>,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -104,7 +101,7 @@ impl RowsExec {
             index: None,
             parts,
             limit: None,
-            filters: Vec::new(),
+            predicate: None,
             statistics,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -144,14 +141,20 @@ impl RowsExec {
         RowsExec { limit, ..self }
     }
 
-    /// Whether filters save it something: it reads many rows, in one go.
-    fn can_filter(&self) -> bool {
+    /// Leaves out rows that the filters do not keep, where that saves something: it reads many rows in one go, by their columns.
+    pub(crate) fn filtered(self, state: &dyn Session, filters: &[Expr]) -> RowsExec {
         let is_range = |part: &Wanted| !part.are_rows && part.ranges.len() == 1;
-        // Rows are counted before they are filtered, where there is a limit.
-        self.index.is_none()
+        // With a limit, rows would be counted that the limit does not mean.
+        let can_filter = self.index.is_none()
             && self.limit.is_none()
+            && self.table.layout() != Layout::Nsm
             && self.parts.iter().all(is_range)
-            && self.statistics.num_rows.get_value().is_some_and(|rows| *rows >= FILTERED_ROWS)
+            && self.statistics.num_rows.get_value().is_some_and(|rows| *rows >= FILTERED_ROWS);
+        let predicate = match can_filter {
+            true => Predicate::of(state, filters, (&self.columns, &self.schema)),
+            false => None,
+        };
+        RowsExec { predicate: predicate.map(Arc::new), ..self }
     }
 
     pub(crate) fn with_statistics(self, statistics: Statistics) -> RowsExec {
@@ -170,8 +173,8 @@ impl DisplayAs for RowsExec {
             None if is_bound => write!(f, ", by key")?,
             None => {}
         }
-        for (number, filter) in self.filters.iter().enumerate() {
-            write!(f, "{}{filter}", if number == 0 { ", filter=" } else { " AND " })?;
+        if let Some(predicate) = &self.predicate {
+            write!(f, ", filter={predicate}")?;
         }
         match self.limit {
             Some(limit) => write!(f, ", limit={limit}"),
@@ -342,9 +345,9 @@ impl ExecutionPlan for RowsExec {
 
     fn apply_expressions(
         &self,
-        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(&self.filters, visit)
+        Ok(TreeNodeRecursion::Continue)
     }
 
     fn with_new_children(
@@ -371,31 +374,12 @@ impl ExecutionPlan for RowsExec {
             are_rows,
             batch_rows: context.session_config().batch_size(),
             left: self.limit.unwrap_or(usize::MAX),
-            predicate: Predicate::of(&self.filters, (&self.table, &self.columns))?.map(Arc::new),
+            predicate: self.predicate.clone(),
             source: Source::None,
             metrics: ScanMetrics::new(&self.metrics, partition),
         };
         let batches = futures::stream::try_unfold(reading, next);
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches)))
-    }
-
-    /// Filters above, which stay where they are.
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        filters: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let is_new = |filter: &Arc<dyn PhysicalExpr>| !self.filters.contains(filter);
-        let new = filters.parent_filters.iter().map(|one| Arc::clone(&one.filter)).filter(is_new);
-        let all: Vec<_> = self.filters.iter().cloned().chain(new).collect();
-        let kept_above = FilterPushdownPropagation::all_unsupported(filters);
-        Ok(match all.len() > self.filters.len() && self.can_filter() {
-            true => {
-                kept_above.with_updated_node(Arc::new(RowsExec { filters: all, ..self.clone() }))
-            }
-            false => kept_above,
-        })
     }
 
     /// Of one partition alone: each of several would have the limit for itself.
@@ -404,7 +388,7 @@ impl ExecutionPlan for RowsExec {
             return None;
         }
         let limit = self.limit.into_iter().chain(limit).min();
-        Some(Arc::new(RowsExec { limit, ..self.clone() }))
+        Some(Arc::new(RowsExec { limit, predicate: None, ..self.clone() }))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -103,7 +103,7 @@ impl TableProvider for Rows {
         Some(&self.constraints)
     }
 
-    /// A filter may bound the keys that are read; what is left is filtered again.
+    /// A filter may bound the keys that are read, and leave out rows; what is left is filtered again.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -154,6 +154,7 @@ impl TableProvider for Rows {
         if let Some(index) = by {
             scan = scan.by(index);
         }
-        Ok(Arc::new(scan.divided(&keys).limited(limit).with_statistics(statistics)))
+        let scan = scan.divided(&keys).limited(limit).with_statistics(statistics);
+        Ok(Arc::new(scan.filtered(state, filters)))
     }
 }

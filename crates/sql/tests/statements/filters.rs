@@ -71,22 +71,18 @@ fn filtered_scans_leave_out_nothing() {
                     _ => tables.store().checkpoint().await.unwrap(),
                 }
                 for filter in filters {
-                    let columns = "count(*), sum(id), sum(near), sum(third), max(text)";
-                    let filtered = format!("SELECT {columns} FROM t WHERE {filter}");
-                    let of_all: Vec<String> = columns
-                        .split(", ")
-                        .map(|column| format!("{column} FILTER (WHERE {filter})"))
-                        .collect();
-                    let of_all = format!("SELECT {} FROM t", of_all.join(", "));
-                    let values = |answer: String| answer.split_once(' ').unwrap().1.to_owned();
-                    let found = values(run(&database, &filtered).await);
-                    let right = run(&database, &of_all).await;
-                    // Names of such columns have blanks.
-                    let is_right = right.ends_with(&found) && found.contains(',');
-                    assert!(
-                        is_right && !right.contains("error"),
-                        "{layout:?}, {part}, {filter}: {found}, {right}"
-                    );
+                    let columns = ["count(*)", "sum(id)", "sum(near)", "sum(third)", "max(text)"];
+                    let select = |of: &str| {
+                        let columns = columns.iter().enumerate();
+                        let columns =
+                            columns.map(|(number, column)| format!("{column} {of} AS c{number}"));
+                        format!("SELECT {} FROM t", columns.collect::<Vec<_>>().join(", "))
+                    };
+                    let right = select(&format!("FILTER (WHERE {filter})"));
+                    let right = run(&database, &right).await;
+                    let found = run(&database, &format!("{} WHERE {filter}", select(""))).await;
+                    assert_eq!(found, right, "{layout:?}, {part}, {filter}");
+                    assert!(right.starts_with("c0,c1,c2,c3,c4 "), "{right}");
                 }
             }
         });
@@ -110,16 +106,8 @@ fn pages_without_rows_are_passed_over() {
         let far = shown(&far, "t", "bytes_read");
         let read = shown(&few, "t", "bytes_read");
         assert!(read < far + bytes / 4, "{read} of {bytes} and {far}: {few}");
-        // Most pages: after third of them, all are read as they are.
+        // Most pages: after some of them, all are read as they are.
         let most = analyze("SELECT id, text, third FROM t WHERE far % 2 = 0").await;
         assert_eq!(shown(&most, "t", "passed_pages"), 0, "{most}");
-        // A sort that wants a few rows says which while it runs.
-        let highest = "SELECT id, far, text FROM t ORDER BY far DESC LIMIT 3";
-        assert_eq!(
-            run(&database, highest).await,
-            "id,far,text 22321,39999,text 321 4642,39998,text 642 26963,39997,text 963"
-        );
-        let sorted = analyze("SELECT id, near, text FROM t ORDER BY near LIMIT 3").await;
-        assert!(shown(&sorted, "t", "passed_pages") > 0, "{sorted}");
     });
 }
