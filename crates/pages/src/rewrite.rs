@@ -20,8 +20,6 @@ type Result<T> = std::result::Result<T, NotOfFormat>;
 
 /// A page with fewer rows and bytes than such a part of those that it may have is joined with a neighbour.
 const SMALL_SHARE: usize = 2;
-/// Pages but the last have a multiple of so many rows: their bitmaps of nulls are whole bytes.
-const ROWS_UNIT: usize = 8;
 
 /// So many modifications of a page are worth the making of numbers of all its keys.
 const NUMBERED_MIN: usize = 16;
@@ -44,8 +42,10 @@ pub(crate) struct Changes {
     bytes: Vec<u8>,
     /// Rows that go.
     removed: Vec<usize>,
-    /// Rows that come: before which row, the key, and the fields.
-    inserted: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    /// Rows that come: before which row, and the key.
+    inserted: Vec<(usize, Vec<u8>)>,
+    /// Of each column, where in `bytes` their values are; `None` for a null.
+    inserted_values: Vec<Vec<Option<std::ops::Range<u32>>>>,
     refused: u64,
 }
 
@@ -59,13 +59,28 @@ impl Changes {
         }
     }
 
+    /// Adds a row that comes: its fields are looked through once, however many columns there are.
+    fn insert(&mut self, at: usize, key: &[u8], fields: &[u8]) {
+        self.inserted.push((at, key.to_vec()));
+        let mut fields = Fields::of(fields).peekable();
+        for (column, values) in self.inserted_values.iter_mut().enumerate() {
+            let field = fields.next_if(|(one, _)| *one == column);
+            values.push(field.and_then(|(_, value)| value).map(|value| {
+                let first = self.bytes.len() as u32;
+                self.bytes.extend_from_slice(value);
+                first..self.bytes.len() as u32
+            }));
+        }
+    }
+
     pub(crate) fn of(
         schema: &PageSchema,
         page: Option<&Page<'_, '_>>,
         modifications: &[Modification<'_>],
     ) -> Result<Changes> {
-        let mut changes =
-            Changes { set: vec![Vec::new(); schema.columns().len()], ..Changes::default() };
+        let columns = schema.columns().len();
+        let (set, inserted_values) = (vec![Vec::new(); columns], vec![Vec::new(); columns]);
+        let mut changes = Changes { set, inserted_values, ..Changes::default() };
         let keys = page.map(Page::key_columns).transpose()?;
         let numbers = match &keys {
             Some(keys) if modifications.len() >= NUMBERED_MIN => keys.numbers()?,
@@ -101,14 +116,16 @@ impl Changes {
                     }
                 }
                 (Row::Put(fields), Ok(at)) => {
-                    for column in 0..schema.columns().len() {
+                    let mut fields = Fields::of(&fields).peekable();
+                    for column in 0..columns {
+                        let field = fields.next_if(|(one, _)| *one == column);
                         if !schema.key().contains(&column) {
-                            changes.set(column, at, Fields::of(&fields).get(column));
+                            changes.set(column, at, field.and_then(|(_, value)| value));
                         }
                     }
                 }
                 (Row::Put(fields), Err(at)) if key_reader.read(key).is_some() => {
-                    changes.inserted.push((at, key.to_vec(), fields.into_owned()));
+                    changes.insert(at, key, &fields);
                 }
                 // Bytes that are no key of the table.
                 (Row::Put(_), Err(_)) => changes.refused += 1,
@@ -161,7 +178,7 @@ impl Changes {
     /// The values of the key's columns in each row that comes.
     pub(crate) fn inserted_keys(&self, schema: &PageSchema) -> Result<Vec<Vec<Vec<u8>>>> {
         let mut keys = KeyReader::new(schema);
-        let values = |(_, key, _): &(usize, Vec<u8>, Vec<u8>)| {
+        let values = |(_, key): &(usize, Vec<u8>)| {
             keys.read(key).map(<[Vec<u8>]>::to_vec).ok_or(NotOfFormat)
         };
         self.inserted.iter().map(values).collect()
@@ -201,11 +218,15 @@ impl Changes {
             to.append(&from, next..end);
             next = end;
         };
-        for ((at, _, fields), key) in self.inserted.iter().zip(inserted_keys) {
+        let values = self.inserted_values.get(column).into_iter().flatten();
+        for (((at, _), value), key) in self.inserted.iter().zip(values).zip(inserted_keys) {
             append_until(to, *at);
             match in_key {
                 Some(part) => to.push(key.get(part).map(|value| &value[..])),
-                None => to.push(Fields::of(fields).get(column)),
+                None => to.push(value.as_ref().map(|range| {
+                    let range = range.start as usize..range.end as usize;
+                    self.bytes.get(range).unwrap_or_default()
+                })),
             }
         }
         append_until(to, rows);
@@ -303,7 +324,7 @@ impl<'s> Rows<'s> {
         if rows.is_empty() {
             return;
         }
-        let half = (rows.len() / 2).next_multiple_of(ROWS_UNIT);
+        let half = rows.len().div_ceil(2);
         let texts_bytes = self.columns.iter().map(|column| column.texts_bytes(&rows)).max();
         let is_encodable = texts_bytes.is_none_or(|bytes| bytes <= TEXT_BYTES_MAX);
         let units = if is_encodable { self.encoded(rows.clone(), encoder) } else { Vec::new() };
@@ -448,7 +469,7 @@ fn apply_to_rows(
     }
     rows.append(page.as_ref(), &changes)?;
     let pages = rows.count.div_ceil(schema.rows_max()).max(1);
-    let of_page = rows.count.div_ceil(pages).next_multiple_of(ROWS_UNIT).min(schema.rows_max());
+    let of_page = rows.count.div_ceil(pages);
     let mut first = 0;
     while first < rows.count {
         let end = (first + of_page.max(1)).min(rows.count);
@@ -511,7 +532,7 @@ fn rewrite_units(
         units.push(Cow::Owned(content));
     }
     let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
-    if bytes > pieces.block_bytes() && rows > ROWS_UNIT {
+    if bytes > pieces.block_bytes() && rows > 1 {
         return Ok(false);
     }
     pieces.push_units(low, |unit, out| {

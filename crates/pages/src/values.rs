@@ -323,9 +323,19 @@ impl Values {
         }
     }
 
-    /// Appends the minipage of some rows; the first is a multiple of 8.
+    /// Appends the minipage of some rows.
     pub(crate) fn encode(&self, rows: Range<usize>, encoder: &mut Encoder, out: &mut Vec<u8>) {
         let bits = self.validity.get(rows.start / 8..).unwrap_or_default();
+        let shifted: Vec<u8>;
+        let bits = match rows.start % 8 {
+            0 => bits,
+            shift => {
+                let next = bits.iter().skip(1).chain([&0]);
+                let pairs = bits.iter().zip(next);
+                shifted = pairs.map(|(one, next)| one >> shift | next << (8 - shift)).collect();
+                &shifted
+            }
+        };
         let validity = Some(Validity::new(bits));
         match &self.content {
             Content::Narrow(numbers) => {

@@ -90,7 +90,7 @@ fn any_schema(random: &mut Random) -> PageSchema {
         key.swap(at, random.random_range(0..=at));
     }
     key.truncate(random.random_range(1..=count.min(3)));
-    let rows_max = [8, 16, 40, 200][random.random_range(0..4)];
+    let rows_max = [1, 5, 8, 30, 40, 200][random.random_range(0..6)];
     let placement = match random.random_bool(0.25) {
         true => Placement::ByPage,
         false => Placement::ByAttribute,

@@ -40,7 +40,7 @@ impl Kind {
         let layout = Layout::ALL[random.random_range(0..3)];
         definition.pages = PageOptions {
             layout,
-            rows_max: [8, 24, 200][random.random_range(0..3)],
+            rows_max: [3, 8, 30, 200][random.random_range(0..4)],
             // Rows of nsm are long values where they have more than a quarter of a page.
             page_bytes: match layout {
                 Layout::Nsm => ByteCount([4 << 10, 8 << 10][random.random_range(0..2)]),
