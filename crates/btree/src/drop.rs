@@ -25,6 +25,10 @@ impl Store {
     /// # Errors
     /// As of [`Store::commit`]. From then on, [`Tree`]s of that name that were asked for before are refused with
     /// [`Error::Dropped`].
+    ///
+    /// # Cancel safety
+    /// None: the tree may be dropped, and [`Tree`]s that were asked for before taken for it still. What is put by these is gone
+    /// once the store is opened again.
     pub async fn drop_tree(&self, name: &str) -> Result<bool> {
         let _alone = self.making.lock().await;
         let Some(tree) = self.find_tree(name).await? else { return Ok(false) };

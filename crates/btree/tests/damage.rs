@@ -357,24 +357,39 @@ fn trees_whose_names_are_damaged_get_others() {
     });
 }
 
-/// A copy of the superblock that rotted is written anew.
+/// A copy of the superblock that rotted, or is older than the other, is written anew by the next opening that writes.
 #[test]
-fn a_damaged_superblock_is_written_anew() {
+fn a_superblock_that_is_not_right_is_written_anew() {
     block_on_virtual(1, async {
         let bench = Bench::new().await;
-        let (store, tree) = bench.open(Options::default()).await;
-        store.put(&tree, b"key", &1_u64.to_le_bytes()).await.unwrap();
-        store.close().await.unwrap();
         let device: &dyn Device = &*bench.data;
-        let mut copy = device.read(BlockRange::new(Lbn(8), BlockCount(8))).await.unwrap();
-        copy[200] ^= 1;
-        device.write(Lbn(8), copy).await.unwrap();
-        let (store, tree) = bench.open(Options::default()).await;
-        let damage = store.check().await;
-        assert_eq!(damage.len(), 1, "{damage:?}");
-        assert_eq!((damage[0].what, damage[0].blocks.first), ("a superblock", Lbn(8)));
-        store.drop_damaged().await.unwrap();
-        assert_eq!(store.check().await, []);
-        assert_eq!(store.get(&tree, b"key").await.unwrap(), Some(1_u64.to_le_bytes().to_vec()));
+        let copy = async |place| device.read(BlockRange::new(Lbn(place), BlockCount(8))).await;
+        for place in [0, 8] {
+            for is_old in [false, true] {
+                let (store, tree) = bench.open(Options::default()).await;
+                store.put(&tree, b"key", &1_u64.to_le_bytes()).await.unwrap();
+                store.close().await.unwrap();
+                let mut wrong = copy(place).await.unwrap();
+                let (store, tree) = bench.open(Options::default()).await;
+                store.put(&tree, b"key", &2_u64.to_le_bytes()).await.unwrap();
+                store.close().await.unwrap();
+                if !is_old {
+                    wrong = copy(place).await.unwrap();
+                    wrong[200] ^= 1;
+                }
+                device.write(Lbn(place), wrong).await.unwrap();
+                let options = Options { read_only: true, ..Options::default() };
+                let (store, _) = bench.open(options).await;
+                let damage = store.check().await;
+                assert_eq!(damage.len(), 1, "{damage:?}");
+                assert_eq!((damage[0].what, damage[0].blocks.first), ("a superblock", Lbn(place)));
+                drop(store);
+                let (store, tree) = bench.open(Options::default()).await;
+                assert_eq!(store.check().await, []);
+                let found = store.get(&tree, b"key").await.unwrap();
+                assert_eq!(found, Some(2_u64.to_le_bytes().to_vec()));
+                store.close().await.unwrap();
+            }
+        }
     });
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use moirai_btree::{Batch, Store, Tree, with_leaves};
 use moirai_devices::{FaultyDevice, Power};
-use moirai_runtime::block_on_virtual;
+use moirai_runtime::{block_on_virtual, sleep};
 use moirai_storage::Device;
-use moirai_units::{BlockCount, ByteCount, Lbn};
+use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
 use moirai_update::{Format, Kinds, Options};
 
 const KEYS: u64 = 40_000;
@@ -76,5 +76,44 @@ fn check_reads_all_partitions() {
             let records = store.count(&tree, &keys.from[..]..&to[..]).await.unwrap();
             assert!((1..=15).contains(&records), "{records} records");
         }
+    });
+}
+
+/// Numbers of partitions that are free come in a checkpoint, more of them than an entry of the log may leave out.
+#[test]
+fn a_store_opens_after_most_partitions_went() {
+    block_on_virtual(1, async {
+        const RECORDS: u64 = 220_000;
+        let power = Power::on();
+        let device = |name: &str, blocks: u64| -> Arc<dyn Device> {
+            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(1), Arc::clone(&power))
+        };
+        let (data, logs) = (device("data", 600 << 10), [device("log", 8 << 10)]);
+        let format = Format { partition_blocks: 1, ..with_leaves(ByteCount(512)) };
+        Store::format(&*data, &logs, format).await.unwrap();
+        let idle = Some(Nanos(1_000_000));
+        let options = Options { memory: ByteCount::mib(128), idle, ..Options::default() };
+        let open =
+            async || Store::open(Arc::clone(&data), &logs, Kinds::new(), options).await.unwrap();
+        let store = open().await;
+        let tree = store.tree("many").await.unwrap();
+        let records = (0..RECORDS).map(|number| (number.to_be_bytes(), [7; 120]));
+        store.ingest(&tree, records).await.unwrap();
+        let partitions = store.figures().partitions;
+        assert!(partitions > 67_000, "{partitions}");
+        let few = store.tree("few").await.unwrap();
+        store
+            .ingest(&few, (0..1000_u64).map(|number| (number.to_be_bytes(), [8; 110])))
+            .await
+            .unwrap();
+        store.drop_tree("many").await.unwrap();
+        sleep(Nanos(60_000_000_000)).await;
+        let left = store.figures().partitions;
+        assert!(left < 2000, "{left}");
+        store.close().await.unwrap();
+        let store = open().await;
+        let few = store.find_tree("few").await.unwrap().unwrap();
+        assert_eq!(store.count(&few, ..).await.unwrap(), 1000);
+        assert_eq!(store.check().await, []);
     });
 }

@@ -178,11 +178,13 @@ impl Extents {
         let mut free = self.free.lock();
         let (length, first) = free.by_length.last().copied()?;
         let unit = unit.0.max(1).next_multiple_of(self.grain.0);
-        let length = length.min(free.blocks.saturating_sub(reserve.0)) / unit * unit;
-        if length == 0 || length >= count.0.next_multiple_of(self.grain.0) {
-            return None;
-        }
-        Some(self.remove(&mut free, first, length))
+        let wanted = count.0.next_multiple_of(self.grain.0);
+        let length = match length.min(free.blocks.saturating_sub(reserve.0)) {
+            // Other blocks became free since `take` looked.
+            longer if longer >= wanted => wanted,
+            shorter => shorter / unit * unit,
+        };
+        (length > 0).then(|| self.remove(&mut free, first, length))
     }
 
     /// Up to `count` blocks, rounded up to grains, near the end of the device: for a part of a long value. These keep apart from

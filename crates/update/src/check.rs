@@ -16,6 +16,7 @@ use crate::long::epoch::Epoch;
 use crate::long::reference::Reference;
 use crate::read_whole::{Content, Lost};
 use crate::shared::Shared;
+use crate::state::State;
 use crate::state::block_table::BlockTable;
 use crate::state::partition::Staged;
 
@@ -54,7 +55,6 @@ type Begin = (SpaceId, Box<[u8]>);
 
 /// A partition to be read.
 struct Whole {
-    id: PartitionId,
     space: SpaceId,
     low: Box<[u8]>,
     /// The lowest key of the next one.
@@ -87,8 +87,8 @@ impl Whole {
 }
 
 impl Shared {
-    /// Reads everything; gives what is damaged, and the partitions that have lost something.
-    pub(crate) async fn check_all(&self) -> (Vec<Damage>, Vec<PartitionId>) {
+    /// Reads everything; gives what is damaged.
+    pub(crate) async fn check_all(&self) -> Vec<Damage> {
         let mut damage = self.check_checkpoint().await;
         let wholes = stream::unfold(Some((SpaceId(0), Box::default())), async |from| {
             let (some, next) = self.wholes(from?);
@@ -97,17 +97,13 @@ impl Shared {
         let mut checked = std::pin::pin!(
             wholes
                 .flatten()
-                .map(|one| async move { (one.id, self.check_partition(&one).await) })
+                .map(|one| async move { self.check_partition(&one).await })
                 .buffered(READ_AHEAD)
         );
-        let mut partitions = Vec::new();
-        while let Some((id, more)) = checked.next().await {
-            if !more.is_empty() {
-                partitions.push(id);
-                damage.extend(more);
-            }
+        while let Some(more) = checked.next().await {
+            damage.extend(more);
         }
-        (damage, partitions)
+        damage
     }
 
     /// What is damaged of a partition; blocks are read one by one only where something is.
@@ -149,15 +145,8 @@ impl Shared {
             let one = state.partition(id)?;
             let (place, staged) = (Arc::clone(&one.place), one.staged.clone());
             let _epoch = Arc::clone(&state.epoch);
-            Some(Whole {
-                id,
-                space: one.space,
-                low: one.low.clone(),
-                high: None,
-                place,
-                staged,
-                _epoch,
-            })
+            let (space, low) = (one.space, one.low.clone());
+            Some(Whole { space, low, high: None, place, staged, _epoch })
         };
         for (of, directory) in state.spaces.range(space..) {
             let first = if *of == space { state.position(*of, &key).unwrap_or(0) } else { 0 };
@@ -196,8 +185,13 @@ impl Shared {
 
     /// Drops what is damaged, and writes the rest anew.
     pub(crate) async fn drop_damaged(&self) -> Result<Vec<Damage>> {
-        let (damage, partitions) = self.check_all().await;
-        self.state().to_salvage.extend(partitions);
+        let damage = self.check_all().await;
+        for keys in damage.iter().filter_map(|one| one.keys.as_ref()) {
+            let mut state = self.state();
+            // Partitions may have been divided or merged since they were read.
+            let holding = holding(&state, keys);
+            state.to_salvage.extend(holding);
+        }
         loop {
             let swept = self.room.notified();
             self.check_running()?;
@@ -212,4 +206,15 @@ impl Shared {
         }
         Ok(damage)
     }
+}
+
+/// The partitions that hold these keys now.
+fn holding(state: &State, keys: &DamagedKeys) -> Vec<PartitionId> {
+    let Some(directory) = state.spaces.get(&keys.space) else { return Vec::new() };
+    let first = state.position(keys.space, &keys.from).unwrap_or(0);
+    let begins_before_end = |id: &PartitionId| {
+        let low = state.partition(*id).map(|one| &one.low);
+        low.is_some_and(|low| keys.to.as_ref().is_none_or(|to| low < to))
+    };
+    directory.from(first).take_while(begins_before_end).collect()
 }

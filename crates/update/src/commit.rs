@@ -29,7 +29,8 @@ impl Engine {
     /// log has no room.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] for number 0; [`Error::ReadOnly`]; [`Error::Stopped`].
+    /// [`Error::NoSpace`] for number 0; [`Error::Full`] where a full device keeps the log from having room;
+    /// [`Error::ReadOnly`]; [`Error::Stopped`].
     pub async fn create_space(&self, space: SpaceId) -> Result<()> {
         let spec = Arc::clone(&self.shared.specs.default);
         self.create_space_with(space, &spec).await
@@ -41,7 +42,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Options`] for what [`SpaceFormat`] does not allow, a format that [`Formats`](crate::Formats) lack, and blocks
     /// or partitions that are too long for the data device; [`Error::Full`] where less is free than rewriting such partitions
-    /// takes; [`Error::NoSpace`] for number 0; [`Error::ReadOnly`];
+    /// takes, and where a full device keeps the log from having room; [`Error::NoSpace`] for number 0; [`Error::ReadOnly`];
     /// [`Error::Stopped`].
     pub async fn create_space_of(&self, space: SpaceId, format: &SpaceFormat) -> Result<()> {
         let shared = &self.shared;
@@ -81,6 +82,12 @@ impl Engine {
                     state.unapplied.spaces.insert(space, seq);
                     break seq;
                 }
+                // A partition that finds no space keeps the log from being free.
+                if shared.is_stuck.load(Ordering::Relaxed) && !shared.log.has_room(0) {
+                    // There may be space that readers have given back.
+                    shared.sweep_wake.notify_one();
+                    return Err(Error::full(&*shared.data));
+                }
             }
             shared.sweep_wake.notify_one();
             freed.await;
@@ -91,13 +98,15 @@ impl Engine {
     /// Takes a group in; returns when it is as durable as the options say, and readers see it. Until then, and after an
     /// error, they do not. Groups come in the order in which
     /// this is first polled, also when they wait for memory or for room in the log; those with long values once these are
-    /// written. One whose future is dropped is in
-    /// once it was taken in.
+    /// written.
     ///
     /// # Errors
     /// [`Error::UnknownKind`], [`Error::TooLong`], [`Error::GroupTooLong`], [`Error::NoSpace`], [`Error::Full`],
     /// [`Error::ReadOnly`], and nothing was taken in; [`Error::Stopped`], and the group may be there or not when the engine
     /// is opened again.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before its group is appended to the log leaves the group out; after that the group is committed.
     pub async fn commit(&self, group: &Group) -> Result<()> {
         self.commit_with(group, self.shared.log.durability).await
     }
@@ -120,7 +129,7 @@ impl Engine {
     /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged, and room that was
     /// reserved ([`Engine::reserve`]) is used or given back. So
     /// these calls do not share the flushes of the log with each other, as commits do. A commit,
-    /// an ingest or a new read point within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
+    /// an ingest, a clear or a new read point within `decide` would wait forever. A batch of [`Engine::ingest`] that is being written comes first.
     ///
     /// # Errors
     /// Those of `decide`, and nothing was taken in; errors as of [`Engine::commit`].

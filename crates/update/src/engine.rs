@@ -79,6 +79,7 @@ impl Engine {
     /// Removes all that lies in the partitions of `space` which are wholly between `from` and `to`, without reading it unless it refers to long values, and
     /// tells which keys these are: from one on, and before another or to the last. `None` when there are none. Durable when
     /// it returns; what is committed meanwhile between these keys may be removed, too. A crash before may leave some removed.
+    /// A batch of [`Engine::ingest`] that is being written, and [`Engine::commit_if`], come first.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
@@ -116,7 +117,7 @@ impl Engine {
     /// Reads everything that the engine has on the data device, and tells what is damaged. What comes meanwhile may be left
     /// out.
     pub async fn check(&self) -> Vec<Damage> {
-        self.shared.check_all().await.0
+        self.shared.check_all().await
     }
 
     /// Checks, and drops what is damaged for ever: blocks, and modifications that are staged. What can be read of the same

@@ -274,11 +274,15 @@ fn holds_instead(holds: Option<&Occupant>) -> String {
 /// Without these a store is not opened: nothing else of it is checked or repaired.
 pub(crate) const CHECKPOINT: &str = "the checkpoint of its partitions";
 pub(crate) const SUPERBLOCK: &str = "the superblock";
+pub(crate) const BULK_ENTRIES: &str = "the entries of a bulk group";
+pub(crate) const FRAME: &str = "a frame of the log";
 
 /// What can be done about damage beside a backup.
 fn what_else(what: &str) -> &'static str {
     match what {
-        CHECKPOINT | SUPERBLOCK => "; without it nothing of the store can be read",
+        CHECKPOINT | SUPERBLOCK | BULK_ENTRIES | FRAME => {
+            "; without it nothing of the store can be read"
+        }
         _ => {
             "; or list what else is damaged with `moirai store check`, and drop it with `moirai store repair`"
         }

@@ -286,4 +286,23 @@ mod tests {
         let long_runs: Vec<BlockRange> = state.long.iter().collect();
         assert_eq!(long_runs, [long(1000, 4), long(1012, 4)]);
     }
+
+    /// Also where they are more than an entry of the log may leave out.
+    #[test]
+    fn free_numbers_are_read_back() {
+        let mut state = state_with_space();
+        let spec = Arc::clone(&state.specs.default);
+        for _ in 0..70_000 {
+            state.partitions.reserve();
+        }
+        let last = state.partitions.reserve();
+        let partition = Partition::new(SpaceId(1), &spec, b"k"[..].into(), Seq(0));
+        state.add(last, partition).unwrap();
+        state.partitions.reserve();
+        let bytes = encode_state(&state);
+        let mut decoded = decode_state(&bytes, specs(), &extents(), Seq(9)).unwrap();
+        assert_eq!(encode_state(&decoded), bytes);
+        assert_eq!(decoded.partitions.slots(), state.partitions.slots());
+        assert_eq!(decoded.partitions.reserve(), B);
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use moirai_extents::{Ensembles, Extents};
 use moirai_runtime::{check_timers, now, spawn};
 use moirai_storage::Device;
+use moirai_units::BlockCount;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
@@ -48,7 +49,7 @@ impl Engine {
     /// [`Error::NotFormatted`], [`Error::Version`], [`Error::OtherLog`] when the devices are not what was formatted
     /// together; [`Error::Device`] outside a runtime; [`Error::LogLost`], [`Error::LogUnreadable`], [`Error::Damaged`],
     /// [`Error::UnknownKind`], [`Error::UnknownFormat`], [`Error::NoSpace`] for what they hold;
-    /// [`Error::Options`] for too little memory, or another number of log devices. Nothing of
+    /// [`Error::Options`] for too little memory, another number of log devices, or a data device that was cut off. Nothing of
     /// what was acknowledged is lost then.
     pub async fn open(
         data: Arc<dyn Device>,
@@ -59,7 +60,7 @@ impl Engine {
     ) -> Result<Engine> {
         check_timers().map_err(moirai_storage::Error::NoRuntime)?;
         options.check()?;
-        let mut superblock = Superblock::read(&*data).await?;
+        let (mut superblock, wrong) = Superblock::read(&*data).await?;
         let name = String::from_utf8_lossy(&superblock.format);
         let name = name.trim_end_matches('\0').to_owned();
         let specs = Specs::new(formats, &name, superblock.layout.division);
@@ -92,6 +93,13 @@ impl Engine {
             return Err(Error::UnknownKind { number });
         }
         extents.discard_all();
+        // What an older copy names is free from here on. The right copy stays as it is until this one is durable.
+        if let Some(copy) = wrong.filter(|_| !options.read_only)
+            && let Err(error) = superblock.write_copy(&*data, copy).await
+        {
+            let name = &data.inquiry().name;
+            tracing::warn!("{name}: a copy of the superblock could not be written anew: {error}");
+        }
         // Before anything lies in the new part.
         if has_grown && !options.read_only {
             superblock.generation += 1;
@@ -224,9 +232,18 @@ fn log_disks(
         );
         return Err(Error::Options { problem });
     }
-    let is_there = layout.data.end().0 <= data.inquiry().capacity.0;
+    let capacity = data.inquiry().capacity;
+    if layout.data.end().0 > capacity.0 {
+        let problem = format!(
+            "{}: the store takes {} of the device, which has {}: give back what was cut off, or restore a backup",
+            data.inquiry().name,
+            BlockCount(layout.data.end().0).bytes(),
+            capacity.bytes()
+        );
+        return Err(Error::Options { problem });
+    }
     let disk = |((disk, log), ring): ((u64, &Arc<dyn Device>), &Ring)| {
-        let segments = Segments::of(&**log, *ring)?.filter(|_| is_there);
+        let segments = Segments::of(&**log, *ring)?;
         let segments = segments.ok_or_else(|| Error::other_log(data, &**log))?;
         let id = disk_id(*id, disk);
         Ok(LogDisk { device: Arc::clone(log), segments: Arc::new(segments), id })

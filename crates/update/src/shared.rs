@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     pub(crate) stopped: Mutex<Option<Arc<str>>>,
     /// Whether a group waits for space on the data device.
     pub(crate) space_wanted_bytes: AtomicUsize,
-    /// Sweeps have found none for the group that waits.
+    /// The sweeper found no space for the group that waits: its commit returns [`Error::Full`].
     pub(crate) is_space_refused: AtomicBool,
     /// Whether partitions wait for space on the data device, and nothing can be done for them.
     pub(crate) is_stuck: AtomicBool,

@@ -69,7 +69,13 @@ impl Shared {
         superblock.generation += 1;
         superblock.checkpoint =
             Checkpoint { next, frame: self.log.durable_frame(), start, root, root_copy };
-        superblock.write(&*self.data).await?;
+        if let Err(error) = superblock.write(&*self.data).await {
+            // One of the copies may name these extents: nobody gets them.
+            for extent in extents {
+                _ = extent.leave();
+            }
+            return Err(error);
+        }
         self.counts.checkpoint_bytes.add(written);
         let blocks: BlockCount = extents.iter().map(|extent| extent.blocks.count).sum();
         self.checkpoint_blocks.store(blocks.0, Ordering::Relaxed);
@@ -168,7 +174,10 @@ fn decode_header(taker: &mut Taker<'_>, state: &mut State) -> std::result::Resul
 }
 
 fn decode_partition(taker: &mut Taker<'_>, state: &mut State, id: u32) -> Option<()> {
-    let Some(space) = taker.space_or_none()? else { return Some(()) };
+    let Some(space) = taker.space_or_none()? else {
+        state.partitions.push_free();
+        return Some(());
+    };
     let spec = Arc::clone(state.spec(space)?);
     let (low, frontier) = (taker.bytes()?.into(), taker.seq()?);
     let mut partition = Partition::new(space, &spec, low, frontier);

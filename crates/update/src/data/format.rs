@@ -141,7 +141,7 @@ impl Engine {
 
     /// How long data and log of the engine on `data` are; errors as of [`Engine::open`].
     pub async fn lengths(data: &dyn Device) -> Result<Lengths> {
-        let Superblock { capacity, rings, .. } = Superblock::read(data).await?;
+        let (Superblock { capacity, rings, .. }, _) = Superblock::read(data).await?;
         let log = rings.iter().map(|ring| BlockCount(ring.segment_at(ring.segments).first.0)).sum();
         Ok(Lengths { data: capacity, log })
     }

@@ -180,10 +180,11 @@ impl Superblock {
         Some(Superblock { generation, id, format, layout, capacity, rings, checkpoint })
     }
 
-    /// The newest superblock of `device`.
-    pub(crate) async fn read(device: &dyn Device) -> Result<Superblock> {
+    /// The newest superblock of `device`, and which copy is damaged or older.
+    pub(crate) async fn read(device: &dyn Device) -> Result<(Superblock, Option<u64>)> {
         let name = || device.inquiry().name.clone();
         let mut newest: Option<Superblock> = None;
+        let mut wrong = None;
         let mut unreadable = None;
         let mut other = None;
         for copy in 0..2 {
@@ -198,18 +199,21 @@ impl Superblock {
                         let version = buffer.get(8..12).and_then(|bytes| bytes.try_into().ok());
                         other = version.map(u32::from_le_bytes).or(other);
                     }
-                    if let Some(found) = found
-                        && newest.as_ref().is_none_or(|old| old.generation < found.generation)
-                    {
-                        newest = Some(found);
+                    match (found, &newest) {
+                        (Some(found), Some(old)) if old.generation < found.generation => {
+                            (newest, wrong) = (Some(found), Some(0));
+                        }
+                        (Some(found), Some(old)) if found == *old => {}
+                        (Some(found), None) => newest = Some(found),
+                        _ => wrong = Some(copy),
                     }
                 }
-                Err(error) => unreadable = Some(error),
+                Err(error) => (unreadable, wrong) = (Some(error), Some(copy)),
             }
         }
         let is_damaged = other == Some(DATA_VERSION);
         match (newest, other.filter(|version| *version != DATA_VERSION), unreadable) {
-            (Some(newest), _, _) => Ok(newest),
+            (Some(newest), _, _) => Ok((newest, wrong)),
             (None, Some(version), _) => {
                 Err(Error::Version { device: name(), version, known: DATA_VERSION })
             }
@@ -247,9 +251,13 @@ impl Superblock {
     /// until then: a copy that rots later has one beside it that is no older.
     pub(crate) async fn write(&self, device: &dyn Device) -> Result<()> {
         for copy in 0..2 {
-            device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
-            device.flush().await?;
+            self.write_copy(device, copy).await?;
         }
         Ok(())
+    }
+
+    pub(crate) async fn write_copy(&self, device: &dyn Device, copy: u64) -> Result<()> {
+        device.write(Lbn(copy * COPY_BLOCKS.0), self.encode()).await?;
+        Ok(device.flush().await?)
     }
 }

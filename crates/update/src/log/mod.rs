@@ -1,6 +1,6 @@
 //! The log: groups of entries, one behind the other, on one disk or several, each a ring of segments.
 //!
-//! Whoever appends goes on at once; a task writes what came meanwhile (`crate::log::writer`).
+//! `append` only queues a group; the log writer (`crate::log::writer`) writes all groups that are queued.
 //!
 //! The groups before [`Log::appended`] have numbers; those before [`Log::written`] are in frames on the disks; those before
 //! [`Log::flushed`] are durable; those before [`Log::visible`] may be shown to readers. Once the log failed, none of these
@@ -158,7 +158,17 @@ impl Log {
 
     /// The longest group: one that finds room once the log is empty.
     pub(crate) fn group_bytes_max(&self) -> usize {
-        let taken = self.reserve() + 1 + self.disks.len() as u64;
+        self.bytes_beside(self.reserve())
+    }
+
+    /// The same of the engine's own entries.
+    pub(crate) fn own_group_bytes_max(&self) -> usize {
+        self.bytes_beside(0)
+    }
+
+    /// Bytes of a group that finds room once no segment is in use but these.
+    fn bytes_beside(&self, segments: u64) -> usize {
+        let taken = segments + 1 + self.disks.len() as u64;
         let segments = u64::from(self.segments).saturating_sub(taken).max(1);
         let bytes = segments * Frame::content_bytes(self.segment) - self.group_overhead_bytes;
         bytes.min(u64::from(u32::MAX / 2)) as usize

@@ -7,7 +7,7 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::data::superblock::Superblock;
-use crate::error::{Error, Result};
+use crate::error::{BULK_ENTRIES, Error, FRAME, Result};
 use crate::ids::Seq;
 use crate::kind::Kinds;
 use crate::log::frame::Frame;
@@ -298,7 +298,7 @@ async fn read_elsewhere(
     let Elsewhere { runs, bytes, checksum } = elsewhere;
     let damaged = || {
         let blocks = runs.first().copied().unwrap_or(NO_BLOCKS);
-        Error::damaged(data, "the entries of a bulk group", blocks)
+        Error::damaged(data, BULK_ENTRIES, blocks)
     };
     let mut entries = Vec::new();
     for run in runs {
@@ -373,7 +373,7 @@ impl<'a> Readers<'a> {
             (Misfit::UnknownFormat(format), _) => Error::UnknownFormat { format },
             (Misfit::NotOfLog, reader) => Error::Damaged {
                 device: reader.map(Reader::name).unwrap_or_default(),
-                what: "a frame of the log",
+                what: FRAME,
                 blocks: reader.map_or(NO_BLOCKS, |reader| reader.segment.range(place)),
             },
         }

@@ -48,6 +48,12 @@ impl Partitions {
         self.slots += 1;
     }
 
+    /// Adds a number that is free.
+    pub(crate) fn push_free(&mut self) {
+        self.free.insert(self.slots);
+        self.push();
+    }
+
     /// How many partitions there are.
     pub(crate) fn len(&self) -> usize {
         self.count
@@ -83,8 +89,7 @@ impl Partitions {
             return None;
         }
         while self.slots() <= id.0 {
-            self.free.insert(self.slots);
-            self.push();
+            self.push_free();
         }
         let slot = self.slot_mut(id).filter(|slot| slot.is_none())?;
         *slot = Some(partition);

@@ -58,8 +58,8 @@ pub(crate) struct Points {
     newest: PointNumber,
     /// Those that have not ended, with the long values that they may read.
     live: BTreeMap<PointNumber, Arc<Epoch>>,
-    /// By the newest read point that they are for, and then by the one that is just too old for them. Each version is for one
-    /// that has not ended.
+    /// By the newest read point that sees them, and then by the newest one that is too old to see them. Each is seen by one that
+    /// has not ended.
     versions: BTreeMap<PointNumber, BTreeMap<PointNumber, Versions>>,
     /// Histories of partitions whose sweeps the next entries tell of.
     coming: BTreeMap<PartitionId, Arc<Staged>>,

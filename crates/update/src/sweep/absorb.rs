@@ -5,8 +5,8 @@
 //! The entries that say where all this went lie on the data device, and one entry in the log refers to them: it makes the
 //! group durable and visible. What is committed meanwhile stays in the queues, after the group.
 //!
-//! Who fails before that leaves the partitions sealed, as after a sweep that found no space, and they are swept without the
-//! group.
+//! Where that fails before the entry is logged, the partitions stay sealed, as after a sweep that found no space, and the next
+//! sweep writes them without the group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::state::entry::{Elsewhere, Entry};
 use crate::state::queue::Queue;
 use crate::sweep::finish::Finished;
-use crate::sweep::job::{BATCH_PARTITIONS, Choice, Job, Member};
+use crate::sweep::job::{BATCH_PARTITIONS, Choice, Job, Member, seals_of};
 use crate::sweep::place::Rewritten;
 use crate::sweep::{Done, Sweeper};
 
@@ -134,6 +134,12 @@ impl Sweeper<'_> {
             Err(error) => return Ok(Absorbed::Refused(error)),
         };
         let ids: Vec<PartitionId> = touched.iter().map(|one| one.id).collect();
+        // Before they are swept in vain.
+        let (have, most) = (seals_of(&ids).len(), shared.log.own_group_bytes_max());
+        if have + shared.log.own_bytes_max() > most {
+            let (have, most) = (ByteCount(have as u64), ByteCount(most as u64));
+            return Ok(Absorbed::Refused(Error::GroupTooLong { have, most }));
+        }
         // What waits for space is sealed again, with what has come since.
         self.postponed.retain(|job| !job.members.iter().any(|one| ids.contains(&one.id)));
         let seals = shared.append_seals(&mut shared.state(), Choice::of(ids));
@@ -247,9 +253,12 @@ impl Sweeper<'_> {
                     Done::Postponed if shared.end_oldest_point() => again.push(job),
                     Done::Postponed => return Ok(Some(Error::full(&*shared.data))),
                     Done::SetAside(error) => return Ok(Some(unreadable(shared, &error))),
-                    outcome => {
-                        // Memory need not hold the group.
+                    mut outcome => {
+                        // Memory need not hold the group, nor all tables.
                         job.members.iter_mut().for_each(|one| one.sealed.queue = Arc::default());
+                        if let Done::Placed(rewritten) = &mut outcome {
+                            rewritten.keep_tables(&shared.tables);
+                        }
                         done.push((job, outcome));
                     }
                 }
@@ -298,7 +307,10 @@ impl Sweeper<'_> {
             });
             loop {
                 match shared.place(&piece, None).await? {
-                    Done::Placed(placed) => break whole.append(placed),
+                    Done::Placed(mut placed) => {
+                        placed.keep_tables(&shared.tables);
+                        break whole.append(placed);
+                    }
                     Done::SetAside(error) => return Ok(Err(unreadable(shared, &error))),
                     _ if shared.end_oldest_point() => {}
                     _ => return Ok(Err(Error::full(&*shared.data))),
@@ -394,6 +406,8 @@ impl Shared {
             for (job, outcome) in done.drain(..) {
                 let job = self.encode_done(&mut state, job, outcome, &mut entries, &mut finished);
                 left.extend(job);
+                // What the entries say is not so before they are appended.
+                state.give_way();
             }
         }
         let room = |extents: &[Extent]| -> BlockCount {

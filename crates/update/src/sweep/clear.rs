@@ -118,7 +118,10 @@ impl Shared {
         if !self.state().spaces.contains_key(&space) {
             return Err(Error::NoSpace { space });
         }
+        // A batch of an ingest that was given up may wait for the sweeper still, which would come to it after this.
+        let ingesting = self.ingesting.lock().await;
         let _clearing = Arc::clone(&self.clearing).lock_owned().await;
+        drop(ingesting);
         self.all_visible().await?;
         let (reply, cleared) = oneshot::channel();
         let (from, to) = (from.into(), to.map(Box::from));

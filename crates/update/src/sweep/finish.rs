@@ -189,16 +189,12 @@ impl Shared {
             Entry::Refused { partition, count: refused }.encode(group);
         }
         let mut into = Vec::with_capacity(written.len());
-        for (index, one) in written.into_iter().enumerate() {
+        for (index, mut one) in written.into_iter().enumerate() {
             let partition = match index {
                 0 => partition,
                 _ => state.partitions.reserve(),
             };
-            if let Some(last) = one.extents.last()
-                && !one.location.table.is_short()
-            {
-                self.tables.keep(last.number, &one.table);
-            }
+            one.keep_table(&self.tables);
             let extents = one.extents.into_iter();
             state.arriving.extend(extents.map(|extent| (extent.first(), extent)));
             into.push(Placed { partition, low: one.low, location: one.location });

@@ -292,10 +292,7 @@ impl Shared {
 
     /// Appends the seals of partitions that are chosen.
     pub(super) fn append_seals(&self, state: &mut State, choice: Choice) -> Seals {
-        let mut group = Vec::new();
-        for id in choice.ids.iter().chain(&choice.merge) {
-            Entry::Seal { partition: *id }.encode(&mut group);
-        }
+        let group = seals_of(choice.ids.iter().chain(&choice.merge));
         // Where the log has no room for what is to come either, none of it is there.
         let is_logged = !state.is_loading()
             && self.log.has_room_for_own(group.len() + self.log.own_bytes_max());
@@ -424,6 +421,15 @@ fn is_worth_rewriting(partition: &Partition) -> bool {
     is_sealable(partition) && waiting > 0 && is_much
 }
 
+/// The entries that seal partitions.
+pub(super) fn seals_of<'a>(ids: impl IntoIterator<Item = &'a PartitionId>) -> Vec<u8> {
+    let mut group = Vec::new();
+    for id in ids {
+        Entry::Seal { partition: *id }.encode(&mut group);
+    }
+    group
+}
+
 /// Neighbours, one of them small, whose blocks are to be those of one partition; none when there are none, or one of them
 /// is among `taken`.
 fn neighbours_to_merge(state: &mut State, taken: &[PartitionId]) -> Vec<PartitionId> {
@@ -440,7 +446,9 @@ fn neighbours_to_merge(state: &mut State, taken: &[PartitionId]) -> Vec<Partitio
         let most = division.partition_blocks as usize * 3 / 4;
         let bytes_max = division.partition_bytes() * 3 / 4;
         let at = |place: usize| {
-            let id = directory.at(place).filter(|id| !taken.contains(id))?;
+            // What is to be salvaged is found by its number.
+            let is_taken = |id: &PartitionId| taken.contains(id) || state.to_salvage.contains(id);
+            let id = directory.at(place).filter(|id| !is_taken(id))?;
             Some((id, state.partition(id).filter(|one| is_sealable(one))?))
         };
         let Some((_, one)) = at(place) else { continue };

@@ -10,6 +10,7 @@ use moirai_units::{BlockCount, BlockRange};
 use crate::block_format::{Emission, Pieces};
 use crate::data::place::{Location, TablePlace};
 use crate::data::strips::{Run, StripRows};
+use crate::data::tables::Tables;
 use crate::error::Result;
 use crate::group::Group;
 use crate::kind::{Kinds, Modification};
@@ -83,6 +84,25 @@ pub(super) struct Written {
     pub(super) extents: Vec<Extent>,
     pub(super) location: Location,
     pub(super) table: Arc<BlockTable>,
+}
+
+impl Written {
+    /// Gives its table to those that are in memory: of what is not applied for long, it would take memory beside these.
+    pub(super) fn keep_table(&mut self, tables: &Tables) {
+        let table = std::mem::take(&mut self.table);
+        if let Some(last) = self.extents.last()
+            && table.len() > 0
+            && !self.location.table.is_short()
+        {
+            tables.keep(last.number, &table);
+        }
+    }
+}
+
+impl Rewritten {
+    pub(super) fn keep_tables(&mut self, tables: &Tables) {
+        self.written.iter_mut().for_each(|one| one.keep_table(tables));
+    }
 }
 
 /// The long values of what is rewritten.
