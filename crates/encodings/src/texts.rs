@@ -33,11 +33,13 @@ impl<'a> Texts<'a> {
         let Header { encoding, bits, rows, .. } = header;
         let texts = match encoding {
             Encoding::TextDictionary => {
-                let entries = Texts::parse(taker.nested()?)?;
-                let (codes, _) = Packed::take(taker.0, rows, bits)?;
-                if entries.codes.is_some() {
+                let entries = taker.nested()?;
+                // First: damaged bytes could nest deeply.
+                if Taker(entries).header()?.0.encoding == Encoding::TextDictionary {
                     return Err(Damaged { problem: "its dictionary has a dictionary" });
                 }
+                let entries = Texts::parse(entries)?;
+                let (codes, _) = Packed::take(taker.0, rows, bits)?;
                 Texts { rows, validity, codes: Some(codes), ..entries }
             }
             Encoding::Texts | Encoding::CompressedTexts => {

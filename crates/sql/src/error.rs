@@ -73,7 +73,10 @@ impl Error {
         match self {
             Error::Tables(error) => Some(error),
             Error::Statement(error) => match error.find_root() {
-                DataFusionError::External(inner) => inner.downcast_ref(),
+                // Ours come wrapped where they went through a plan.
+                DataFusionError::External(inner) => inner
+                    .downcast_ref()
+                    .or_else(|| inner.downcast_ref::<Error>().and_then(Error::of_tables)),
                 _ => None,
             },
             _ => None,
@@ -133,6 +136,18 @@ fn message_of(error: &DataFusionError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ended_snapshot_is_known_by_any_way() {
+        use moirai::update::Error::PointTooOld;
+        let ended = || moirai_tables::Error::from(PointTooOld { device: "disk".into() });
+        let by_table = DataFusionError::External(Box::new(ended()));
+        let by_plan = DataFusionError::from(Error::Tables(ended()));
+        for error in [Error::Tables(ended()), by_table.into(), by_plan.into()] {
+            assert!(error.is_snapshot_ended(), "{error:?}");
+            assert!(!error.is_too_large(), "{error:?}");
+        }
+    }
 
     #[test]
     fn a_function_that_takes_other_types_is_no_bug() {

@@ -22,6 +22,8 @@ enum State {
     Plain,
     /// In a quoted text or name that this character ends.
     Quoted(char),
+    /// In an escape string, `E'...'`: a backslash takes its next character into the text.
+    Escaped,
     /// In a text between two of these tags, such as `$$` or `$tag$`.
     Dollar(String),
     LineComment,
@@ -40,6 +42,8 @@ impl State {
             },
             State::Dollar(tag) => rest.len() < tag.len() && tag.starts_with(rest),
             State::BlockComment(_) => matches!(rest, "/" | "*"),
+            // A quote may be doubled.
+            State::Escaped => matches!(rest, "\\" | "'"),
             State::Quoted(_) | State::LineComment => false,
         }
     }
@@ -157,6 +161,9 @@ impl Script {
             match &mut self.state {
                 State::Plain => match letter {
                     ';' => return Some(at),
+                    '\'' if follows_escape(self.pending.get(..at).unwrap_or_default()) => {
+                        self.state = State::Escaped;
+                    }
                     '\'' | '"' | '`' => self.state = State::Quoted(letter),
                     '-' if rest.starts_with("--") => self.state = State::LineComment,
                     '/' if rest.starts_with("/*") => {
@@ -174,6 +181,15 @@ impl Script {
                 // A doubled quote ends the text and begins another: for the scan that is the same.
                 State::Quoted(quote) if *quote == letter => self.state = State::Plain,
                 State::Quoted(_) => {}
+                State::Escaped => match letter {
+                    '\\' => {
+                        let next = rest.chars().nth(1);
+                        step += next.map_or(0, char::len_utf8);
+                    }
+                    '\'' if rest.starts_with("''") => step = 2,
+                    '\'' => self.state = State::Plain,
+                    _ => {}
+                },
                 State::Dollar(tag) => {
                     if rest.starts_with(tag.as_str()) {
                         step = tag.len();
@@ -200,6 +216,13 @@ impl Script {
         self.scanned = at;
         None
     }
+}
+
+/// Whether text ends with the `E` of an escape string, which is not the end of a name.
+fn follows_escape(text: &str) -> bool {
+    let mut before = text.chars().rev();
+    let is_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(is_name)
 }
 
 /// The tag that a dollar-quoted text begins with: `$$`, or `$name$`.
@@ -268,6 +291,17 @@ mod tests {
     }
 
     #[test]
+    fn backslashes_take_quotes_into_escape_strings_alone() {
+        let text = r"insert into log values (E'it\'s; delete from t; --'); select 2";
+        check(text, &[r"insert into log values (E'it\'s; delete from t; --')", "select 2"]);
+        check(r"select e'a\\'; x", &[r"select e'a\\'", "x"]);
+        check(r"select e'a''\';b'; x", &[r"select e'a''\';b'", "x"]);
+        check(r"select 'a\'; x", &[r"select 'a\'", "x"]);
+        check(r"select type'a\'; x", &[r"select type'a\'", "x"]);
+        check("select e'x'", &["select e'x'"]);
+    }
+
+    #[test]
     fn comments_hold_no_statements() {
         check("-- first; not\nselect 1;", &["-- first; not\nselect 1"]);
         check(
@@ -293,7 +327,7 @@ mod tests {
     proptest::proptest! {
         /// Whatever the text, no letter of a statement is lost, and nothing panics.
         #[test]
-        fn letters_are_kept(text in "[a-z;'\"$*/ \\n-]{0,60}") {
+        fn letters_are_kept(text in "[a-z;'\"$*/ \\\\\\n-]{0,60}") {
             let mut script = Script::new();
             let mut found = script.push(&text);
             found.extend(script.rest());

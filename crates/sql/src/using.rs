@@ -21,7 +21,7 @@ pub(crate) fn qualify_columns(statement: &mut impl VisitMut) {
 /// Gives names of these columns in an expression a table, where they have none.
 pub(crate) fn qualify(expr: &mut Expr, table: &str, columns: impl Iterator<Item = String>) {
     let table = vec![Ident::with_quote('"', table)];
-    let tables = columns.map(|column| (column, table.clone())).collect();
+    let tables = columns.map(|column| (column, Some(table.clone()))).collect();
     let ControlFlow::Continue(()) = expr.visit(&mut Names { tables, depth: 0 });
 }
 
@@ -57,8 +57,8 @@ fn qualify_in_select(select: &mut Select) {
     }
 }
 
-/// Adds the columns of the joins, each with a table that has its value.
-fn add_columns(from: &TableWithJoins, tables: &mut HashMap<String, Vec<Ident>>) {
+/// Adds the columns of the joins, each with a table that has its value, if one has it.
+fn add_columns(from: &TableWithJoins, tables: &mut HashMap<String, Option<Vec<Ident>>>) {
     let left = name_of(&from.relation);
     for join in &from.joins {
         let right = name_of(&join.relation);
@@ -79,12 +79,8 @@ fn add_columns(from: &TableWithJoins, tables: &mut HashMap<String, Vec<Ident>>) 
         let JoinConstraint::Using(columns) = constraint else { continue };
         for column in columns.iter().filter_map(last_of) {
             let column = normal(&column);
-            match &table {
-                Some(table) if is_of_right || !tables.contains_key(&column) => {
-                    tables.insert(column, table.clone());
-                }
-                None => drop(tables.remove(&column)),
-                Some(_) => {}
+            if is_of_right || !tables.contains_key(&column) {
+                tables.insert(column, table.clone());
             }
         }
     }
@@ -116,7 +112,7 @@ fn normal(name: &Ident) -> String {
 
 /// Qualifies names in a filter, but for those in queries in it, which have tables of their own.
 struct Names {
-    tables: HashMap<String, Vec<Ident>>,
+    tables: HashMap<String, Option<Vec<Ident>>>,
     depth: usize,
 }
 
@@ -136,7 +132,7 @@ impl VisitorMut for Names {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if let Expr::Identifier(name) = expr
             && self.depth == 0
-            && let Some(table) = self.tables.get(&normal(name))
+            && let Some(Some(table)) = self.tables.get(&normal(name))
         {
             let names = table.iter().cloned().chain([name.clone()]).collect();
             *expr = Expr::CompoundIdentifier(names);

@@ -73,11 +73,15 @@ fn a_filter_finds_the_value_of_the_join() {
             assert!(found.as_ref().is_ok_and(|found| found == expected), "{statement}: {found:?}");
         }
         // In a full join it is the value of neither table.
-        let refused = answer("select a.x from a full join b using (id) where id = 1").await;
-        assert!(
-            refused.clone().is_err_and(|error| error.contains("name the table")),
-            "{refused:?}"
-        );
+        for statement in [
+            "select a.x from a full join b using (id) where id = 1",
+            // Nor of one that is joined to it.
+            "select b.x from a full join b using (id) left join c using (id) where id = 4",
+        ] {
+            let refused = answer(statement).await;
+            let asks = |error: String| error.contains("name the table");
+            assert!(refused.clone().is_err_and(asks), "{statement}: {refused:?}");
+        }
         let refused = answer("select a.x from a join b on a.id = b.id where id = 2").await;
         assert!(
             refused.clone().is_err_and(|error| error.contains("name the table")),

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow_data::ByteView;
 use moirai_pages::{ADD, FieldsBuilder, KeyReader, SET, added_field};
-use moirai_update::{DELETE, Group, KindNumber, Modification, PUT};
+use moirai_update::{DELETE, Group, KindNumber, MERGED_BYTES_MAX, Modification, PUT};
 
 use crate::Result;
+use crate::definition::Layout;
 use crate::index::Index;
 use crate::tables::Table;
 use crate::types;
 use crate::values::ArrayValues;
+
+/// Bytes of a field beside its value, and of a number, at most.
+const FIELD_BYTES: u64 = 10;
+const NUMBER_BYTES_MAX: u32 = 32;
 
 /// Changes of rows of any tables of a store, which are committed together: see [`crate::Tables::commit`]. Nothing is read for them.
 #[derive(Debug, Default)]
@@ -143,6 +150,21 @@ impl Table {
         prefix.ok_or_else(|| self.no_page())
     }
 
+    /// Whether [`Changes::set`] and [`Changes::add`] change such rows, which have all columns. In [`Layout::Nsm`] a row that takes
+    /// more than 16 MiB is to be put whole: changes of its fields are lost.
+    #[must_use]
+    pub fn takes_fields(&self, rows: &RecordBatch) -> bool {
+        let longest = |array: &ArrayRef| {
+            let texts = array.as_string_view_opt().map(|texts| texts.views());
+            let views = texts.or_else(|| array.as_binary_view_opt().map(|bytes| bytes.views()));
+            let lengths = views.into_iter().flat_map(|views| views.iter());
+            let longest = lengths.map(|view| ByteView::from(*view).length).max();
+            u64::from(longest.unwrap_or(NUMBER_BYTES_MAX))
+        };
+        let bytes: u64 = rows.columns().iter().map(|array| longest(array) + FIELD_BYTES).sum();
+        self.layout() != Layout::Nsm || bytes <= MERGED_BYTES_MAX.0
+    }
+
     /// Rows of a table without a key, with their numbers, from `first` on, as the last column.
     ///
     /// # Errors
@@ -239,7 +261,7 @@ impl Changes {
         index.delete(&mut self.group, rows)
     }
 
-    /// Sets columns of the rows with these keys, where there are any: for each column, which is none of the key, an array with the
+    /// Sets columns of the rows with these keys, where there are any; see [`Table::takes_fields`] for rows that are long. Of the columns: for each column, which is none of the key, an array with the
     /// value of each row. Where one of them is in an index with other columns, `known` has the values of these, which are not set; those of
     /// the key need not be given. Who changes one of these columns meanwhile leaves the index without an entry: let changes of columns that
     /// share an index take turns ([`crate::Tables::turn`]). The entries of rows as they were stay unless [`Changes::forget`] deletes them,

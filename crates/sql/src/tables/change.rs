@@ -135,16 +135,18 @@ impl Session {
             .iter()
             .filter(|index| changes_key || index.has_any(set.iter().map(|(column, _)| *column)))
             .collect();
-        // A change of some fields of a record has bounds, and a whole record has none.
+        // Some fields of a record can be changed where it is not too long, and texts be set that are not too long.
         let is_text = |column: usize| {
             matches!(
                 table.schema().field(column).data_type(),
                 DataType::Utf8View | DataType::BinaryView
             )
         };
-        let puts_rows =
-            table.layout() == Layout::Nsm && set.iter().any(|(column, _)| is_text(*column));
-        let has_all = changes_key || puts_rows || update.returning.is_some() || !indexes.is_empty();
+        let is_nsm = table.layout() == Layout::Nsm;
+        let puts_rows = is_nsm && set.iter().any(|(column, _)| is_text(*column));
+        let may_be_long = is_nsm && (0..table.schema().fields().len()).any(is_text);
+        let has_all =
+            changes_key || may_be_long || update.returning.is_some() || !indexes.is_empty();
         let has_unique = indexes.iter().any(|index| index.definition().is_unique);
         let before = Before::of(indexes);
         let others = match update.from {
@@ -383,7 +385,7 @@ impl<'a> Updating<'a> {
                 changes.delete(table, keys).map_err(external)?;
                 new_rows.push(rows.clone());
             }
-            (None, Some(rows)) if self.puts_rows => {
+            (None, Some(rows)) if self.puts_rows || !table.takes_fields(rows) => {
                 changes.put(table, &with_numbers(table, rows, keys)?).map_err(external)?;
             }
             _ => {

@@ -125,6 +125,13 @@ impl Copy {
                 "HEADER, DELIMITER and NULL are of CSV files, and this one is of Parquet",
             );
         }
+        let is_special =
+            |byte: u8| byte == csv.delimiter.byte() || matches!(byte, b'"' | b'\r' | b'\n');
+        if csv.null.as_ref().is_some_and(|null| null.bytes().any(is_special)) {
+            return refused(
+                "the text of NULL has the delimiter, a quote or the end of a line: take another",
+            );
+        }
         Ok(Some(Copy { source, to, file, is_parquet, csv }))
     }
 
@@ -172,7 +179,11 @@ fn bytes_of(array: &ArrayRef) -> std::result::Result<ArrayRef, DataFusionError> 
     let bytes = |text: &str| -> Option<Vec<u8>> {
         let digits = text.strip_prefix("\\x").unwrap_or(text).as_bytes();
         let (pairs, []) = digits.as_chunks::<2>() else { return None };
-        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let byte = |pair: &[u8; 2]| {
+            // A number may have a sign, and a byte has none.
+            let pair = Some(pair).filter(|pair| pair.iter().all(u8::is_ascii_hexdigit))?;
+            u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
+        };
         pairs.iter().map(byte).collect()
     };
     let texts = array.as_string_view().iter().map(|text| {

@@ -21,6 +21,7 @@ use crate::tables::insert::{column_of, rows_for};
 use crate::tables::session::{Session, Written, normal, refused, table_name};
 use crate::tables::syntax;
 use crate::tables::table::external;
+use crate::using::qualify_columns;
 use crate::{Error, Result};
 
 /// Of a statement that tells nothing.
@@ -147,6 +148,7 @@ impl Session {
         for column in &mut create.columns {
             column.options.retain(|one| !matches!(one.option, ColumnOption::Default(_)));
         }
+        qualify_columns(&mut create.query);
         let (has_query, has_columns) = (create.query.is_some(), !create.columns.is_empty());
         let snapshot = self.tables.snapshot().await;
         let tables = StatementTables::of(&snapshot).await.map_err(external)?;

@@ -113,6 +113,7 @@ impl Session {
                 true => Some(self.tables.turn().await),
                 false => None,
             };
+            // Not begun again as other statements are: its file may be a pipe.
             return answer(self.copy(copy).await?);
         }
         // For the alias of an INSERT's table.

@@ -88,6 +88,24 @@ fn long_texts_are_put_and_changed() {
     ]);
 }
 
+/// No field of a record of more than 16 MiB can be set by itself: it is written whole.
+#[test]
+fn fields_of_very_long_rows_are_changed() {
+    block_on_virtual(1, async {
+        let database = Database::over(&tables().await);
+        for (statement, expected) in [
+            ("CREATE TABLE t (id INT PRIMARY KEY, n INT, s TEXT) WITH (layout = 'nsm')", ""),
+            ("CREATE INDEX by_n ON t (n)", ""),
+            ("INSERT INTO t VALUES (1, 0, repeat('x', 17000000)), (2, 0, 'short')", "count 2"),
+            ("UPDATE t SET n = n + 1", "count 2"),
+            ("SELECT id, n, length(s) AS l FROM t", "id,n,l 1,1,17000000 2,1,5"),
+            ("SELECT id FROM t WHERE n = 1", "id 1 2"),
+        ] {
+            assert_eq!(run(&database, statement).await, expected, "{statement}");
+        }
+    });
+}
+
 #[test]
 fn rows_are_inserted_updated_and_deleted() {
     check(&[
