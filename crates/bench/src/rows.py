@@ -41,6 +41,15 @@ def measure(name, keys, commit):
     say(f"end\t{name}\t{count}\t{seconds}")
 
 
+def commit_to(connection):
+    def commit(values):
+        connection.execute("BEGIN")
+        connection.executemany(UPDATE.format("?"), values)
+        connection.execute("COMMIT")
+
+    return commit
+
+
 def sqlite(duck, keys):
     connection = sqlite3.connect(os.path.join(folder, "sqlite"), isolation_level=None)
     connection.execute("PRAGMA journal_mode = wal")
@@ -61,12 +70,7 @@ def sqlite(duck, keys):
         connection.executemany(insert, batch)
     connection.execute("COMMIT")
 
-    def commit(values):
-        connection.execute("BEGIN")
-        connection.executemany(UPDATE.format("?"), values)
-        connection.execute("COMMIT")
-
-    measure(f"SQLite {sqlite3.sqlite_version}", keys, commit)
+    measure(f"SQLite {sqlite3.sqlite_version}", keys, commit_to(connection))
     connection.close()
 
 
@@ -79,12 +83,7 @@ def duckdb_rows(duck, keys):
     connection.execute(f"INSERT INTO lineitem SELECT * FROM '{rows}'")
     connection.execute("CHECKPOINT")
 
-    def commit(values):
-        connection.execute("BEGIN")
-        connection.executemany(UPDATE.format("?"), values)
-        connection.execute("COMMIT")
-
-    measure(f"DuckDB {duckdb.__version__}", keys, commit)
+    measure(f"DuckDB {duckdb.__version__}", keys, commit_to(connection))
     connection.close()
 
 

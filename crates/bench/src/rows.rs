@@ -19,7 +19,7 @@ use moirai::btree::{Batch, Store};
 use moirai::runtime::{Random, Stopwatch, block_on_real, random};
 use moirai::tables::Layout;
 use moirai::units::ByteCount;
-use moirai::update::{Figures, Kind, KindNumber, Kinds, LogWriter, Options, Value};
+use moirai::update::{Figures, Kind, KindNumber, Kinds, Options, Value};
 use moirai::{NewFiles, NewTrees, TreesPlace};
 use moirai_workloads::tpch::Table;
 use rand::Rng;
@@ -200,13 +200,7 @@ async fn new_store(folder: &Path, settings: &Settings) -> Outcome<Store> {
     let mut kinds = Kinds::new();
     kinds.register(PATCH, Arc::new(Patch))?;
     let files = NewFiles::new();
-    let new = NewTrees {
-        leaf: LEAF,
-        log: None,
-        writer: LogWriter::Append,
-        files: &files,
-        overwrite: false,
-    };
+    let new = NewTrees::new(LEAF, &files);
     let bytes = (settings.scale_factor * 4e9) as u64 + (256 << 20);
     let uri = format!("file:{}?size={}MiB", folder.join("store").display(), bytes >> 20);
     let options = Options { memory: settings.memory, ..Options::default() };

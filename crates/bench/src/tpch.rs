@@ -16,7 +16,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use moirai::runtime::{Stopwatch, block_on_real};
 use moirai::tables::{KeyBounds, Layout, LoadOptions, TableDefinition, Tables};
 use moirai::units::ByteCount;
-use moirai::update::{Kinds, LogWriter, Options};
+use moirai::update::{Kinds, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
 use moirai_sql::{Database, memory_database};
 use moirai_workloads::tpch::{Table, query};
@@ -191,13 +191,7 @@ fn in_memory(scale_factor: f64) -> Outcome<Database> {
 
 async fn load(path: &Path, layout: Layout, scale_factor: f64) -> Outcome<()> {
     let files = NewFiles::new();
-    let new = NewTrees {
-        leaf: LEAF,
-        log: None,
-        writer: LogWriter::Append,
-        files: &files,
-        overwrite: false,
-    };
+    let new = NewTrees::new(LEAF, &files);
     let bytes = (scale_factor * 4e9) as u64 + (256 << 20);
     let uri = format!("file:{}?size={bytes}", path.display());
     let place = TreesPlace { data: &uri, logs: &[] };

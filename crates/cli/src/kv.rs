@@ -109,7 +109,7 @@ enum Command {
     },
     /// Delete a key, or all keys of a range
     ///
-    /// A range goes fast: leaves that are wholly in it are not read.
+    /// A range goes fast: leaves that are wholly in it are not read, unless they refer to long values.
     Delete {
         /// Key
         #[arg(allow_hyphen_values = true, conflicts_with_all = ["from", "to", "prefix"])]

@@ -55,7 +55,7 @@ enum Command {
     #[command(subcommand)]
     Table(table::Command),
     Kv(kv::Arguments),
-    /// Check, back up, map and repair a store of keys and tables of SQL
+    /// Check, back up, restore, map and repair a store of trees and tables
     #[command(subcommand)]
     Store(store::Command),
     /// Query the tables of a store in SQL: one statement, a script, or a prompt

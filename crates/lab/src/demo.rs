@@ -13,7 +13,7 @@ use moirai::runtime::{Stopwatch, block_on_real, block_on_virtual, now, random};
 use moirai::storage::{Device, Metered};
 use moirai::tables::{Changes, Layout, LoadOptions, ScanOptions, TableDefinition, Tables};
 use moirai::units::ByteCount;
-use moirai::update::{Kinds, LogWriter, Options};
+use moirai::update::{Kinds, Options};
 use moirai::{Held, NewFiles, NewTrees, TreesPlace};
 use moirai_sql::{Answer, Database, Format, memory_database};
 use moirai_workloads::tpch;
@@ -337,13 +337,7 @@ async fn in_a_file(
     uri: &str,
 ) -> Result<Runs, Failure> {
     let files = NewFiles::new();
-    let new = NewTrees {
-        leaf: LEAF,
-        log: None,
-        writer: LogWriter::Append,
-        files: &files,
-        overwrite: false,
-    };
+    let new = NewTrees::new(LEAF, &files);
     let place = TreesPlace { data: uri, logs: &[] };
     let made = moirai::create_trees(place, new, Kinds::new(), options()).await?;
     let tables = Tables::over(made.store);

@@ -35,6 +35,14 @@ pub struct NewTrees<'a> {
     pub overwrite: bool,
 }
 
+impl<'a> NewTrees<'a> {
+    /// With the log at the end of the device, on one that holds nothing else.
+    #[must_use]
+    pub fn new(leaf: ByteCount, files: &'a NewFiles) -> NewTrees<'a> {
+        NewTrees { leaf, log: None, writer: LogWriter::Append, files, overwrite: false }
+    }
+}
+
 /// A store of trees that was opened or made.
 pub struct CreatedTrees {
     /// The store.
@@ -148,8 +156,7 @@ pub async fn create_tables_on(
     options: Options,
 ) -> Result<Arc<Tables>> {
     let files = NewFiles::new();
-    let new =
-        NewTrees { leaf, log: None, writer: LogWriter::Append, files: &files, overwrite: false };
+    let new = NewTrees::new(leaf, &files);
     let made = Devices { data, logs: Vec::new() }.make(new, Kinds::new(), options).await?;
     Ok(Tables::over(made.store))
 }

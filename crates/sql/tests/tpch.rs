@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use moirai::runtime::{block_on_real, block_on_virtual, random, sleep};
 use moirai::units::{ByteCount, Nanos};
-use moirai::update::{Kinds, LogWriter, Options};
+use moirai::update::{Kinds, Options};
 use moirai::{Access, NewFiles, NewTrees, TreesPlace};
 use moirai_sql::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use moirai_sql::arrow::compute::{take, take_record_batch};
@@ -134,13 +134,7 @@ impl Data {
             (NewFiles::new(), Options { idle: Some(IDLE), ..Options::default() });
         let tables = match uri.starts_with("file:") {
             true => {
-                let new = NewTrees {
-                    leaf: ByteCount(8 << 10),
-                    log: None,
-                    writer: LogWriter::Append,
-                    files: &files,
-                    overwrite: false,
-                };
+                let new = NewTrees::new(ByteCount(8 << 10), &files);
                 let place = TreesPlace { data: uri, logs: &[] };
                 let made = moirai::create_trees(place, new, Kinds::new(), options).await.unwrap();
                 Tables::over(made.store)

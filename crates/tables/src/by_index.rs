@@ -236,6 +236,10 @@ impl IndexScan {
         for (row, entry) in found.iter().enumerate() {
             is_current.push(keys.get(*entry) == Some(&made.key(row)?));
         }
+        #[cfg(feature = "canary")]
+        if self.snapshot.tables().has_canary(crate::Canary::StaleEntry) {
+            is_current.fill(true);
+        }
         let is_current = BooleanArray::from(is_current);
         Ok(Current { rows, found, is_current })
     }

@@ -5,8 +5,8 @@
 //! device twice. A scan begins with it, and goes over from one to the other by what it finds. The second time pages are found by
 //! their keys, and filtered anew: a sweep may have divided them in other places.
 //!
-//! Where who asks filters the rows again anyway, filtering them here costs more than it saves while many pages have rows to keep. Then
-//! all rows come, and the filter looks at some of them, in case that changes ([`FilterOrder::Hint`]).
+//! The caller may apply the filter again, as DataFusion does. Then a scan gives all rows while many pages have rows to keep
+//! ([`FilterOrder::Hint`], `hint`).
 
 use std::sync::Arc;
 
@@ -322,7 +322,7 @@ impl FilteredScan {
         let source = match (table.layout(), &looked_at) {
             (_, Some(looked_at)) => {
                 let scan = (Arc::clone(&snapshot), table, options.clone());
-                Source::Unfiltered(Box::new(Unfiltered::first(scan, looked_at.clone())?))
+                Source::Unfiltered(Box::new(Unfiltered::new(scan, looked_at.clone())?))
             }
             (Layout::Csm | Layout::Pax, None) => {
                 let are_whole = pages.are_whole(order);
@@ -507,7 +507,7 @@ impl FilteredScan {
         if let Some(looked_at) = self.looked_at.clone().filter(|_| have_most) {
             let Pages { snapshot, table, options, .. } = &self.pages;
             let scan = (Arc::clone(snapshot), table, options.clone());
-            self.source = Source::Unfiltered(Box::new(Unfiltered::again(scan, looked_at)?));
+            self.source = Source::Unfiltered(Box::new(Unfiltered::new(scan, looked_at)?));
             self.pages.counts.turns += 1;
         } else if is_better && !self.pages.are_whole(FilterOrder::First) {
             self.begin(!are_whole);

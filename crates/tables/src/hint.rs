@@ -1,7 +1,7 @@
-//! Rows that a filter could leave out, and need not: who asks filters them again.
+//! Scans that are told of a filter which is applied again to the rows that they give.
 //!
-//! To filter them here costs more than it saves while many pages have rows to keep. So they come as they are, and the filter looks at
-//! some batches, in case that changes.
+//! Filtering rows twice costs more than it saves while many pages have rows to keep. So such a scan gives all rows, and applies the
+//! filter to a sample of batches, to learn when few pages have rows to keep.
 
 use std::sync::Arc;
 
@@ -37,33 +37,17 @@ pub(crate) struct Unfiltered {
 }
 
 impl Unfiltered {
-    /// The beginning of a scan, of which the filter looks at each batch.
-    pub(crate) fn first(
-        scan: (Arc<Snapshot>, &Table, ScanOptions),
-        places: Vec<usize>,
-    ) -> Result<Unfiltered> {
-        Unfiltered::new(scan, places, 1)
-    }
-
-    /// The rest of a scan, where filtering turned out to save nothing.
-    pub(crate) fn again(
-        scan: (Arc<Snapshot>, &Table, ScanOptions),
-        places: Vec<usize>,
-    ) -> Result<Unfiltered> {
-        Unfiltered::new(scan, places, LOOKS_OF)
-    }
-
-    fn new(
+    /// A scan that has the filter's columns at these places.
+    pub(crate) fn new(
         (snapshot, table, mut options): (Arc<Snapshot>, &Table, ScanOptions),
         places: Vec<usize>,
-        between: u64,
     ) -> Result<Unfiltered> {
         let batch_rows = options.batch_rows;
-        if between == 1 && table.layout() != Layout::Nsm {
+        if table.layout() != Layout::Nsm {
             options.batch_rows = batch_rows.min(FIRST_ROWS);
         }
         let scan = snapshot.scan(table, options)?;
-        let (pages, wait, seen, with_rows) = (0, between, 0, 0);
+        let (pages, wait, between, seen, with_rows) = (0, 1, 1, 0, 0);
         Ok(Unfiltered { scan, batch_rows, places, pages, wait, between, seen, with_rows })
     }
 

@@ -93,4 +93,7 @@ pub use load::{Load, LoadOptions};
 pub use moirai_pages::KeyBounds;
 pub use scan::{Scan, ScanCounts, ScanOptions};
 pub use snapshot::{Snapshot, TableSize};
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use tables::Canary;
 pub use tables::{Table, Tables, Turn, Writer};

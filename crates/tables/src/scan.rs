@@ -266,6 +266,10 @@ pub(crate) async fn append_page(
     units: UnitSet,
     into: (&Table, &[usize], &mut [ColumnBuilder]),
 ) -> Result<usize> {
+    #[cfg(feature = "canary")]
+    if snapshot.tables().has_canary(crate::Canary::WholePages) {
+        return append(&page.layers, None, into);
+    }
     if !page.lacks_keys() {
         return append(&page.layers, page.bounds, into);
     }
@@ -282,8 +286,8 @@ pub(crate) async fn append_page(
     Ok(rows)
 }
 
-/// The pages that have keys between these, in views of so many pages at most, each with the key from which on its rows count: sweeps may divide pages in other
-/// places meanwhile.
+/// The pages that have keys between these, in views of so many pages at most. With each view comes the key from which on its rows
+/// count: sweeps may have divided pages in other places meanwhile.
 pub(crate) async fn read_keys(
     (snapshot, table): (&Snapshot, &Table),
     units: UnitSet,

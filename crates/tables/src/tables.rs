@@ -32,6 +32,22 @@ pub struct Tables {
     abandoned: Mutex<Vec<SpaceId>>,
     /// Of tables by their spaces, how many bytes a row takes.
     row_bytes: Mutex<BTreeMap<SpaceId, RowBytes>>,
+    #[cfg(feature = "canary")]
+    canary: Mutex<Canary>,
+}
+
+/// A mistake on purpose.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Canary {
+    /// None.
+    #[default]
+    None,
+    /// Who reads by an index takes entries whose rows have other values by now.
+    StaleEntry,
+    /// Whoever reads a range of rows gets all rows of its first and its last page.
+    WholePages,
 }
 
 /// How many bytes a row of a table took when some were counted, and how many bytes the table had.
@@ -208,6 +224,8 @@ impl Tables {
             indexed: Mutex::default(),
             abandoned: Mutex::default(),
             row_bytes: Mutex::default(),
+            #[cfg(feature = "canary")]
+            canary: Mutex::default(),
         })
     }
 
@@ -225,6 +243,18 @@ impl Tables {
             Ok(tables) => Ok(tables.store.close().await?),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Makes a mistake from now on.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub fn set_canary(&self, canary: Canary) {
+        *self.canary.lock() = canary;
+    }
+
+    #[cfg(feature = "canary")]
+    pub(crate) fn has_canary(&self, canary: Canary) -> bool {
+        *self.canary.lock() == canary
     }
 
     /// The store: its trees, and what concerns all of it.

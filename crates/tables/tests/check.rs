@@ -6,13 +6,14 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
-use moirai_btree::{Store, with_leaves};
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::Power;
 use moirai_runtime::block_on_virtual;
 use moirai_storage::Device;
 use moirai_tables::{
@@ -20,40 +21,21 @@ use moirai_tables::{
     TableDefinition, Tables,
 };
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
-use moirai_update::{ExtentUse, Kinds, Modification, Options, PUT};
+use moirai_update::{ExtentUse, Modification, Options, PUT};
+
+use crate::common::Devices;
 
 const MEMORY: ByteCount = ByteCount(64 << 10);
 
-struct Devices {
-    data: Arc<FaultyDevice>,
-    log: Arc<FaultyDevice>,
+async fn formatted() -> Devices {
+    Devices::formatted(&Power::on(), 100_000, 20_000).await
 }
 
-impl Devices {
-    async fn formatted() -> Devices {
-        let power = Power::on();
-        let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(1), Arc::clone(&power))
-        };
-        let devices = Devices { data: device("data", 100_000), log: device("log", 20_000) };
-        let logs = [Arc::clone(&devices.log) as Arc<dyn Device>];
-        Store::format(&*devices.data, &logs, with_leaves(ByteCount(2048))).await.unwrap();
-        devices
-    }
-
-    async fn open(&self, options: Options) -> Arc<Tables> {
-        let logs = [Arc::clone(&self.log) as Arc<dyn Device>];
-        let data = Arc::clone(&self.data) as _;
-        Tables::open(data, &logs, Kinds::new(), options).await.unwrap()
-    }
-
-    /// Turns one bit of a block over, and back again.
-    async fn flip(&self, lbn: Lbn, byte: usize) {
-        let device: &dyn Device = &*self.data;
-        let mut content = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
-        content[byte] ^= 4;
-        device.write(lbn, content).await.unwrap();
-    }
+/// Turns one bit of a block over, and back again.
+async fn flip(device: &dyn Device, lbn: Lbn, byte: usize) {
+    let mut content = device.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap();
+    content[byte] ^= 4;
+    device.write(lbn, content).await.unwrap();
 }
 
 /// A table with a key, a number that only one row has, and a text.
@@ -100,9 +82,9 @@ async fn faults(tables: &Arc<Tables>, table: &Table, memory: ByteCount) -> Vec<F
 #[test]
 fn a_flipped_bit_is_found_in_each_kind_of_block() {
     block_on_virtual(1, async {
-        let devices = Devices::formatted().await;
+        let devices = formatted().await;
         let options = Options { memory: MEMORY, idle: None, ..Options::default() };
-        let tables = devices.open(options).await;
+        let tables = devices.open(options).await.unwrap();
         let tree = tables.store().tree("records").await.unwrap();
         for (name, layout) in [("c", Layout::Csm), ("n", Layout::Nsm), ("p", Layout::Pax)] {
             let table = loaded(&tables, name, layout, 3000).await;
@@ -136,8 +118,8 @@ fn a_flipped_bit_is_found_in_each_kind_of_block() {
         let mut found = BTreeMap::new();
         let read_only = Options { read_only: true, ..options };
         for (what, lbn) in places {
-            devices.flip(lbn, 4).await;
-            let tables = devices.open(read_only).await;
+            flip(&*devices.data, lbn, 4).await;
+            let tables = devices.open(read_only).await.unwrap();
             let damage = tables.store().check().await;
             let is_there =
                 |one: &moirai_btree::Damage| (one.blocks.first..one.blocks.end()).contains(&lbn);
@@ -146,13 +128,13 @@ fn a_flipped_bit_is_found_in_each_kind_of_block() {
                 *found.entry((what, one.what)).or_insert(0) += 1;
             }
             drop(tables);
-            devices.flip(lbn, 4).await;
+            flip(&*devices.data, lbn, 4).await;
         }
         let kinds: Vec<_> = found.keys().map(|(_, found)| *found).collect();
         for kind in ["a superblock", "a leaf", "staged changes", "a long value", "the checkpoint"] {
             assert!(kinds.contains(&kind), "{found:?}");
         }
-        assert_eq!(devices.open(read_only).await.store().check().await, []);
+        assert_eq!(devices.open(read_only).await.unwrap().store().check().await, []);
     });
 }
 
@@ -160,8 +142,8 @@ fn a_flipped_bit_is_found_in_each_kind_of_block() {
 fn rows_without_an_entry_are_found_and_get_one() {
     for layout in Layout::ALL {
         block_on_virtual(1, async {
-            let devices = Devices::formatted().await;
-            let tables = devices.open(Options::default()).await;
+            let devices = formatted().await;
+            let tables = devices.open(Options::default()).await.unwrap();
             let table = loaded(&tables, "t", layout, 3000).await;
             let index = table.indexes()[0].clone();
             assert_eq!(faults(&tables, &table, MEMORY).await, []);
@@ -196,8 +178,8 @@ fn rows_without_an_entry_are_found_and_get_one() {
 #[test]
 fn rows_with_the_values_of_others_are_found_in_a_unique_index() {
     block_on_virtual(1, async {
-        let devices = Devices::formatted().await;
-        let tables = devices.open(Options::default()).await;
+        let devices = formatted().await;
+        let tables = devices.open(Options::default()).await.unwrap();
         let table = loaded(&tables, "t", Layout::Csm, 1000).await;
         // `set` does not look for conflicts.
         let mut changes = Changes::new();
@@ -213,8 +195,8 @@ fn rows_with_the_values_of_others_are_found_in_a_unique_index() {
 #[test]
 fn rows_that_cannot_be_read_are_a_fault() {
     block_on_virtual(1, async {
-        let devices = Devices::formatted().await;
-        let tables = devices.open(Options::default()).await;
+        let devices = formatted().await;
+        let tables = devices.open(Options::default()).await.unwrap();
         let table = loaded(&tables, "t", Layout::Nsm, 100).await;
         // No key of the table: these have eight bytes.
         let row = Modification { key: b"key", kind: PUT, bytes: b"no fields" };

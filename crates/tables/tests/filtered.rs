@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod common;
+
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +12,17 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema};
-use moirai_btree::{Store, with_leaves};
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::Power;
 use moirai_runtime::{block_on_virtual, each_seed, random, spawn};
-use moirai_storage::Device;
 use moirai_tables::{
     Changes, Error as TablesError, FilterOrder, Layout, LoadOptions, PageOptions, RowFilter,
     ScanCounts, ScanOptions, Snapshot, Table, TableDefinition, Tables,
 };
-use moirai_units::{BlockCount, ByteCount};
-use moirai_update::{Kinds, Options};
+use moirai_units::ByteCount;
+use moirai_update::Options;
 use rand::Rng;
+
+use crate::common::Devices;
 
 const ROWS: i64 = 20_000;
 const COLUMNS: usize = 6;
@@ -31,13 +33,8 @@ async fn opened() -> Arc<Tables> {
 }
 
 async fn opened_with(options: Options) -> Arc<Tables> {
-    let power = Power::on();
-    let device = |name: &str, blocks| -> Arc<dyn Device> {
-        FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(1), Arc::clone(&power))
-    };
-    let (data, logs) = (device("data", 200_000), [device("log", 20_000)]);
-    Store::format(&*data, &logs, with_leaves(ByteCount(2048))).await.unwrap();
-    Tables::open(data, &logs, Kinds::new(), options).await.unwrap()
+    let devices = Devices::formatted(&Power::on(), 200_000, 20_000).await;
+    devices.open(options).await.unwrap()
 }
 
 /// A table of numbers whose first column is its key, in short pages.

@@ -5,8 +5,10 @@
 use super::tree::Tree;
 use super::{Violation, forbidden};
 
-const CRATE_FOLDERS: &[&str] =
-    &["storage", "models", "devices", "volume", "store", "update", "btree"];
+const CRATE_FOLDERS: &[&str] = &[
+    "storage", "models", "devices", "volume", "extents", "store", "update", "btree", "pages",
+    "tables",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     tree.rust_files()

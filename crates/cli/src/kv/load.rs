@@ -17,10 +17,10 @@ use crate::{print, progress};
 pub(super) struct Input {
     /// File to read, `-` for standard input
     file: PathBuf,
-    /// Lines of a group, which are committed together
+    /// Lines of a group, or records of a dump, which are committed together
     #[arg(long, default_value_t = 1000)]
     group: usize,
-    /// Print the number of durable lines after each group
+    /// Print the number of durable lines or records after each group
     #[arg(long)]
     acknowledge: bool,
 }

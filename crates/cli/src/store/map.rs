@@ -15,7 +15,7 @@ use crate::{output, print};
 /// A picture shows so many ensembles.
 const ROWS: usize = 64;
 /// What extents are for, in the order of the colours.
-const USES: [&str; 4] = ["leaves", "staged changes", "long values", "checkpoint"];
+const USES: [&str; 4] = ["leaves and pages", "staged changes", "long values", "checkpoint"];
 
 /// What extents of one kind take.
 #[derive(Default)]
@@ -100,7 +100,7 @@ fn picture(device: &dyn Device, all: &[Mapped]) -> Result<String, Failure> {
     }
     let end = rows.last().map_or(Lbn(0), |row| row.end());
     let shown = all.iter().filter(|one| one.blocks.first < end).map(|one| DrawnExtent {
-        used_for: USES.iter().position(|name| *name == one.what).unwrap_or(USES.len()),
+        used_for: USES.iter().position(|name| name.contains(one.what)).unwrap_or(USES.len()),
         blocks: one.blocks,
     });
     let name = &device.inquiry().name;
