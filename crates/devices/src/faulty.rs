@@ -102,11 +102,19 @@ struct State {
     /// What survives a power cut. Blocks that are not there are zeros.
     durable: BTreeMap<Lbn, Block>,
     /// What was written since the last flush, the last time last.
-    cached: BTreeMap<Lbn, Vec<Block>>,
+    cached: BTreeMap<Lbn, Vec<Written>>,
+    /// How many blocks were written.
+    written: u64,
     unreadable: BTreeSet<Lbn>,
     is_dead: bool,
     /// Where the next write goes instead.
     misdirected: Option<Lbn>,
+}
+
+/// What was written to a block.
+struct Written {
+    number: u64,
+    block: Block,
 }
 
 impl FaultyDevice {
@@ -151,6 +159,7 @@ impl FaultyDevice {
                 chance,
                 durable: BTreeMap::new(),
                 cached: BTreeMap::new(),
+                written: 0,
                 unreadable: BTreeSet::new(),
                 is_dead: false,
                 misdirected: None,
@@ -171,8 +180,8 @@ impl FaultyDevice {
         };
         for (lbn, writes) in cached {
             let left = state.chance.random_range(0..=writes.len());
-            if let Some(block) = left.checked_sub(1).and_then(|last| writes.get(last)) {
-                state.make_durable(lbn, *block);
+            if let Some(last) = left.checked_sub(1).and_then(|last| writes.get(last)) {
+                state.make_durable(lbn, last.block);
             }
         }
         for sector in touched {
@@ -274,7 +283,7 @@ impl FaultyDevice {
             if !is_cut_here || state.chance.random() {
                 let mut content = [0; BLOCK];
                 content.copy_from_slice(block);
-                state.cached.entry(at).or_default().push(content);
+                state.cache(at, content);
                 state.unreadable.remove(&at);
             }
             at += BlockCount(1);
@@ -296,7 +305,7 @@ impl FaultyDevice {
         let held: BTreeSet<Lbn> = durable.chain(cached).collect();
         for lbn in held {
             if !is_torn || state.chance.random() {
-                state.cached.entry(lbn).or_default().push([0; BLOCK]);
+                state.cache(lbn, [0; BLOCK]);
             }
         }
         let readable: Vec<Lbn> = state.unreadable.range(range).copied().collect();
@@ -315,7 +324,14 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 impl State {
     fn read(&self, lbn: Lbn) -> Block {
         let cached = self.cached.get(&lbn).and_then(|writes| writes.last());
+        let cached = cached.map(|one| &one.block);
         cached.or_else(|| self.durable.get(&lbn)).copied().unwrap_or([0; BLOCK])
+    }
+
+    fn cache(&mut self, lbn: Lbn, block: Block) {
+        self.written += 1;
+        let number = self.written;
+        self.cached.entry(lbn).or_default().push(Written { number, block });
     }
 
     fn make_durable(&mut self, lbn: Lbn, block: Block) {
@@ -372,6 +388,8 @@ impl Device for FaultyDevice {
 
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async move {
+            // What is written meanwhile is not part of it.
+            let written = self.state.lock().written;
             sleep(Nanos(SERVICE_NS_MAX / 2)).await;
             self.check_alive("flush", self.inquiry.all_blocks())?;
             // A power cut in its middle makes some of it durable.
@@ -380,9 +398,13 @@ impl Device for FaultyDevice {
                 return Err(self.error("flush", self.inquiry.all_blocks(), "the power failed"));
             }
             let mut state = self.state.lock();
-            for (lbn, writes) in std::mem::take(&mut state.cached) {
+            for (lbn, mut writes) in std::mem::take(&mut state.cached) {
+                let after = writes.split_off(writes.partition_point(|one| one.number <= written));
                 if let Some(last) = writes.last() {
-                    state.make_durable(lbn, *last);
+                    state.make_durable(lbn, last.block);
+                }
+                if !after.is_empty() {
+                    state.cached.insert(lbn, after);
                 }
             }
             Ok(())

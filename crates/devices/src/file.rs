@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::{BoxFuture, join_all};
@@ -19,6 +18,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn}
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use crate::flushes::Flushes;
 use crate::lock::lock;
 use crate::ring::{Carried, Ring};
 use crate::{Access, NewFiles};
@@ -49,14 +49,13 @@ pub struct FileDevice {
     /// Made when it is first used; `None` where there is no direct I/O, or the system has no rings.
     ring: OnceLock<Option<Ring>>,
     files: Arc<Files>,
-    /// Set by a failed flush and never cleared (fsync reports an error once).
-    latched: AtomicBool,
 }
 
 struct Files {
     path: PathBuf,
     buffered: File,
     direct: Option<Direct>,
+    flushes: Flushes,
 }
 
 /// The same file without the page cache between.
@@ -117,8 +116,7 @@ impl FileDevice {
             },
             ensemble,
             ring: OnceLock::new(),
-            files: Arc::new(Files { path, buffered, direct }),
-            latched: AtomicBool::new(false),
+            files: Arc::new(Files { path, buffered, direct, flushes: Flushes::default() }),
         }))
     }
 
@@ -129,7 +127,7 @@ impl FileDevice {
     }
 
     fn check_latch(&self) -> Result<()> {
-        if self.latched.load(Ordering::Acquire) {
+        if self.files.flushes.have_failed() {
             return Err(Error::Latched { device: self.inquiry.name.clone() });
         }
         Ok(())
@@ -456,17 +454,19 @@ impl Device for FileDevice {
             check_runtime().map_err(Error::NoRuntime)?;
             self.check_latch()?;
             let files = Arc::clone(&self.files);
-            let flushed = blocking(move || files.buffered.sync_data()).await;
-            flushed.map_err(|source| {
-                self.latched.store(true, Ordering::Release);
-                file_error(&self.files.path, "flushing")(source)
-            })
+            let flushed = blocking(move || files.flushes.run(|| files.buffered.sync_data())).await;
+            match flushed {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Error::Latched { device: self.inquiry.name.clone() }),
+                Err(source) => Err(file_error(&self.files.path, "flushing")(source)),
+            }
         })
     }
 
     /// Punches a hole.
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         Box::pin(async move {
+            check_runtime().map_err(Error::NoRuntime)?;
             self.check_latch()?;
             let freed = self.inquiry.discardable(blocks)?;
             if freed.is_empty() {

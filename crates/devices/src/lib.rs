@@ -4,6 +4,7 @@ mod contents;
 mod controller;
 mod faulty;
 mod file;
+mod flushes;
 mod host_bus;
 mod lock;
 mod open;

@@ -51,7 +51,7 @@ pub struct SimulatedDisk {
 /// What the device shares with the task that steps the model.
 struct Mechanism {
     state: Mutex<MechanismState>,
-    /// Rung when a request came, and when the device is gone.
+    /// Rung when a request came.
     bell: Arc<Notify>,
 }
 
@@ -229,7 +229,7 @@ async fn step(mechanism: Weak<Mechanism>, bell: Arc<Notify>) {
 
 impl Drop for SimulatedDisk {
     fn drop(&mut self) {
-        self.mechanism.bell.notify_one();
+        self.stepper.abort();
     }
 }
 
@@ -290,7 +290,10 @@ impl Device for SimulatedDisk {
                     return Err(self.is_still());
                 }
             }
-            let flushed = self.contents.lock().flush();
+            let contents = self.contents.lock();
+            // A file tells a failure once: it is one of all flushes that were under way.
+            self.check()?;
+            let flushed = contents.flush();
             if flushed.is_err() {
                 self.latched.store(true, Ordering::Release);
             }
@@ -344,7 +347,7 @@ mod tests {
                 flushed
             };
             let (failed, flushed) = join(failing, disk.flush()).await;
-            assert!(failed.is_err() && flushed.is_ok());
+            assert!(failed.is_err() && matches!(flushed, Err(Error::Latched { .. })));
             assert!(matches!(disk.flush().await, Err(Error::Latched { .. })));
         });
     }

@@ -325,7 +325,8 @@ impl Devices {
 fn grown_after(inquiry: &Inquiry, log_end: Lbn) -> Option<BlockRange> {
     let physical = inquiry.physical_block.0.max(1);
     let end = inquiry.capacity.0 / physical * physical;
-    let grown = BlockRange::between(Lbn(log_end.0.next_multiple_of(physical)), Lbn(end));
+    let first = log_end.0.next_multiple_of(physical);
+    let grown = BlockRange::new(Lbn(first), BlockCount(end.checked_sub(first)?));
     (grown.count.bytes().0 >= GROWTH_BYTES_MIN).then_some(grown)
 }
 
@@ -358,6 +359,30 @@ mod tests {
             let store = Store::open(data, &logs, Kinds::new(), options).await.unwrap();
             assert_eq!(store.figures().log_segments, 1 << 20);
             store.tree("one").await.unwrap();
+        });
+    }
+
+    /// Whatever the sectors: a log may end behind the last whole one.
+    #[test]
+    fn devices_are_divided_whatever_their_sectors_are() {
+        block_on_virtual(1, async {
+            for capacity in 195_200..195_400 {
+                for sector in [1, 8, 16, 64, 128] {
+                    let device: Arc<dyn Device> = FaultyDevice::with_physical_block(
+                        "data".into(),
+                        BlockCount(capacity),
+                        BlockCount(16),
+                        BlockCount(sector),
+                        Power::on(),
+                    );
+                    let lengths = lengths_of(&*device, None);
+                    let devices = Devices { data: device, logs: Vec::new() };
+                    let Parts { data, logs } = devices.divided(lengths).unwrap();
+                    let of_logs: BlockCount = logs.iter().map(|log| log.inquiry().capacity).sum();
+                    let all = data.inquiry().capacity + of_logs;
+                    assert!(all <= BlockCount(capacity), "{capacity}, {sector}");
+                }
+            }
         });
     }
 }

@@ -4,12 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
+/// How many listen, and whether none does: then a signal does what it does by default. The system's own handlers do not come back
+/// by themselves once there were others.
+static LISTENERS: Mutex<Option<(usize, Arc<AtomicBool>)>> = Mutex::new(None);
+
 /// Interrupts by the user, or by who supervises the process. While one exists Ctrl-C no longer ends the process, nor does
-/// SIGTERM; a second one, before the first was [taken](Interrupts::take), does.
+/// SIGTERM; a second one, before the first was [taken](Interrupts::take), does. Once none exists any more they end it again, also in a
+/// program that handles them otherwise.
 #[derive(Debug)]
 pub struct Interrupts {
     shared: Arc<Shared>,
@@ -41,6 +48,20 @@ impl Interrupts {
                 told.pressed.notify_one();
             }
         })?;
+        {
+            let mut listeners = LISTENERS.lock();
+            if listeners.is_none() {
+                let is_unheard = Arc::new(AtomicBool::new(false));
+                for signal in [SIGINT, SIGTERM] {
+                    register_conditional_default(signal, Arc::clone(&is_unheard))?;
+                }
+                *listeners = Some((0, is_unheard));
+            }
+            if let Some((count, is_unheard)) = &mut *listeners {
+                *count += 1;
+                is_unheard.store(false, Ordering::Release);
+            }
+        }
         Ok(Interrupts { shared, handle })
     }
 
@@ -64,5 +85,9 @@ impl Interrupts {
 impl Drop for Interrupts {
     fn drop(&mut self) {
         self.handle.close();
+        if let Some((count, is_unheard)) = &mut *LISTENERS.lock() {
+            *count -= 1;
+            is_unheard.store(*count == 0, Ordering::Release);
+        }
     }
 }

@@ -1,0 +1,100 @@
+//! Flushes of a file that are under way at the same time.
+//!
+//! The system tells a failed write back once for each open file: to one of the flushes that waited for it, and the others return as if
+//! all were well. So a flush that succeeded waits for those that were under way with it, and fails where one of them did.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    begun: u64,
+    under_way: BTreeSet<u64>,
+    /// Never cleared.
+    have_failed: bool,
+}
+
+impl Flushes {
+    /// Whether one has failed, now or before.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.state.lock().have_failed
+    }
+
+    /// Runs a flush; `false` where another one failed. For a thread that may block.
+    pub(crate) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+        let number = {
+            let mut state = self.state.lock();
+            if state.have_failed {
+                return Ok(false);
+            }
+            state.begun += 1;
+            let number = state.begun;
+            state.under_way.insert(number);
+            number
+        };
+        let synced = sync();
+        let mut state = self.state.lock();
+        state.under_way.remove(&number);
+        state.have_failed |= synced.is_err();
+        self.ended.notify_all();
+        synced?;
+        let last = state.begun;
+        while state.under_way.first().is_some_and(|first| *first <= last) {
+            self.ended.wait(&mut state);
+        }
+        Ok(!state.have_failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use moirai_runtime::{block_on_real, blocking};
+
+    use super::*;
+
+    /// The one that is told of the failure ends last.
+    #[test]
+    fn a_failure_is_one_of_all_that_were_under_way() {
+        block_on_real(1, async {
+            let flushes = Arc::new(Flushes::default());
+            let (begun, has_begun) = channel::<()>();
+            let (other, other_returned) = channel::<()>();
+            let failing = {
+                let flushes = Arc::clone(&flushes);
+                blocking(move || {
+                    flushes.run(|| {
+                        begun.send(()).unwrap();
+                        other_returned.recv().unwrap();
+                        Err(io::Error::other("lost"))
+                    })
+                })
+            };
+            let fine = {
+                let flushes = Arc::clone(&flushes);
+                blocking(move || {
+                    has_begun.recv().unwrap();
+                    flushes.run(|| {
+                        other.send(()).unwrap();
+                        Ok(())
+                    })
+                })
+            };
+            let (failed, fine) = futures::future::join(failing, fine).await;
+            assert!(failed.is_err());
+            assert!(!fine.unwrap());
+            assert!(flushes.have_failed());
+            assert!(!flushes.run(|| Ok(())).unwrap());
+        });
+    }
+}
