@@ -302,8 +302,10 @@ impl Journal {
         }
         let mut records = Vec::with_capacity(batch.len());
         for (ticket, entries) in batch {
-            let sequence = self.number();
             let mut state = self.state.lock();
+            // Under one lock: a flush in between would take it for placed.
+            let sequence = state.next;
+            state.next += 1;
             state.active.insert(sequence);
             state.numbered.insert(*ticket, sequence);
             records.push((sequence, entries.as_slice()));

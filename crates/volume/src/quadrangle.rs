@@ -279,7 +279,7 @@ impl<'a> CommonZone<'a> {
         let revolution = zone.ensemble.0;
         let mut filled = Filled::default();
         // First blocks, and the sectors that pass between the track before and this.
-        let mut quadrangle: Vec<(Lbn, u64)> = Vec::with_capacity(depth);
+        let mut quadrangle: Vec<(Lbn, u64)> = Vec::new();
         let mut passed = 0;
         for track in tracks.within(zone.blocks) {
             if self.takes(&track) && depth > 0 {

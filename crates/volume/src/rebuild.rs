@@ -35,6 +35,7 @@ impl Volume {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Vec<BlockRange>> {
         let _turn = self.rebuilding().lock().await;
+        self.check_writable()?;
         self.check_grown()?;
         let mut rebuilt = Ok(());
         let mut lost = Vec::new();
@@ -155,6 +156,9 @@ impl Volume {
             // before it counts as ready.
             if let (Some(keeper), u64::MAX) = (&stripes.keeper, ready) {
                 keeper.settle(&stripes.members, keeper.journal.first_active()).await?;
+                // And the journal says so: other disks may hold older records of the same blocks, and be the only ones that are left.
+                let empty = keeper.append(&stripes.members, Vec::new()).await?;
+                keeper.journal.placed(empty);
             }
             Ok(flushing.flush().await)
         });

@@ -52,6 +52,7 @@ impl Volume {
             );
             return Err(Error::Description { path: self.members().name().into(), problem });
         }
+        self.check_writable()?;
         self.check_grown()?;
         let mut scrubbed = Scrubbed::default();
         for stripe in (0..layout.stripes()).map(StripeIndex) {

@@ -412,6 +412,10 @@ impl Device for Volume {
             if self.latched.load(Ordering::Acquire) {
                 return Err(Error::Latched { device: self.inquiry.name.clone() });
             }
+            if self.inquiry.read_only {
+                // Nothing was written.
+                return Ok(());
+            }
             let stripes = Arc::clone(&self.stripes);
             // Labels are written to their end, too.
             let settled = spawn(async move {
@@ -421,13 +425,16 @@ impl Device for Volume {
                     None => members.flush_all().await,
                 }
             });
-            let settled = settled.await.or_else(|error| {
+            let mut settled = settled.await;
+            if self.stripes.keeper.is_none() {
                 let states = self.stripes.members.recordable().states;
-                match self.stripes.keeper.is_none() && self.shape.is_whole(&states, 0) {
-                    true => Ok(()),
-                    false => Err(error),
-                }
-            });
+                settled = match (self.shape.is_whole(&states, 0), settled) {
+                    (true, _) => Ok(()),
+                    (false, Err(error)) => Err(error),
+                    // A disk is out since a flush that nobody waited for any more, or one at the same time.
+                    (false, Ok(())) => Err(Error::Latched { device: self.inquiry.name.clone() }),
+                };
+            }
             if settled.is_err() {
                 self.latched.store(true, Ordering::Release);
             }
