@@ -272,6 +272,11 @@ impl<'a> Filler<'a> {
 }
 
 impl BlockFormat for Leaves {
+    /// None of longer blocks: places in a leaf have 16 bits.
+    fn units(&self, block_bytes: usize) -> Vec<usize> {
+        if block_bytes > LEAF_BYTES_MAX { Vec::new() } else { vec![block_bytes] }
+    }
+
     fn apply(
         &self,
         low: &[u8],

@@ -92,7 +92,8 @@ impl Picker {
         for Run { partition, blocks, block_bytes } in runs {
             for block in blocks {
                 self.end += block_bytes;
-                if !self.is_whole && self.end <= target {
+                // The range may have grown since its bytes were counted.
+                if !self.is_whole && (self.end <= target || self.pick >= self.most) {
                     continue;
                 }
                 while target < self.end && self.pick < self.most {

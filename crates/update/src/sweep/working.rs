@@ -1,7 +1,11 @@
 //! The memory that sweeps work in: what they read, apply and write takes a part of the engine's memory, like all else.
 
+use std::sync::Arc;
+
+use moirai_units::BlockCount;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::spec::Spec;
 use crate::state::partition::staged_blocks;
 use crate::sweep::job::{Job, Member};
 
@@ -45,7 +49,10 @@ impl Job {
         // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
         let to_stage = queued / 2 + 2 * queued;
         let has_blocks = self.members.iter().any(|one| one.place.blocks() > 0);
-        if self.is_to_clear || (!self.is_to_place && has_blocks) {
+        let may_stage = |spec: Arc<Spec>| spec.division.staging > BlockCount::ZERO;
+        let is_staged =
+            !self.is_to_place && self.ingest.is_none() && self.spec().is_none_or(may_stage);
+        if self.is_to_clear || (is_staged && has_blocks) {
             return to_stage;
         }
         let member = |one: &Member| {
