@@ -29,6 +29,17 @@ pub(crate) enum Failure {
     Interrupted(String),
 }
 
+/// The outcome of a check whose findings were printed: it counts though nobody reads them to the end.
+pub(crate) fn verdict(
+    printed: Result<(), Failure>,
+    verdict: Result<(), Failure>,
+) -> Result<(), Failure> {
+    match printed {
+        Ok(()) | Err(Failure::BrokenPipe) => verdict,
+        failed => failed,
+    }
+}
+
 impl Failure {
     /// The exit status: 2 when the command was not understood and nothing was done, 130 when it was interrupted, 1
     /// when it failed.

@@ -215,6 +215,12 @@ struct Range {
 }
 
 impl Range {
+    /// Whether it is of all keys: a text without letters bounds nothing.
+    fn is_all(&self) -> bool {
+        let bounds = |key: &Option<OsString>| key.as_ref().is_some_and(|key| !key.is_empty());
+        !bounds(&self.from) && self.to.is_none() && !bounds(&self.prefix)
+    }
+
     fn keys(&self, text: Text) -> Result<KeyRange, Failure> {
         let key = |key: &Option<OsString>| key.as_ref().map(|key| text.read(key)).transpose();
         Ok(match key(&self.prefix)? {
@@ -290,8 +296,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.store.is_none() {
         return Err(Failure::Usage("name the store: --store URI, like --store file:kv.img".into()));
     }
-    if let Command::Delete { key: None, range: Range { from: None, to: None, prefix: None } } =
-        &arguments.command
+    if let Command::Delete { key: None, range } = &arguments.command
+        && range.is_all()
     {
         let problem =
             "name a key, or a range with --from, --to or --prefix; `drop` deletes a whole tree";

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use moirai_lab::{Context, Experiment, Outcome, Row, all, find};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
 use crate::{print, progress};
 
 #[derive(Subcommand)]
@@ -68,11 +68,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             })?;
             experiment.check_scale(scale).map_err(|error| Failure::Usage(error.to_string()))?;
             let outcome = outcome(experiment, seed, scale)?;
-            match json {
-                true => print::json(&outcome)?,
-                false => print_outcome(experiment, &outcome)?,
-            }
-            if check { checked(&outcome) } else { Ok(()) }
+            let printed = match json {
+                true => print::json(&outcome),
+                false => print_outcome(experiment, &outcome),
+            };
+            if check { verdict(printed, checked(&outcome)) } else { printed }
         }
     }
 }

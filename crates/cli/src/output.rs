@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -62,19 +62,55 @@ pub(crate) fn keep_inputs(output: &Path, inputs: &[&str]) -> Result<(), Failure>
 
 /// Writes a file whole.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
+    std::fs::write(path, text).map_err(|problem| failed(path, &problem))
 }
 
 /// Writes a file anew, so that after a crash it is either the old one or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = Path::new(&name);
-    let written = File::create(new).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(new, path)
-    });
-    written.map_err(|problem| Failure::Failed(format!("writing {}: {problem}", path.display())))
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let written = tempfile::Builder::new()
+        .prefix(".moirai-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .and_then(|mut new| {
+            new.write_all(text.as_bytes())?;
+            new.as_file().sync_all()?;
+            Ok(new.persist(path)?)
+        });
+    written.map(drop).map_err(|problem| failed(path, &problem))
+}
+
+/// A file that did not exist, and is removed again unless it is written whole.
+pub(crate) struct NewFile {
+    file: File,
+    path: PathBuf,
+    is_whole: bool,
+}
+
+impl NewFile {
+    /// Makes one: where that fails, nothing has been done yet.
+    pub(crate) fn create(path: &Path) -> Result<NewFile, Failure> {
+        let file = File::create_new(path).map_err(|problem| failed(path, &problem))?;
+        Ok(NewFile { file, path: path.to_owned(), is_whole: false })
+    }
+
+    pub(crate) fn write(mut self, text: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.map_err(|problem| failed(&self.path, &problem))?;
+        self.is_whole = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // What cannot be removed is empty.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn failed(path: &Path, problem: &std::io::Error) -> Failure {
+    Failure::Failed(format!("writing {}: {problem}", path.display()))
 }

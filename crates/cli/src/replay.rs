@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "auto")]
     format: String,
     /// Keep N requests in flight and ignore the trace's times
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "time_scale")]
     closed: Option<u32>,
     /// Multiply the trace's times: 0.5 is twice as fast
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale)]
@@ -92,7 +92,7 @@ struct Shown {
     max_queue_depth: u32,
     requests_per_virtual_s: f64,
     virtual_s: f64,
-    #[serde(skip)]
+    /// Whether that was virtual time; of files it was real.
     is_virtual: bool,
     wall_s: f64,
     requests_per_wall_s: f64,
@@ -204,13 +204,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 }
             };
             if arguments.yes_destroy_data && !simulated {
-                for (index, occupant) in moirai::storage::occupants(&devices, true).await? {
+                let held = moirai::storage::occupants(&devices, true).await;
+                for (index, occupant) in held.inspect_err(|_| files.remove())? {
                     let name = arguments.devices.get(index).map_or("", String::as_str);
                     print::note_of_loss(name, &occupant);
                 }
             }
             let mut target = Devices::new(devices);
-            Ok::<_, Failure>(replay(&mut target, &mut requests, &options, each).await?)
+            let replayed = replay(&mut target, &mut requests, &options, each).await;
+            Ok::<_, Failure>(replayed.inspect_err(|_| files.remove())?)
         })?
     };
     bar.finish_and_clear();

@@ -14,7 +14,7 @@ use moirai::units::ByteCount;
 use moirai::update::{LogWriter, Options};
 use moirai::{Held, NewFiles, NewTrees};
 use moirai_sql::{
-    AnswerStream, AnswerWriter, Database, Format, Need, Script, memory_database, need,
+    AnswerStream, AnswerWriter, Database, Format, Need, Script, memory_database, need, syntax_error,
 };
 
 use crate::failure::Failure;
@@ -282,7 +282,12 @@ impl Session {
         loop {
             line.clear();
             let read = lines.read_line(&mut line)?;
-            let statements = if read == 0 { script.rest() } else { script.push(&line) };
+            let text = match number {
+                // Some editors begin a file with this mark.
+                0 => line.trim_start_matches('\u{feff}'),
+                _ => &line,
+            };
+            let statements = if read == 0 { script.rest() } else { script.push(text) };
             number += u64::from(read > 0);
             for statement in statements {
                 let (failure, next) = match self.line(&statement).await {
@@ -325,10 +330,10 @@ impl Session {
         let clock = progress::clock("running");
         let answer = match (self.blank.clone(), need(statement)) {
             (Some(blank), Need::Creating) => self.create(&blank, statement).await,
-            (Some(blank), Need::Writing) => Err(Failure::Failed(format!(
-                "{} has no tables: CREATE TABLE comes first",
-                blank.place.store
-            ))),
+            (Some(blank), Need::Writing) => Err(Failure::Failed(match syntax_error(statement) {
+                Some(problem) => problem,
+                None => format!("{} has no tables: CREATE TABLE comes first", blank.place.store),
+            })),
             _ => self.database.stream(statement).await.map_err(Failure::from),
         };
         let shown = match answer {

@@ -16,7 +16,7 @@ use moirai::update::Options;
 use moirai::{Held, TreesPlace};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
 use crate::{kv, output, print, progress, run};
 
 #[derive(Subcommand)]
@@ -249,19 +249,21 @@ async fn check(tables: &Arc<Tables>, memory: ByteCount, json: bool) -> Result<()
         // It says why tables cannot be read.
         found.unread.clear();
     }
-    print_damage(&damage, &found.faults, json)?;
+    let printed = print_damage(&damage, &found.faults, json);
     if !found.unread.is_empty() {
-        return Err(Failure::Failed(found.unread.join("; ")));
+        return verdict(printed, Err(Failure::Failed(found.unread.join("; "))));
     }
     if damage.is_empty() && found.faults.is_empty() {
+        printed?;
         return if json { Ok(()) } else { print::line("nothing is damaged") };
     }
-    Err(Failure::Failed(
+    let damaged = Err(Failure::Failed(
         "the store is damaged: restore it from a backup (on a volume, look for a wrong disk first: `moirai volume scrub \
          --help`), or drop what the list names with `moirai store repair --drop`, which keeps all else and rebuilds indexes \
          that lack entries"
             .into(),
-    ))
+    ));
+    verdict(printed, damaged)
 }
 
 /// What is wrong with tables although their blocks are as they were written.
@@ -316,7 +318,7 @@ async fn repair(tables: Arc<Tables>, memory: ByteCount, json: bool) -> Result<()
         format!("{}; copy what SELECT reads of it into another table", text_of(fault))
     }));
     bar.finish_and_clear();
-    print_damage(&dropped.damage, &faults, json)?;
+    let printed = print_damage(&dropped.damage, &faults, json);
     if !dropped.renamed.is_empty() {
         let names = dropped.renamed.join(", ");
         print::note(format!(
@@ -325,8 +327,10 @@ async fn repair(tables: Arc<Tables>, memory: ByteCount, json: bool) -> Result<()
     }
     tables.close().await?;
     if !left.is_empty() {
-        return Err(Failure::Failed(format!("this is left: {}", left.join("; "))));
+        let left = Failure::Failed(format!("this is left: {}", left.join("; ")));
+        return verdict(printed, Err(left));
     }
+    printed?;
     match (dropped.damage.is_empty() && faults.is_empty(), json) {
         (true, false) => print::line("nothing is damaged"),
         (false, false) => print::line(

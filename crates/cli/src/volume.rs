@@ -70,7 +70,9 @@ pub(crate) enum Command {
         #[arg(long = "device", value_name = "URI", required_unless_present = "parts")]
         devices: Vec<String>,
         /// Device or volume to concatenate with the others, as URI, instead of devices in a layout
-        #[arg(long = "part", value_name = "URI", conflicts_with_all = ["devices", "spares", "integrity"])]
+        #[arg(long = "part", value_name = "URI", conflicts_with_all = [
+            "devices", "spares", "integrity", "level", "layout", "unit", "depth", "block", "zone",
+        ])]
         parts: Vec<String>,
         /// Device that takes the place of the first disk that fails when the volume is rebuilt, as URI
         #[arg(long = "spare", value_name = "URI")]
@@ -133,7 +135,7 @@ pub(crate) enum Command {
         /// Description of the volume
         path: PathBuf,
         /// Number of requests of each kind
-        #[arg(long, default_value_t = 500)]
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
         requests: u64,
         /// Measure writes, too, which destroys what the volume holds
         #[arg(long)]

@@ -72,6 +72,27 @@ fn a_device_that_a_raid_took_over_is_not_written() {
     assert!(succeed(folder, &["table", "list", "--store=file:s"]).contains("one"));
 }
 
+/// What a shell leaves of a variable that is not set bounds nothing; and parts have no level.
+#[test]
+fn options_that_would_do_something_else_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["kv", "--store=file:kv.img?size=16MiB", "put", "a", "b"]);
+    for range in [&["--prefix", ""][..], &["--from", ""], &["--from="]] {
+        let command = [&["kv", "--store=file:kv.img", "delete"], range].concat();
+        let (status, _, error) = run(folder, &command);
+        assert_eq!(status, Some(2), "{command:?}: {error}");
+    }
+    assert_eq!(succeed(folder, &["kv", "--store=file:kv.img", "get", "a"]), "b\n");
+    let parts = ["--part=file:a?size=16MiB", "--part=file:b?size=16MiB"];
+    for option in ["--level=raid1", "--layout=stripe", "--unit=64KiB", "--depth=2", "--zone=0"] {
+        let command = [&["volume", "create", "v.toml", option], &parts[..]].concat();
+        let (status, _, error) = run(folder, &command);
+        assert_eq!(status, Some(2), "{command:?}: {error}");
+    }
+    assert_eq!(names(folder), ["kv.img"]);
+}
+
 /// With --force, too, nothing is lost by a command that cannot be carried out.
 #[test]
 fn force_clears_nothing_before_the_command_is_known_to_be_possible() {
@@ -79,6 +100,7 @@ fn force_clears_nothing_before_the_command_is_known_to_be_possible() {
     let folder = folder.path();
     let content = vec![7; 16 << 20];
     std::fs::write(folder.join("used.img"), &content).unwrap();
+    std::fs::write(folder.join("t.csv"), "a\n1\n").unwrap();
     let three = [0, 1, 2].map(|disk| format!("--device=file:d{disk}.img?size=16MiB"));
     let raid5 = ["volume", "create", "v.toml", "--level=raid5", &three[0], &three[1], &three[2]];
     succeed(folder, &raid5);
@@ -120,6 +142,10 @@ fn force_clears_nothing_before_the_command_is_known_to_be_possible() {
         &["kv", "--store=file:used.img", "--force", "restore", "missing.dump"],
         &["kv", "--store=file:used.img", "--force", "put", "a", "--file", "missing"],
         &["table", "load", "--store=file:used.img", "--force", "--csv", "missing.csv"],
+        &["table", "load", "--store=file:used.img", "--force", "--csv", "t.csv", "--key", "b"],
+        &["volume", "create", "missing/w.toml", "--force", used],
+        &["volume", "create", "used.img", "--force", used],
+        &["volume", "create", "new.img", "--force", used, "--device=file:new.img?size=16MiB"],
     ] {
         let (status, _, error) = run(folder, command);
         assert!(status != Some(0), "{command:?}: {error}");

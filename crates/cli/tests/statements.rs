@@ -140,10 +140,15 @@ fn a_blank_device_becomes_a_store() {
     let (status, _, error) = run(folder, &["sql", volume, "INSERT INTO t VALUES (1)"]);
     assert_eq!(status, Some(1));
     assert!(error.contains("CREATE TABLE comes first"), "{error}");
-    for statement in ["CREATE VIEW v AS SELECT 1", "CREATE TABLE", "CREATE INDEX i ON t (a)"] {
+    for (statement, problem) in [
+        ("CREATE VIEW v AS SELECT 1", "CREATE TABLE comes first"),
+        ("CREATE INDEX i ON t (a)", "CREATE TABLE comes first"),
+        ("CREATE TABLE", "Expected: identifier"),
+        ("CREATE TABLE t (id INT", "Expected: ',' or ')'"),
+    ] {
         let (status, _, error) = run(folder, &["sql", volume, statement]);
         assert_eq!(status, Some(1), "{statement}");
-        assert!(error.contains("CREATE TABLE comes first"), "{error}");
+        assert!(error.contains(problem), "{error}");
     }
     let script = "-- the first\nDROP TABLE IF EXISTS t; CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)";
     assert!(succeed(folder, &["sql", volume, "-c", script]).contains("2"));

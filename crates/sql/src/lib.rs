@@ -25,4 +25,4 @@ pub use import::{
 };
 pub use listing::{ColumnInfo, IndexInfo, TableInfo, sql_name};
 pub use output::{Answer, AnswerWriter, Format};
-pub use script::{Need, Script, need};
+pub use script::{Need, Script, need, syntax_error};

@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 /// backslash between two statements is a statement by itself.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// Text since the last complete statement.
+    /// Text since the last complete statement, from `start` on.
     pending: String,
-    /// How much of `pending` was looked at, in bytes, and the state there.
+    start: usize,
+    /// How much of that text was looked at, in bytes, and the state there.
     scanned: usize,
     state: State,
 }
@@ -84,6 +85,13 @@ pub fn need(statement: &str) -> Need {
     }
 }
 
+/// Why a statement cannot be parsed, if it cannot.
+#[must_use]
+pub fn syntax_error(statement: &str) -> Option<String> {
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, statement);
+    parsed.err().map(|error| error.to_string())
+}
+
 /// Words that statements begin with that only read.
 const READING: [&str; 8] =
     ["select", "with", "values", "explain", "show", "describe", "desc", "table"];
@@ -104,7 +112,14 @@ impl Script {
                 statements.push(statement);
             }
         }
+        // Once for all of them: a line may have many.
+        self.pending.drain(..self.start);
+        self.start = 0;
         statements
+    }
+
+    fn text(&self) -> &str {
+        self.pending.get(self.start..).unwrap_or_default()
     }
 
     /// The text at the end of the script, which needs no semicolon.
@@ -116,43 +131,41 @@ impl Script {
     /// The text of the statement that is not complete.
     #[must_use]
     pub fn pending(&self) -> &str {
-        &self.pending
+        self.text()
     }
 
     /// Whether no statement is begun.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.state == State::Plain && is_empty(&self.pending)
+        self.state == State::Plain && is_empty(self.text())
     }
 
     fn next_statement(&mut self) -> Option<String> {
         if self.scanned == 0 {
-            let skipped = self.pending.len() - self.pending.trim_start().len();
-            self.pending.drain(..skipped);
-            let begins = self.pending.len() - without_comments(&self.pending).len();
-            if self.pending.get(begins..).is_some_and(|rest| rest.starts_with('\\')) {
-                self.pending.drain(..begins);
-                let end = self.pending.find('\n')?;
-                return Some(self.take(end, 1));
+            self.start += self.text().len() - self.text().trim_start().len();
+            let begins = self.text().len() - without_comments(self.text()).len();
+            if self.text().get(begins..).is_some_and(|rest| rest.starts_with('\\')) {
+                self.start += begins;
+                let end = self.text().find('\n')?;
+                return Some(self.take(end));
             }
         }
         let end = self.scan()?;
-        Some(self.take(end, 1))
+        Some(self.take(end))
     }
 
-    /// Takes `end` bytes as a statement, and drops `separator` bytes after them.
-    fn take(&mut self, end: usize, separator: usize) -> String {
-        let rest = self.pending.split_off((end + separator).min(self.pending.len()));
-        let mut statement = std::mem::replace(&mut self.pending, rest);
-        statement.truncate(end);
+    /// Takes `end` bytes as a statement, and leaves out the byte behind it.
+    fn take(&mut self, end: usize) -> String {
+        let statement = self.text().get(..end).unwrap_or_default().trim().to_owned();
+        self.start = (self.start + end + 1).min(self.pending.len());
         (self.scanned, self.state) = (0, State::Plain);
-        statement.trim().to_owned()
+        statement
     }
 
     /// Goes on to the semicolon that ends the statement, or to the end of the text.
     fn scan(&mut self) -> Option<usize> {
         let mut at = self.scanned;
-        while let Some(rest) = self.pending.get(at..) {
+        while let Some(rest) = self.pending.get(self.start + at..) {
             let Some(letter) = rest.chars().next() else { break };
             if self.state.needs_more(rest) {
                 break;
@@ -161,7 +174,10 @@ impl Script {
             match &mut self.state {
                 State::Plain => match letter {
                     ';' => return Some(at),
-                    '\'' if follows_escape(self.pending.get(..at).unwrap_or_default()) => {
+                    '\'' if follows_escape(
+                        self.pending.get(self.start..self.start + at).unwrap_or_default(),
+                    ) =>
+                    {
                         self.state = State::Escaped;
                     }
                     '\'' | '"' | '`' => self.state = State::Quoted(letter),

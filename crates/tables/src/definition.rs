@@ -345,7 +345,10 @@ impl TableDefinition {
     }
 
     /// Whether it can be that of a table called `name`.
-    pub(crate) fn check(&self, name: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Definition`] where it cannot, and says why.
+    pub fn check(&self, name: &str) -> Result<()> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
             let have = name.len();
             return refused(format!(

@@ -28,5 +28,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let profile =
         Profile::new(drive.profile).map_err(|problem| Failure::Failed(problem.to_string()))?;
     output::write(&arguments.out, &moirai_charts::drive(&profile))?;
-    print::line(format!("{}: open it in a browser", arguments.out.display()))
+    print::note(format!("{}: open it in a browser", arguments.out.display()));
+    Ok(())
 }

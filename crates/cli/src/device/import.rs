@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     force: output::Force,
     /// Print what was imported and the notes as JSON
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     json: bool,
 }
 

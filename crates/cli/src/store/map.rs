@@ -82,10 +82,10 @@ pub(super) async fn map(store: &Store, json: bool, out: Option<&Path>) -> Result
         ("avoidable", true),
     ];
     print::table(&columns, rows.collect())?;
-    match out {
-        Some(out) => print::line(format!("{}: open it in a browser", out.display())),
-        None => Ok(()),
+    if let Some(out) = out {
+        print::note(format!("{}: open it in a browser", out.display()));
     }
+    Ok(())
 }
 
 /// The ensembles from the first extent on.

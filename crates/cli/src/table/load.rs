@@ -150,11 +150,22 @@ fn note_types(import: &Import) {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A source that cannot be read leaves no store behind.
     let file = arguments.file()?;
+    if let Some((import, name)) = &file
+        && !arguments.if_not_exists
+    {
+        // Nor one of which no table can be made.
+        definition(import, &arguments.key)?.check(name)?;
+    }
     arguments.place.run(async {
         load(arguments, file).await?;
         print::note_of_memory(&arguments.place.store);
         Ok(())
     })
+}
+
+fn definition(import: &Import, key: &[String]) -> Result<TableDefinition, Failure> {
+    let key: Vec<&str> = key.iter().map(String::as_str).collect();
+    Ok(TableDefinition::new(import.schema.clone(), &key)?)
 }
 
 /// Loads into the store, which is made where its device is blank. Files that were created for it are removed where it has no table

@@ -41,6 +41,8 @@ pub(super) fn create(path: &Path, wanted: &Wanted, force: bool) -> Result<(), Fa
     }
     let uris: Vec<String> = wanted.devices.iter().chain(&wanted.parts).cloned().collect();
     let is_virtual = moirai::are_simulated(&uris)?;
+    // Before devices lose what they hold. None of them is made where it is: the file is not as long as a device.
+    let file = output::NewFile::create(path)?;
     let notes = run::creating(|files| {
         let (mut description, notes) = run::in_time(is_virtual, async {
             match wanted.parts.is_empty() {
@@ -52,7 +54,7 @@ pub(super) fn create(path: &Path, wanted: &Wanted, force: bool) -> Result<(), Fa
             }
         })?;
         description.controller.clone_from(&wanted.controller);
-        output::write(path, &description.text_for(path)?)?;
+        file.write(&description.text_for(path)?)?;
         Ok(notes)
     })?;
     show::show(path, false)?;

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::create::{lasting_name, new_device};
 use super::show;
-use crate::failure::Failure;
+use crate::failure::{Failure, verdict};
 use crate::{output, print, progress, run};
 
 pub(super) fn open(path: &Path, devices: &[String], degraded: bool) -> Result<(), Failure> {
@@ -177,8 +177,7 @@ pub(super) fn rebuild(path: &Path, rate: Option<ByteCount>) -> Result<(), Failur
         let lost = rebuilt?;
         volume.flush().await?;
         if !lost.is_empty() {
-            print_ranges("lost", &lost)?;
-            return Err(some_lost(path));
+            return verdict(print_ranges("lost", &lost), Err(some_lost(path)));
         }
         let disks = (0..volume.devices().len()).map(DiskIndex);
         match disks.into_iter().find(|disk| volume.state(*disk) != MemberState::Ready) {
@@ -295,36 +294,39 @@ pub(super) fn scrub(
         cleared: cleared.iter().map(ends).collect(),
         repaired: repair.differing,
     };
-    if json {
-        print::json(&shown)?;
-    } else {
-        let blocks =
-            |ranges: &[BlockRange]| grouped(ranges.iter().map(|range| range.count.0).sum::<u64>());
-        print::line(format!(
-            "{} stripes: {} units rewritten, {} stripes differ, {} blocks lost",
-            grouped(stripes),
-            grouped(shown.restored_units),
-            grouped(differing.len() as u64),
-            blocks(lost)
-        ))?;
-        print_ranges("differs", differing)?;
-        print_ranges("lost", lost)?;
-        if !cleared.is_empty() {
-            print::line(format!("{} lost blocks are zeros now", blocks(cleared)))?;
-            print_ranges("cleared", cleared)?;
+    let print = || {
+        if json {
+            print::json(&shown)?;
+        } else {
+            let blocks = |ranges: &[BlockRange]| {
+                grouped(ranges.iter().map(|range| range.count.0).sum::<u64>())
+            };
+            print::line(format!(
+                "{} stripes: {} units rewritten, {} stripes differ, {} blocks lost",
+                grouped(stripes),
+                grouped(shown.restored_units),
+                grouped(differing.len() as u64),
+                blocks(lost)
+            ))?;
+            print_ranges("differs", differing)?;
+            print_ranges("lost", lost)?;
+            if !cleared.is_empty() {
+                print::line(format!("{} lost blocks are zeros now", blocks(cleared)))?;
+                print_ranges("cleared", cleared)?;
+            }
         }
-    }
-    if !lost.is_empty() {
-        return Err(some_lost(path));
-    }
-    if differing.is_empty() || repair.differing {
-        return Ok(());
-    }
-    Err(Failure::Failed(
-        "copies or parity do not match the data, and nothing tells which disk is wrong: if something on the volume is \
-         damaged, do not repair it, since --repair trusts the data; see `moirai volume scrub --help` for how to find the disk"
-            .to_owned(),
-    ))
+        Ok(())
+    };
+    let found = match lost.is_empty() {
+        false => Err(some_lost(path)),
+        true if differing.is_empty() || repair.differing => Ok(()),
+        true => Err(Failure::Failed(
+            "copies or parity do not match the data, and nothing tells which disk is wrong: if something on the volume is \
+             damaged, do not repair it, since --repair trusts the data; see `moirai volume scrub --help` for how to find the disk"
+                .to_owned(),
+        )),
+    };
+    verdict(print(), found)
 }
 
 /// Runs `command` on the devices that the description in the file at `path` names.

@@ -22,7 +22,8 @@ pub(super) fn draw(path: &Path, out: &Path, at: Lbn, force: &output::Force) -> R
         picture(volume, &names, at)
     })?;
     output::write(out, &picture)?;
-    print::line(format!("{}: open it in a browser", out.display()))
+    print::note(format!("{}: open it in a browser", out.display()));
+    Ok(())
 }
 
 /// Draws the access that block `at` is part of: the stripes of its equivalence class.
