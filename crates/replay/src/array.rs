@@ -308,6 +308,10 @@ impl Target for Array {
         settle(self.drives.iter_mut(), now)
     }
 
+    fn mechanisms(&self) -> usize {
+        self.drives.len()
+    }
+
     fn busy(&self) -> Option<Nanos> {
         Some(self.drives.iter().map(Disk::media_busy).sum())
     }

@@ -218,7 +218,7 @@ pub async fn replay<T: Target>(
     let worked_until = target.settle(at);
     if let Some(busy) = target.busy() {
         let busy = Nanos(busy.0.saturating_sub(busy_before.0));
-        summary.worked(busy, devices.len(), worked_until);
+        summary.worked(busy, target.mechanisms(), worked_until);
     }
     Ok(summary)
 }

@@ -60,6 +60,11 @@ pub trait Target {
         None
     }
 
+    /// How many mechanisms they have.
+    fn mechanisms(&self) -> usize {
+        self.devices().len()
+    }
+
     /// How long the devices' mechanisms have worked for requests, all together; `None` where nobody
     /// knows.
     fn busy(&self) -> Option<Nanos>;

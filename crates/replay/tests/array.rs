@@ -74,7 +74,9 @@ fn drives_stepped_directly_take_the_times_of_the_volume() {
                 of_array.push(*replayed);
                 Ok(())
             };
-            block_on(replay(&mut target, requests.into_iter(), &options, each)).unwrap();
+            let replayed = block_on(replay(&mut target, requests.into_iter(), &options, each));
+            let utilisation = replayed.unwrap().utilisation().unwrap();
+            assert!((0.1..=1.0).contains(&utilisation), "{level}, {layout:?}: {utilisation}");
 
             let times = |all: &mut Vec<Replayed>| {
                 all.sort_by_key(|replayed| replayed.request);
