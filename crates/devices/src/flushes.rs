@@ -1,7 +1,8 @@
-//! Flushes of a file that are under way at the same time.
+//! Concurrent flushes of one file.
 //!
-//! The system tells a failed write back once for each open file: to one of the flushes that waited for it, and the others return as if
-//! all were well. So a flush that succeeded waits for those that were under way with it, and fails where one of them did.
+//! When writing back fails, the operating system reports it once for each open file: one `fdatasync` returns the error, and others that
+//! ran at the same time return success. So a flush that succeeded waits until the flushes that ran beside it have ended, and fails if
+//! one of them failed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -58,12 +59,13 @@ impl Flushes {
 mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     use moirai_runtime::{block_on_real, blocking};
 
     use super::*;
 
-    /// The one that is told of the failure ends last.
+    /// The flush that gets the error ends well after the other.
     #[test]
     fn a_failure_is_one_of_all_that_were_under_way() {
         block_on_real(1, async {
@@ -76,6 +78,7 @@ mod tests {
                     flushes.run(|| {
                         begun.send(()).unwrap();
                         other_returned.recv().unwrap();
+                        std::thread::sleep(Duration::from_millis(50)); // tidy: allow(a flush takes its time)
                         Err(io::Error::other("lost"))
                     })
                 })

@@ -291,7 +291,7 @@ impl Device for SimulatedDisk {
                 }
             }
             let contents = self.contents.lock();
-            // A file tells a failure once: it is one of all flushes that were under way.
+            // Another flush may have failed meanwhile, and the file reports an error only once.
             self.check()?;
             let flushed = contents.flush();
             if flushed.is_err() {

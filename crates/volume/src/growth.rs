@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::future::join;
 use moirai_runtime::{now, spawn};
-use moirai_storage::{Completions, Device, Error, IoBuf, Op, Request, Result};
+use moirai_storage::{Completions, Error, IoBuf, Op, Request, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use tokio::sync::RwLock;
 
@@ -149,15 +149,6 @@ impl Volume {
     #[must_use]
     pub fn moved(&self) -> Option<(u64, u64)> {
         self.growth().map(|_| (self.members().moved(), self.layout().stripes()))
-    }
-
-    /// An error for a volume that takes no writes.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        let inquiry = self.inquiry();
-        match inquiry.read_only {
-            true => Err(Error::ReadOnly { device: inquiry.name.clone() }),
-            false => Ok(()),
-        }
     }
 
     /// An error while the volume grows.

@@ -106,6 +106,12 @@ enum Room {
 }
 
 impl State {
+    /// The number of the next record.
+    fn number(&mut self) -> Sequence {
+        self.next += 1;
+        self.next - 1
+    }
+
     /// The next of what waits, of at most so many blocks together, and at least one.
     fn next_batch(&mut self, blocks_max: u64) -> Vec<(Ticket, Vec<Entry>)> {
         let mut blocks = 0;
@@ -294,7 +300,7 @@ impl Journal {
                 Room::Enough => break,
                 Room::AfterTail => {
                     keeper.settle(members, tail).await?;
-                    let sequence = self.number();
+                    let sequence = self.state.lock().number();
                     self.write(keeper, members, &[(sequence, &[])]).await?;
                 }
                 Room::AfterPlacing => changed.await,
@@ -304,20 +310,12 @@ impl Journal {
         for (ticket, entries) in batch {
             let mut state = self.state.lock();
             // Under one lock: a flush in between would take it for placed.
-            let sequence = state.next;
-            state.next += 1;
+            let sequence = state.number();
             state.active.insert(sequence);
             state.numbered.insert(*ticket, sequence);
             records.push((sequence, entries.as_slice()));
         }
         self.write(keeper, members, &records).await
-    }
-
-    /// The number of the next record.
-    fn number(&self) -> Sequence {
-        let mut state = self.state.lock();
-        state.next += 1;
-        state.next - 1
     }
 
     /// What is needed before a batch can be written.

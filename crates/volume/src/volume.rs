@@ -129,6 +129,14 @@ impl Laid {
 }
 
 impl Volume {
+    /// An error for a volume that takes no writes.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.inquiry.read_only {
+            true => Err(Error::ReadOnly { device: self.inquiry.name.clone() }),
+            false => Ok(()),
+        }
+    }
+
     /// Lays `layout` over `devices`, at `level`, and keeps nothing on them besides data. The message of
     /// the error says what does not fit.
     pub fn new(

@@ -41,7 +41,7 @@ pub(super) fn create(path: &Path, wanted: &Wanted, force: bool) -> Result<(), Fa
     }
     let uris: Vec<String> = wanted.devices.iter().chain(&wanted.parts).cloned().collect();
     let is_virtual = moirai::are_simulated(&uris)?;
-    // Before devices lose what they hold. None of them is made where it is: the file is not as long as a device.
+    // First: if the description cannot be written, no device loses what it holds.
     let file = output::NewFile::create(path)?;
     let notes = run::creating(|files| {
         let (mut description, notes) = run::in_time(is_virtual, async {
