@@ -149,13 +149,14 @@ mod tests {
         group
     }
 
-    fn staged(first: u64) -> Vec<u8> {
+    fn staged(first: u64, combined: usize) -> Vec<u8> {
         let mut queue = Queue::default();
         let mut encoded = Vec::new();
         encode(&mut encoded, Modification { key: b"a", kind: DELETE, bytes: b"" });
         queue.push(b"a", &encoded, PointNumber::default());
-        let (chunk, ..) = Chunk::of(&queue, &Blocks::All(0), &Kinds::new(), &crate::WholeBlocks);
-        own(&[Entry::Staged { partition: A, chunk, first: Lbn(first) }])
+        let (chunk, ..) =
+            Chunk::of(&[], &queue, &Blocks::All(0), &Kinds::new(), &crate::WholeBlocks);
+        own(&[Entry::Staged { partition: A, chunk, first: Lbn(first), combined }])
     }
 
     fn placed(partition: PartitionId, first: u64, lows: &[&str]) -> Placed {
@@ -174,17 +175,20 @@ mod tests {
         BlockRange::new(Lbn(first), BlockCount(count))
     }
 
-    /// Two chunks, a division, long values, a merge of the halves, and a space that is made.
+    /// Two chunks, one that takes the place of the second, a division, long values, a merge of the halves, and a space that is made.
     fn groups_seed() -> Vec<Vec<u8>> {
         let seal = |id| Entry::Seal { partition: id };
         vec![
             put(1, &["a", "b"]),
             own(&[seal(A)]),
-            staged(100),
+            staged(100, 0),
             put(1, &["c"]),
             own(&[seal(A)]),
-            staged(101),
-            put(1, &["az", "m"]),
+            staged(101, 0),
+            put(1, &["az"]),
+            own(&[seal(A)]),
+            staged(102, 1),
+            put(1, &["m"]),
             own(&[seal(A)]),
             own(&[
                 Entry::Refused { partition: A, count: 3 },
@@ -281,7 +285,7 @@ mod tests {
         assert_eq!(Frame::decode(&frame).unwrap().1, content);
         // All of them were taken in: the last is of a space that the one before makes.
         let state = super::groups(&frame);
-        assert_eq!((state.partitions.len(), state.applied, state.queued), (2, Seq(16), 2));
+        assert_eq!((state.partitions.len(), state.applied, state.queued), (2, Seq(19), 2));
         assert_eq!(state.refused, 3);
         let long_runs: Vec<BlockRange> = state.long.iter().collect();
         assert_eq!(long_runs, [long(1000, 4), long(1012, 4)]);

@@ -32,6 +32,21 @@ pub(crate) struct Content {
     pub(crate) lost: Vec<Lost>,
 }
 
+/// The device blocks of a chunk.
+pub(crate) fn chunk_blocks(one: &Staged) -> BlockRange {
+    BlockRange::new(one.extent.first(), one.chunk.length())
+}
+
+/// The runs of a chunk, given what is in its blocks; `None` when that is not the chunk.
+pub(crate) fn runs_of<'a>(
+    one: &'a Staged,
+    content: &'a Bytes,
+) -> Option<impl Iterator<Item = Bytes> + use<'a>> {
+    let bytes = content.get(..one.chunk.bytes())?;
+    let run = |(_, run)| bytes.get::<Range<usize>>(run).map(|run| content.slice_ref(run));
+    one.chunk.is_right(0, bytes).then(|| one.chunk.runs().filter_map(run))
+}
+
 /// Something of a partition that cannot be read.
 #[derive(Clone)]
 pub(crate) enum Lost {
@@ -76,7 +91,6 @@ impl Shared {
     ) -> Result<Content> {
         let mut batch: Vec<Request> = place.ranges().map(Request::read).collect();
         let runs = batch.len();
-        let chunk_blocks = |one: &Staged| BlockRange::new(one.extent.first(), one.chunk.length());
         batch.extend(staged.iter().map(|one| Request::read(chunk_blocks(one))));
         let shape = place.shape();
         let mut found = Content {
@@ -132,12 +146,7 @@ impl Shared {
             let damaged = || self.damaged_chunk(chunk_blocks(one));
             let buffer = next()?.ok_or_else(damaged)?;
             self.counts.swept_bytes.add(buffer.len() as u64);
-            let bytes = buffer.get(..one.chunk.bytes()).ok_or_else(damaged)?;
-            if !one.chunk.is_right(0, bytes) {
-                return Err(damaged());
-            }
-            let run = |(_, run)| bytes.get::<Range<usize>>(run).map(|run| buffer.slice_ref(run));
-            found.chunks.extend(one.chunk.runs().filter_map(run));
+            found.chunks.extend(runs_of(one, &buffer).ok_or_else(damaged)?);
         }
         Ok(found)
     }

@@ -19,7 +19,7 @@ use crate::spec::Spec;
 use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
 use crate::state::load::Phase;
-use crate::state::partition::{Partition, Sealed, Staged};
+use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::queue::{Piece, Queue};
 use crate::state::{Misfit, State};
 use crate::units::UnitSet;
@@ -286,8 +286,9 @@ impl State {
             // What an entry refers to is applied in its place.
             Entry::Modify { .. } | Entry::Seal { .. } | Entry::Elsewhere(_) => None,
             Entry::CreateSpace { .. } => None,
-            Entry::Staged { partition, chunk, first } => {
+            Entry::Staged { partition, chunk, first, combined } => {
                 self.settle(partition)?;
+                self.leave_staged(partition, combined)?;
                 if chunk.bytes() > 0 {
                     let extent = self.arrived(first, chunk.length())?;
                     let staged = Staged { chunk, extent };
@@ -311,6 +312,16 @@ impl State {
             }
             Entry::Placed { from, into } => self.replace(&from, into),
         }
+    }
+
+    /// The last chunks of a partition are in another one.
+    fn leave_staged(&mut self, id: PartitionId, count: usize) -> Option<()> {
+        let staged = &mut self.partitions.get_mut(id)?.staged;
+        let left = staged.split_off(staged.len().checked_sub(count)?);
+        let bytes: usize = left.iter().map(|one| one.memory_bytes()).sum();
+        self.directory_bytes = self.directory_bytes.saturating_sub(bytes);
+        self.staged_bytes -= staged_blocks(&left).bytes().0;
+        Some(())
     }
 
     /// A long value lies in `run`.

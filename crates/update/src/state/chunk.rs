@@ -17,6 +17,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::block_format::BlockFormat;
@@ -261,17 +262,18 @@ impl Runs<'_> {
 }
 
 impl Chunk {
-    /// What `queue` holds, as short as the kinds allow; with the chunk's bytes, and the references to long values that are
-    /// left out.
+    /// What other chunks hold, the oldest first, and after them `queue`, as short as the kinds allow; with the chunk's bytes, and
+    /// the references to long values that are left out.
     pub(crate) fn of(
+        older: &[Bytes],
         queue: &Queue,
         blocks: &Blocks,
         kinds: &Kinds,
         format: &dyn BlockFormat,
     ) -> (Chunk, Vec<u8>, References) {
-        let mut sorted = Sorted::new(&[], queue);
+        let mut sorted = Sorted::new(older, queue);
         let first = Run {
-            bytes: Vec::with_capacity(queue.bytes()),
+            bytes: Vec::with_capacity(queue.bytes() + older.iter().map(Bytes::len).sum::<usize>()),
             filters: Vec::with_capacity(queue.count()),
             ..Run::default()
         };
@@ -512,7 +514,7 @@ mod tests {
             queue.push(key, &encoded, PointNumber::default());
         }
         let table = Blocks::Of(Arc::new(BlockTable::new(BLOCKS.into_iter(), vec![0; 3])));
-        let (chunk, bytes, _) = Chunk::of(&queue, &table, &Kinds::new(), &WholeBlocks);
+        let (chunk, bytes, _) = Chunk::of(&[], &queue, &table, &Kinds::new(), &WholeBlocks);
         (chunk, bytes)
     }
 

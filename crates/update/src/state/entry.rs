@@ -23,6 +23,7 @@ pub(crate) const REFUSED: u8 = 5;
 pub(crate) const LONG: u8 = 6;
 pub(crate) const FREED: u8 = 7;
 pub(crate) const ELSEWHERE: u8 = 8;
+pub(crate) const COMBINED: u8 = 9;
 /// What these three have in the place of a partition.
 const NO_PARTITION: PartitionId = PartitionId(0);
 
@@ -34,8 +35,9 @@ pub(crate) enum Entry<'a> {
     CreateSpace { space: SpaceId, partition: PartitionId, spec: SpecBytes<'a> },
     /// What is pending in a partition is about to leave memory; what comes is apart from it.
     Seal { partition: PartitionId },
-    /// What was sealed is in a chunk, whose extent begins at `first`.
-    Staged { partition: PartitionId, chunk: Chunk, first: Lbn },
+    /// What was sealed is in a chunk, whose extent begins at `first`, together with what was in so many of the chunks that were
+    /// staged last, whose place it takes.
+    Staged { partition: PartitionId, chunk: Chunk, first: Lbn, combined: usize },
     /// What was staged and sealed of neighbouring partitions is in their blocks, which lie elsewhere now, in other
     /// partitions.
     Placed { from: Vec<PartitionId>, into: Vec<Placed> },
@@ -99,8 +101,14 @@ impl Entry<'_> {
                 spec.encode(out);
             }
             Entry::Seal { partition } => own(out, SEAL, *partition),
-            Entry::Staged { partition, chunk, first } => {
-                own(out, STAGED, *partition);
+            Entry::Staged { partition, chunk, first, combined } => {
+                match combined {
+                    0 => own(out, STAGED, *partition),
+                    _ => {
+                        own(out, COMBINED, *partition);
+                        put_number(out, *combined as u64);
+                    }
+                }
                 chunk.encode(out);
                 put_number(out, first.0);
             }
@@ -155,9 +163,10 @@ impl Entry<'_> {
                 Entry::CreateSpace { space, partition, spec: SpecBytes::take(taker)? }
             }
             SEAL => Entry::Seal { partition },
-            STAGED => {
+            STAGED | COMBINED => {
+                let combined = if what == COMBINED { taker.number32()? as usize } else { 0 };
                 let chunk = Chunk::take(taker)?;
-                Entry::Staged { partition, chunk, first: Lbn(taker.number()?) }
+                Entry::Staged { partition, chunk, first: Lbn(taker.number()?), combined }
             }
             REFUSED => Entry::Refused { partition, count: taker.number()? },
             LONG => Entry::Long { runs: take_runs(taker)? },

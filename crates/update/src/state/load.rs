@@ -130,7 +130,7 @@ mod tests {
         // A sweep that is not logged takes no number.
         entry(&mut state, Entry::Seal { partition: A });
         let (chunk, first) = (Chunk::default(), Lbn(0));
-        entry(&mut state, Entry::Staged { partition: A, chunk, first });
+        entry(&mut state, Entry::Staged { partition: A, chunk, first, combined: 0 });
         state.applied = Seq(8);
         state.end_loading();
         assert_eq!((state.applied, state.queued), (Seq(8), 0));

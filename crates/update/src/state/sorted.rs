@@ -226,7 +226,7 @@ mod tests {
             let (first, rest) = keys.split_at(keys.len() / 3);
             let (second, third) = rest.split_at(rest.len() / 2);
             let (one, two) = (first.len() as u32, (first.len() + second.len()) as u32);
-            let chunk = |queue: &Queue| Bytes::from(Chunk::of(queue, &Blocks::All(0), &Kinds::new(), &crate::WholeBlocks).1);
+            let chunk = |queue: &Queue| Bytes::from(Chunk::of(&[], queue, &Blocks::All(0), &Kinds::new(), &crate::WholeBlocks).1);
             let chunks = [chunk(&queue_of(first, 0)), chunk(&queue_of(second, one))];
             let queue = queue_of(third, two);
             let found = all_of(Sorted::new(&chunks, &queue));

@@ -15,6 +15,7 @@ use crate::state::State;
 use crate::state::entry::{Entry, Placed};
 use crate::sweep::job::{Job, Member};
 use crate::sweep::place::{Emitted, Rewritten};
+use crate::sweep::stage::Staging;
 use crate::sweep::{Done, encode_freed};
 
 /// A batch that was carried out. Neither the log nor readers know of it yet.
@@ -155,7 +156,7 @@ impl Shared {
                 finished.again.push_front(job);
                 return None;
             }
-            Done::Staged(chunk, extent, freed) => {
+            Done::Staged(Staging { chunk, extent, combined, freed }) => {
                 let partition = job.members.first().map(|one| one.id)?;
                 keep_histories(state, &mut job);
                 // Of one that could not be placed: readers pay once more before it is tried again.
@@ -164,7 +165,7 @@ impl Shared {
                 }
                 let first = extent.as_ref().map(Extent::first).unwrap_or_default();
                 state.arriving.extend(extent.map(|extent| (first, extent)));
-                Entry::Staged { partition, chunk, first }.encode(group);
+                Entry::Staged { partition, chunk, first, combined }.encode(group);
                 encode_freed(group, &freed);
             }
             Done::Placed(rewritten) => {

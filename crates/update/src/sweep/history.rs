@@ -31,7 +31,7 @@ impl Shared {
             };
             let blocks = self.blocks_for_chunk(member).await;
             let (chunk, bytes, _) =
-                Chunk::of(&history, &blocks, &self.kinds, &*member.place.spec().format);
+                Chunk::of(&[], &history, &blocks, &self.kinds, &*member.place.spec().format);
             let reserve = self.reserve() + self.growth();
             if let Some(extent) = self.extents.take(chunk.length(), reserve) {
                 self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;

@@ -21,7 +21,8 @@
 //! the log before the least `since` of all partitions is free after a checkpoint. Where the log has no room, seals and
 //! what follows from them are not logged and take no number: the checkpoint that follows at once says them instead.
 //!
-//! No failure of one partition stops the others: one whose blocks cannot be read is set aside, and more is staged for it;
+//! No failure of one partition stops the others: one whose blocks cannot be read is set aside, and more is staged for it, in
+//! chunks that are combined with each other instead of with blocks;
 //! one that finds no space waits, sealed, until some is free.
 
 mod absorb;
@@ -44,7 +45,6 @@ use std::sync::atomic::Ordering;
 
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
-use moirai_extents::Extent;
 use moirai_runtime::{sleep, spawn};
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 
@@ -52,7 +52,6 @@ use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::state::chunk::Chunk;
 use crate::state::entry::Entry;
 pub(crate) use crate::sweep::absorb::{BulkRequest, Bulks};
 pub use crate::sweep::clear::Cleared;
@@ -64,7 +63,8 @@ use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::load::Replaced;
 use crate::sweep::place::Rewritten;
-use crate::sweep::stage::Limit;
+use crate::sweep::stage::{Limit, Staging};
+use crate::sweep::working::Taken;
 pub(crate) use crate::sweep::working::Working;
 
 /// Partitions that are swept at the same time, for each disk: one is read, one is applied, one is written. On four simulated
@@ -97,8 +97,7 @@ struct Sweeper<'a> {
 
 /// The outcome of a job.
 enum Done {
-    /// With the blocks of long values that it leaves out.
-    Staged(Chunk, Option<Extent>, Vec<BlockRange>),
+    Staged(Staging),
     Placed(Rewritten),
     /// There was no space.
     Postponed,
@@ -111,7 +110,7 @@ impl Done {
     fn entry_bytes_max(&self) -> usize {
         let freed = |runs: &[BlockRange]| 32 * (runs.len() + 1);
         match self {
-            Done::Staged(chunk, _, runs) => {
+            Done::Staged(Staging { chunk, freed: runs, .. }) => {
                 let mut encoded = Vec::new();
                 chunk.encode(&mut encoded);
                 encoded.len() + 32 + freed(runs)
@@ -214,17 +213,17 @@ impl Shared {
     /// Carries a job out once there is memory for it.
     async fn carry_out_in_memory(&self, job: &mut Job) -> Result<Done> {
         let bytes = job.working_bytes().max(self.history_working_bytes(job));
-        let _taken = self.working.take(bytes).await;
+        let mut taken = self.working.take(bytes).await;
         let cache_bytes_max = self.cache_bytes_max(&self.glance());
         self.cache.shrink(cache_bytes_max);
-        let done = self.carry_out(job).await?;
+        let done = self.carry_out(job, &mut taken).await?;
         if let Done::Staged(..) | Done::Placed(_) = done {
             self.write_histories(job).await?;
         }
         Ok(done)
     }
 
-    async fn carry_out(&self, job: &Job) -> Result<Done> {
+    async fn carry_out(&self, job: &Job, taken: &mut Taken<'_>) -> Result<Done> {
         if job.is_to_clear {
             return Ok(Done::Placed(self.cleared(job).await));
         }
@@ -233,14 +232,14 @@ impl Shared {
             // Where a merge fails, each partition is swept by itself.
             _ => {
                 let Ok(held) = self.hold_emitted(job) else { return Ok(Done::Postponed) };
-                return self.place(job, held).await.map(|done| match done {
+                return self.place_in(taken, job, held).await.map(|done| match done {
                     Done::Placed(rewritten) => Done::Placed(rewritten),
                     _ => Done::Postponed,
                 });
             }
         };
         if job.ingest.is_some() || self.glance().to_salvage.contains(&member.id) {
-            return self.place(job, None).await;
+            return self.place_in(taken, job, None).await;
         }
         if member.is_set_aside {
             return self.stage(member, Limit::Space).await;
@@ -260,7 +259,7 @@ impl Shared {
                 _ => None,
             },
         };
-        match self.place(job, held).await? {
+        match self.place_in(taken, job, held).await? {
             // It need not be now. But where space is wanted, and nothing is there to stage, it waits for space: it would be
             // chosen again at once.
             Done::Postponed
@@ -270,6 +269,17 @@ impl Shared {
             }
             done => Ok(done),
         }
+    }
+
+    /// Places a job once it has the memory for that.
+    async fn place_in(
+        &self,
+        taken: &mut Taken<'_>,
+        job: &Job,
+        held: Option<usize>,
+    ) -> Result<Done> {
+        taken.at_least(job.placing_bytes()).await;
+        self.place(job, held).await
     }
 }
 

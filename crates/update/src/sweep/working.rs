@@ -35,26 +35,61 @@ impl Working {
     }
 
     /// Waits for so many bytes until others are done, or for all of the memory where that is less. Those who wait come in
-    /// their order. `None` never comes: nobody closes it.
-    pub(super) async fn take(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = bytes.div_ceil(UNIT_BYTES).clamp(1, self.units);
-        self.free.acquire_many(units as u32).await.ok()
+    /// their order.
+    pub(super) async fn take(&self, bytes: usize) -> Taken<'_> {
+        let mut taken = Taken { working: self, permit: None };
+        taken.at_least(bytes).await;
+        taken
+    }
+
+    fn units(&self, bytes: usize) -> usize {
+        bytes.div_ceil(UNIT_BYTES).clamp(1, self.units)
+    }
+}
+
+/// Memory that a job works in, until this is dropped.
+pub(super) struct Taken<'a> {
+    working: &'a Working,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Taken<'_> {
+    /// Waits until it has so many bytes. What it has is given back before, or several jobs could wait for each other.
+    pub(super) async fn at_least(&mut self, bytes: usize) {
+        let units = self.working.units(bytes);
+        if self.permit.as_ref().is_none_or(|permit| permit.num_permits() < units) {
+            self.permit = None;
+            // It is never closed.
+            self.permit = self.working.free.acquire_many(units as u32).await.ok();
+        }
     }
 }
 
 impl Job {
-    /// Bytes that it takes, about, beside its queues.
+    /// Bytes that it takes, about, beside its queues, if it goes as it is expected to.
     pub(super) fn working_bytes(&self) -> usize {
-        let queued = self.queued_bytes();
-        // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
-        let to_stage = queued / 2 + 2 * queued;
         let has_blocks = self.members.iter().any(|one| one.place.blocks() > 0);
         let may_stage = |spec: Arc<Spec>| spec.division.staging > BlockCount::ZERO;
         let is_staged =
             !self.is_to_place && self.ingest.is_none() && self.spec().is_none_or(may_stage);
-        if self.is_to_clear || (is_staged && has_blocks) {
-            return to_stage;
+        match self.is_to_clear || (is_staged && has_blocks) {
+            true => self.staging_bytes(),
+            false => self.placing_bytes(),
         }
+    }
+
+    /// Bytes that it takes to stage what is sealed.
+    fn staging_bytes(&self) -> usize {
+        // Chunks that are combined with it are read first.
+        let aside = self.members.iter().filter(|one| one.is_set_aside);
+        let combined: usize = aside.map(|one| staged_blocks(&one.staged).bytes().0 as usize).sum();
+        let queued = self.queued_bytes();
+        // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
+        queued / 2 + 2 * queued + 3 * combined
+    }
+
+    /// Bytes that it takes to place it.
+    pub(super) fn placing_bytes(&self) -> usize {
         let member = |one: &Member| {
             // The blocks as they were, as they come to be, and on their way to the device.
             let blocks = 3 * one.place.blocks() * one.place.block_bytes();
@@ -62,6 +97,7 @@ impl Job {
         };
         let blocks: usize = self.members.iter().map(member).sum();
         let partition_bytes = self.spec().map_or(0, |spec| spec.division.partition_bytes());
+        let queued = self.queued_bytes();
         // New blocks are written once there are enough for two partitions.
         let new = queued.min(2 * partition_bytes);
         blocks + queued / 2 + 2 * new
