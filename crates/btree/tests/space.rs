@@ -254,7 +254,10 @@ fn hot_keys_beside_a_damaged_block_do_not_fill_the_device() {
                 batch.put(&tree, key, &new);
             }
             store.commit(&batch).await.unwrap();
-            store.checkpoint().await.unwrap();
+            // Some leave memory by themselves, once their queue is long.
+            if round % 8 == 0 {
+                store.checkpoint().await.unwrap();
+            }
             if round % 100 == 50 {
                 free.push(store.figures().data_free_bytes);
             }

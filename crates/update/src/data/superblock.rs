@@ -15,7 +15,7 @@ use crate::spec::Division;
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 15;
+pub(crate) const DATA_VERSION: u32 = 16;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.

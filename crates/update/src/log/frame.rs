@@ -9,7 +9,7 @@ use crate::ids::Seq;
 /// What a frame begins with.
 pub(crate) const LOG_MAGIC: &[u8; 8] = b"MOIRAIUL";
 /// The version of the format of the log.
-pub(crate) const LOG_VERSION: u32 = 10;
+pub(crate) const LOG_VERSION: u32 = 11;
 /// Blocks of a log's device before its segments, at least: these begin at a whole physical sector. A frame of number 0
 /// says there whose log it is. With `LogWriter::Trail` the whole first track comes before them.
 pub const LABEL_BLOCKS: BlockCount = BlockCount(8);

@@ -93,8 +93,10 @@ impl Shared {
                     self.flushed_before(end).await?;
                 }
                 // The checkpoint says where all is, and frees the log. While a log is loaded, one serves many sweeps.
-                if !is_loading {
-                    self.take_checkpoint().await?;
+                if !is_loading && let Err(error) = self.take_checkpoint().await {
+                    // Before extents are let go of that the last checkpoint still needs.
+                    self.stop(&format!("the checkpoint after a sweep failed: {error}"));
+                    return Err(error);
                 }
             }
         }

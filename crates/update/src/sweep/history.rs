@@ -29,7 +29,7 @@ impl Shared {
             let Some(oldest) = live.first().filter(|_| !history.is_empty()) else {
                 return Ok(None);
             };
-            let blocks = self.blocks_for_chunk(member).await;
+            let blocks = self.blocks_for_chunk(member, 0).await;
             let (chunk, bytes, _) =
                 Chunk::of(&[], &history, &blocks, &self.kinds, &*member.place.spec().format);
             let reserve = self.reserve() + self.growth();

@@ -212,10 +212,9 @@ impl Shared {
 
     /// Carries a job out once there is memory for it.
     async fn carry_out_in_memory(&self, job: &mut Job) -> Result<Done> {
-        let bytes = job.working_bytes().max(self.history_working_bytes(job));
+        let bytes = job.working_bytes(self.memory_bytes).max(self.history_working_bytes(job));
         let mut taken = self.working.take(bytes).await;
-        let cache_bytes_max = self.cache_bytes_max(&self.glance());
-        self.cache.shrink(cache_bytes_max);
+        self.shrink_cache();
         let done = self.carry_out(job, &mut taken).await?;
         if let Done::Staged(..) | Done::Placed(_) = done {
             self.write_histories(job).await?;
@@ -279,7 +278,14 @@ impl Shared {
         held: Option<usize>,
     ) -> Result<Done> {
         taken.at_least(job.placing_bytes()).await;
+        self.shrink_cache();
         self.place(job, held).await
+    }
+
+    /// Has the cache give back what sweeps have taken.
+    fn shrink_cache(&self) {
+        let cache_bytes_max = self.cache_bytes_max(&self.glance());
+        self.cache.shrink(cache_bytes_max);
     }
 }
 

@@ -21,10 +21,10 @@ use crate::sweep::job::Member;
 const DELETED_SHARE: u64 = 8;
 /// Bytes of a chunk that are read as fast as a part of them.
 const READ_AT_ONCE: usize = 4 << 10;
-/// Chunks that are combined have no more than this part of the memory together, and no more than so many bytes: a chunk's
-/// offsets have 32 bits.
+/// Chunks that are combined have no more than this part of the memory together, and no more than so many bytes; or than two
+/// partitions have, if that is more.
 const COMBINED_SHARE: usize = 16;
-const COMBINED_BYTES_MAX: usize = 1 << 30;
+const COMBINED_BYTES_MAX: usize = 4 << 20;
 
 /// A chunk that was written.
 #[derive(Default)]
@@ -47,6 +47,14 @@ pub(super) enum Limit {
     Space,
 }
 
+impl Member {
+    /// Bytes of chunks that are combined with what was sealed, at most.
+    pub(super) fn combined_bytes_max(&self, memory_bytes: usize) -> usize {
+        let partition_bytes = self.place.spec().division.partition_bytes();
+        (memory_bytes / COMBINED_SHARE).min(COMBINED_BYTES_MAX).max(2 * partition_bytes)
+    }
+}
+
 impl Shared {
     /// Writes what was sealed to a chunk, which has no extent when it is empty; [`Done::Postponed`] when the partition may
     /// stage no more, or no extent is free.
@@ -57,49 +65,57 @@ impl Shared {
         }
         let used = staged_blocks(&member.staged);
         let division = &member.place.spec().division;
-        let (mut older, mut combined) = (Vec::new(), 0);
-        match limit {
-            Limit::Partition => {
-                // A queue that is too long as it is may be short enough once it is combined; a quarter is worth the try.
-                let worth = used.bytes().0 as usize + queue.bytes() / 4;
-                // Where there are no blocks, making some is as cheap.
-                if member.place.blocks() == 0 || worth > division.staging_bytes() {
-                    return Ok(Done::Postponed);
-                }
-            }
-            Limit::Space => (older, combined) = self.chunks_to_combine(member).await,
-        }
-        let blocks = self.blocks_for_chunk(member).await;
-        let format = &*member.place.spec().format;
-        let (chunk, bytes, left) = Chunk::of(&older, queue, &blocks, &self.kinds, format);
-        let reserve = match limit {
-            Limit::Partition if used + division.rounded(chunk.length()) > division.staging => {
+        if limit == Limit::Partition {
+            // A queue that is too long as it is may be short enough once it is combined; a quarter is worth the try.
+            let worth = used.bytes().0 as usize + queue.bytes() / 4;
+            // Where there are no blocks, making some is as cheap.
+            if member.place.blocks() == 0 || worth > division.staging_bytes() {
                 return Ok(Done::Postponed);
             }
-            Limit::Partition if self.frees_much(member, &chunk) => return Ok(Done::Postponed),
-            Limit::Partition => self.reserve() + self.growth(),
-            Limit::Space => self.checkpoint_reserve(),
+        }
+        let (mut older, mut combined) = match limit {
+            Limit::Partition => (Vec::new(), 0),
+            Limit::Space => self.chunks_to_combine(member).await,
         };
-        let Some(extent) = self.extents.take(chunk.length(), reserve) else {
-            return Ok(Done::Postponed);
-        };
-        self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
-        self.counts.staged_bytes.add(chunk.length().bytes().0);
-        let freed = self.left_runs(left, &References::default()).await;
-        Ok(Done::Staged(Staging { chunk, extent: Some(extent), combined, freed }))
+        loop {
+            let blocks = self.blocks_for_chunk(member, older.iter().map(Bytes::len).sum()).await;
+            let format = &*member.place.spec().format;
+            let (chunk, bytes, left) = Chunk::of(&older, queue, &blocks, &self.kinds, format);
+            let reserve = match limit {
+                Limit::Partition if used + division.rounded(chunk.length()) > division.staging => {
+                    return Ok(Done::Postponed);
+                }
+                Limit::Partition if self.frees_much(member, &chunk) => return Ok(Done::Postponed),
+                Limit::Partition => self.reserve() + self.growth(),
+                Limit::Space => self.checkpoint_reserve(),
+            };
+            match self.extents.take(chunk.length(), reserve) {
+                Some(extent) => {
+                    self.data.write(extent.first(), IoBuf::holding(&bytes)).await?;
+                    self.counts.staged_bytes.add(chunk.length().bytes().0);
+                    let freed = self.left_runs(left, &References::default()).await;
+                    let extent = Some(extent);
+                    return Ok(Done::Staged(Staging { chunk, extent, combined, freed }));
+                }
+                None if combined == 0 => return Ok(Done::Postponed),
+                // What was sealed may fit alone, where no free run holds all of them.
+                None => (older, combined) = (Vec::new(), 0),
+            }
+        }
     }
 
     /// The runs of the chunks with which what was sealed is combined, the oldest first, and how many chunks these are: the last
     /// ones, each no longer than all that came after it. So a modification is written again only where the chunk it is in
-    /// becomes twice as long, and chunks take at most about three times what they come to once all of them are combined.
+    /// becomes twice as long, and chunks take at most about three times what they come to once all of them are combined, unless
+    /// that is more than [`Member::combined_bytes_max`].
     async fn chunks_to_combine(&self, member: &Member) -> (Vec<Bytes>, usize) {
-        let mut bytes = member.sealed.queue.bytes().next_multiple_of(BLOCK_BYTES as usize);
-        let bytes_max = (self.memory_bytes / COMBINED_SHARE).min(COMBINED_BYTES_MAX);
-        let (mut chunks, mut count) = (Vec::new(), 0);
+        let bytes_max = member.combined_bytes_max(self.memory_bytes);
+        let queued = member.sealed.queue.bytes().next_multiple_of(BLOCK_BYTES as usize);
+        let (mut chunks, mut count, mut bytes) = (Vec::new(), 0, 0);
         for one in member.staged.iter().rev() {
             let range = chunk_blocks(one);
             let length = range.count.bytes().0 as usize;
-            if length > bytes || bytes + length > bytes_max {
+            if length > queued + bytes || bytes + length > bytes_max {
                 break;
             }
             let read = self.data.read(range).await.map(IoBuf::freeze);
@@ -112,11 +128,11 @@ impl Shared {
         (chunks, count)
     }
 
-    /// The blocks by which a member's chunk is divided into parts. The chunk stays one part if it is so short that a read takes
-    /// all of it and the table of the blocks is not in memory, or if the table cannot be read.
-    pub(super) async fn blocks_for_chunk(&self, member: &Member) -> Blocks {
+    /// The blocks by which a member's chunk is divided into parts, which has so many bytes beside what was sealed. It stays one part
+    /// if it is so short that a read takes all of it and the table of the blocks is not in memory, or if the table cannot be read.
+    pub(super) async fn blocks_for_chunk(&self, member: &Member, more_bytes: usize) -> Blocks {
         let table = match self.tables.get(&member.place) {
-            None if member.sealed.queue.bytes() > READ_AT_ONCE => {
+            None if member.sealed.queue.bytes() + more_bytes > READ_AT_ONCE => {
                 self.table(&member.place).await.ok()
             }
             kept => kept,

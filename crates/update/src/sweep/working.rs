@@ -66,26 +66,26 @@ impl Taken<'_> {
 }
 
 impl Job {
-    /// Bytes that it takes, about, beside its queues, if it goes as it is expected to.
-    pub(super) fn working_bytes(&self) -> usize {
+    /// Bytes that it takes, about, beside its queues, if it goes as it is expected to, of so many for all.
+    pub(super) fn working_bytes(&self, memory_bytes: usize) -> usize {
+        let queued = self.queued_bytes();
+        // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
+        let to_stage = queued / 2 + 2 * queued;
+        if let ([member], false, None) = (&self.members[..], self.is_to_clear, &self.ingest)
+            && member.is_set_aside
+        {
+            // Chunks that are combined are read first.
+            let staged = staged_blocks(&member.staged).bytes().0 as usize;
+            return to_stage + 3 * staged.min(member.combined_bytes_max(memory_bytes));
+        }
         let has_blocks = self.members.iter().any(|one| one.place.blocks() > 0);
         let may_stage = |spec: Arc<Spec>| spec.division.staging > BlockCount::ZERO;
         let is_staged =
             !self.is_to_place && self.ingest.is_none() && self.spec().is_none_or(may_stage);
         match self.is_to_clear || (is_staged && has_blocks) {
-            true => self.staging_bytes(),
+            true => to_stage,
             false => self.placing_bytes(),
         }
-    }
-
-    /// Bytes that it takes to stage what is sealed.
-    fn staging_bytes(&self) -> usize {
-        // Chunks that are combined with it are read first.
-        let aside = self.members.iter().filter(|one| one.is_set_aside);
-        let combined: usize = aside.map(|one| staged_blocks(&one.staged).bytes().0 as usize).sum();
-        let queued = self.queued_bytes();
-        // Where a queue lies in its order, its chunk, and the chunk on its way to the device.
-        queued / 2 + 2 * queued + 3 * combined
     }
 
     /// Bytes that it takes to place it.
