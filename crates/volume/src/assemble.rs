@@ -71,15 +71,15 @@ pub async fn assemble(
         // No generation is given twice.
         newest.generation += GENERATION_LEAP;
     }
-    let (records, unused) = Journal::read(newest.volume, newest.journal, &members).await;
+    let found = Journal::read(newest.volume, newest.journal, &members).await;
     // Numbers of records go on from the label's generation, which is one more each time the volume is
     // opened: none is used twice, also when a record could not be read.
-    let next = ((newest.generation + 1) << GENERATION_SHIFT).max(unused);
-    let journal = Journal::new(newest.volume, newest.journal, disks, next);
+    let next = ((newest.generation + 1) << GENERATION_SHIFT).max(found.next);
+    let journal = Journal::new(newest.volume, newest.journal, found.rings, next);
     newest.open(unique());
     let mut keeper = Keeper::new(Labels::new(newest, copies), journal, laid.shape.clone());
     keeper.record(&members).await?;
-    replay(&laid.shape, &members, &records).await?;
+    replay(&laid.shape, &members, &found.records).await?;
     // What was moved is known from the journal, too: the labels must know before it is forgotten.
     members.moved_durably(members.moved());
     keeper.record(&members).await?;
@@ -200,8 +200,8 @@ async fn doubtful_end(found: &Found, shape: &Shape, members: &Members) -> Stripe
         return StripeIndex(moved);
     }
     if missing <= shape.failures() {
-        let (records, _) = Journal::read(found.label.volume, found.label.journal, members).await;
-        let entries = records.iter().flat_map(|record| &record.entries);
+        let found = Journal::read(found.label.volume, found.label.journal, members).await;
+        let entries = found.records.iter().flat_map(|record| &record.entries);
         let ends = entries.filter(|entry| is_moved(shape, entry)).map(|entry| entry.stripe.0 + 1);
         return StripeIndex(ends.max().unwrap_or(moved).max(moved));
     }

@@ -101,10 +101,10 @@ pub async fn add_disks(
     for (disk, member) in label.members.iter_mut().enumerate().skip(had) {
         member.slots = laid.shape.layout.slots_checksum(DiskIndex(disk));
     }
-    let needed = journal_blocks_min(together.len(), laid.shape.layout.unit_max());
+    let needed = journal_blocks_min(&together, laid.shape.layout.unit_max());
     if label.journal.count < needed {
         return Err(bad(format!(
-            "the journal of {} is too small: stripes of {} disks need {needed}",
+            "the journal of {} is too small: {} disks need {needed}",
             label.journal.count,
             together.len()
         )));

@@ -10,6 +10,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 use crate::journal::record_blocks_max;
 use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members, Parts};
+use crate::ring::SECTORS_MIN;
 use crate::section::Section;
 use crate::sums::{PAGE_BLOCKS, sums_blocks};
 use crate::volume::Laid;
@@ -31,8 +32,15 @@ pub(crate) fn check_count(name: &str, disks: usize) -> Result<()> {
     Err(Error::Description { path: name.into(), problem })
 }
 
-/// Blocks that the journal needs at least, on each of so many disks with units of at most `unit`.
-pub(crate) fn journal_blocks_min(disks: usize, unit: BlockCount) -> BlockCount {
+/// Blocks that the journal needs at least, on each of these devices with units of at most `unit`.
+pub(crate) fn journal_blocks_min(devices: &[Arc<dyn Device>], unit: BlockCount) -> BlockCount {
+    let sector = devices.iter().map(|device| device.inquiry().physical_block.0).max();
+    let sectors = BlockCount(SECTORS_MIN * sector.unwrap_or(1));
+    stripes_blocks(devices.len(), unit).max(sectors)
+}
+
+/// Blocks that as many stripes take as the journal holds at least.
+fn stripes_blocks(disks: usize, unit: BlockCount) -> BlockCount {
     BlockCount(JOURNAL_STRIPES_MIN * record_blocks_max(disks, unit))
 }
 
@@ -40,7 +48,7 @@ pub(crate) fn journal_blocks_min(disks: usize, unit: BlockCount) -> BlockCount {
 pub(crate) fn journal_blocks(disks: usize, unit: BlockCount, capacity: BlockCount) -> BlockCount {
     let usual = JOURNAL_BLOCKS.min(BlockCount(capacity.0 / JOURNAL_SHARE));
     // Stripes are longer once disks are added.
-    usual.max(BlockCount(2 * journal_blocks_min(disks, unit).0))
+    usual.max(BlockCount(2 * stripes_blocks(disks, unit).0))
 }
 
 /// Whether the journal takes no more of the devices than it usually does.
@@ -94,17 +102,17 @@ impl Format {
         check_count(name, devices.len())?;
         let whole = Laid::over(devices, self.level, self.layout).map_err(bad)?;
         let unit = whole.shape.layout.unit_max();
-        let needed = journal_blocks_min(devices.len(), unit);
+        let needed = journal_blocks_min(devices, unit);
         let smallest = devices.iter().map(|device| device.inquiry().capacity).min();
         let journal = match self.journal {
             // Nothing else would have to fit.
             _ if self.level.failures(devices.len()) == 0 => BlockCount::ZERO,
-            None => journal_blocks(devices.len(), unit, smallest.unwrap_or_default()),
+            None => journal_blocks(devices.len(), unit, smallest.unwrap_or_default()).max(needed),
             Some(journal) if journal >= needed => journal,
             Some(journal) => {
                 return Err(bad(format!(
-                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes: give the journal \
-                     {needed}, or take a smaller stripe unit"
+                    "a journal of {journal} does not hold {JOURNAL_STRIPES_MIN} stripes and {SECTORS_MIN} physical \
+                     sectors: give the journal {needed}, or take a smaller stripe unit"
                 )));
             }
         };

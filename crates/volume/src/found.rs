@@ -26,7 +26,8 @@ pub(crate) struct Labelled {
 
 impl Labelled {
     /// Whether `newest` still counts this device among the volume's: it is the one that was last put
-    /// in its place, and has not failed.
+    /// in its place, has not failed, and does not hold what it held before an earlier opening, as from a copy that was
+    /// written back.
     pub(crate) fn state(&self, newest: &Label) -> MemberState {
         let disk = self.label.disk.0;
         let (Some(own), Some(now)) = (self.label.members.get(disk), newest.members.get(disk))
@@ -34,7 +35,7 @@ impl Labelled {
             return MemberState::Failed;
         };
         match (now.state, own.state) {
-            _ if own.id != now.id => MemberState::Failed,
+            _ if own.id != now.id || self.went_back(newest) => MemberState::Failed,
             (MemberState::Rebuilding(now), MemberState::Rebuilding(own)) => {
                 MemberState::Rebuilding(now.min(own))
             }
@@ -42,6 +43,16 @@ impl Labelled {
             (MemberState::Rebuilding(_), MemberState::Failed) => MemberState::Failed,
             (now, _) => now,
         }
+    }
+
+    /// Whether it holds what it held before an opening that it took part in. Where a label cannot be read that may be newer, nobody
+    /// knows.
+    fn went_back(&self, newest: &Label) -> bool {
+        let opened = self.label.opening.map_or(0, |opening| opening.generation);
+        let of = |label: &Label| label.members.get(self.label.disk.0).copied();
+        let (own, now) = (of(&self.label), of(newest));
+        !self.is_alone
+            && own.zip(now).is_some_and(|(own, now)| own.id == now.id && opened < now.opened)
     }
 }
 
@@ -71,12 +82,11 @@ impl Found {
                 let other = &other.device.inquiry().name;
                 return Err(bad(format!("{called} and {other} belong to different volumes")));
             }
-            if !label.fits(device.inquiry().capacity) || label.generation >= GENERATION_MAX {
-                return Err(bad(format!(
-                    "the label of {called} is damaged, or the device was larger"
-                )));
-            }
             let capacity = device.inquiry().capacity;
+            if !label.fits(capacity) || label.generation >= GENERATION_MAX {
+                unusable.push(format!("{called} (its label is damaged, or it was larger)"));
+                continue;
+            }
             if label.end().is_some_and(|end| end > capacity.0) {
                 let has = capacity.bytes();
                 unusable.push(format!("{called} (its {has} are less than it had in the volume)"));
@@ -108,6 +118,11 @@ impl Found {
         if counting().any(|other| !label.follows(other)) {
             return Err(apart());
         }
+        let stale = all.iter().filter(|one| one.went_back(&label)).map(|one| {
+            let called = &one.device.inquiry().name;
+            format!("{called} (it holds what it held before an earlier opening, as if a copy had been written back)")
+        });
+        unusable.extend(stale);
         Ok(Found { label, all, unusable })
     }
 

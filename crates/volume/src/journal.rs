@@ -9,7 +9,7 @@
 //! Each record goes to as many devices as the level can lose, and one more. Writes that come while a record
 //! is being made durable go together in the next.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use futures::future::{Either, join_all, select};
@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
 use crate::members::{Members, Used};
+use crate::ring::{Ring, Run};
 use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a record begins with.
@@ -58,6 +59,16 @@ pub(crate) struct Record {
     /// Records before this one are in their places, durably.
     pub(crate) tail: Sequence,
     pub(crate) entries: Vec<Entry>,
+}
+
+/// What was found of a journal.
+pub(crate) struct Recovered {
+    /// The records that are not known to be in their places, in order.
+    pub(crate) records: Vec<Record>,
+    /// None of those that were found has this number, or a later one.
+    pub(crate) next: Sequence,
+    /// The ring of each device.
+    pub(crate) rings: Vec<Ring>,
 }
 
 /// The journal of an open volume.
@@ -124,60 +135,9 @@ impl State {
     }
 }
 
-/// Blocks of a ring that are kept for records which free others.
-const RESERVED_BLOCKS: u64 = 8;
-
-/// The journal's area on one device, written round and round.
-#[derive(Clone, Debug)]
-struct Ring {
-    blocks: u64,
-    next: u64,
-    free: u64,
-    /// The last record of each run of blocks, and their number.
-    used: VecDeque<(Sequence, u64)>,
-}
-
-impl Ring {
-    /// Where a run of `blocks` would begin, and the blocks that it takes with those passed over.
-    fn place(&self, blocks: u64) -> (u64, u64) {
-        match self.next + blocks <= self.blocks {
-            true => (self.next, blocks),
-            false => (0, blocks + self.blocks - self.next),
-        }
-    }
-
-    /// Whether there is room for a run of `blocks`, and for what frees more.
-    fn has_room(&self, blocks: u64) -> bool {
-        self.place(blocks).1 + RESERVED_BLOCKS <= self.free
-    }
-
-    /// Takes a run of `blocks` for records up to `last`.
-    fn take(&mut self, blocks: u64, last: Sequence) -> Option<u64> {
-        let (first, taken) = self.place(blocks);
-        self.free = self.free.checked_sub(taken)?;
-        self.next = first + blocks;
-        self.used.push_back((last, taken));
-        Some(first)
-    }
-
-    /// Whether a tail would free anything.
-    fn frees(&self, tail: Sequence) -> bool {
-        self.used.front().is_some_and(|(last, _)| *last < tail)
-    }
-
-    fn free_before(&mut self, tail: Sequence) {
-        while let Some((_, blocks)) = self.used.front().copied().filter(|(last, _)| *last < tail) {
-            self.used.pop_front();
-            self.free += blocks;
-        }
-    }
-}
-
 impl Journal {
-    /// A journal in `area` of each of `disks` devices, whose next record is `next`.
-    pub(crate) fn new(volume: u128, area: BlockRange, disks: usize, next: Sequence) -> Journal {
-        let blocks = area.count.0;
-        let ring = Ring { blocks, next: 0, free: blocks, used: VecDeque::new() };
+    /// A journal in `area` of each device, with a ring for each, whose next record is `next`.
+    pub(crate) fn new(volume: u128, area: BlockRange, rings: Vec<Ring>, next: Sequence) -> Journal {
         Journal {
             volume,
             area,
@@ -190,7 +150,7 @@ impl Journal {
                 waiting: Vec::new(),
                 active: BTreeSet::new(),
                 rotation: 0,
-                rings: vec![ring; disks],
+                rings,
                 is_broken: false,
             }),
             turn: tokio::sync::Mutex::new(()),
@@ -254,10 +214,10 @@ impl Journal {
         }
     }
 
-    /// A new device is in a disk's place: its journal is empty.
-    pub(crate) fn begin_anew(&self, disk: DiskIndex) {
+    /// A new device, with physical sectors of `physical`, is in a disk's place: its journal is empty.
+    pub(crate) fn begin_anew(&self, disk: DiskIndex, physical: BlockCount) {
         if let Some(ring) = self.state.lock().rings.get_mut(disk.0) {
-            *ring = Ring { blocks: ring.blocks, next: 0, free: ring.blocks, used: VecDeque::new() };
+            *ring = Ring::new(self.area, physical);
         }
     }
 
@@ -436,33 +396,40 @@ impl Journal {
         }
     }
 
-    /// The records on the devices that are in use which are not known to be in their places, in order.
-    /// And a number that none of those read has.
-    pub(crate) async fn read(
-        volume: u128,
-        area: BlockRange,
-        members: &Members,
-    ) -> (Vec<Record>, Sequence) {
+    /// Reads what the devices that are in use hold.
+    pub(crate) async fn read(volume: u128, area: BlockRange, members: &Members) -> Recovered {
         let mut records: BTreeMap<Sequence, Record> = BTreeMap::new();
         let contents = members.in_use().into_iter().map(|disk| {
             let device = members.whole(disk);
-            async move { read_what_can_be(&*device, area).await }
+            async move { (disk, read_what_can_be(&*device, area).await) }
         });
-        for content in join_all(contents).await {
+        let mut newest: BTreeMap<DiskIndex, Run> = BTreeMap::new();
+        for (disk, content) in join_all(contents).await {
             let mut at = 0;
             while let Some(rest) = content.get(at..).filter(|rest| rest.len() >= BLOCK) {
-                match decode(volume, rest) {
-                    Some((record, blocks)) => {
-                        records.insert(record.sequence, record);
-                        at += blocks as usize * BLOCK;
-                    }
-                    None => at += BLOCK,
+                let Some((record, blocks)) = decode(volume, rest) else {
+                    at += BLOCK;
+                    continue;
+                };
+                let (sequence, first) = (record.sequence, (at / BLOCK) as u64);
+                if newest.get(&disk).is_none_or(|run| run.last < sequence) {
+                    newest.insert(disk, Run { last: sequence, first, blocks });
                 }
+                records.insert(sequence, record);
+                at += blocks as usize * BLOCK;
             }
         }
         let (last, tail) = records.last_key_value().map_or((0, 0), |(last, r)| (*last, r.tail));
+        let ring = |disk| {
+            let physical = members.whole(disk).inquiry().physical_block;
+            match newest.get(&disk) {
+                Some(newest) => Ring::behind(area, physical, *newest),
+                None => Ring::new(area, physical),
+            }
+        };
+        let rings = members.all().map(ring).collect();
         let counting = records.into_values().filter(|record| record.sequence >= tail);
-        (counting.collect(), last + 1)
+        Recovered { records: counting.collect(), next: last + 1, rings }
     }
 }
 
@@ -579,7 +546,7 @@ mod tests {
             sequence in 1u64..1 << 50,
             bit in any::<prop::sample::Index>(),
         ) {
-            let journal = Journal::new(77, AREA, 3, 1);
+            let journal = Journal::new(77, AREA, Vec::new(), 1);
             let mut bytes = Vec::new();
             journal.encode(sequence, sequence / 2, &entries, &mut bytes);
             let blocks = record_blocks(&entries);
@@ -601,21 +568,5 @@ mod tests {
                 prop_assert_eq!(decode(77, &bytes), None);
             }
         }
-    }
-
-    #[test]
-    fn a_ring_never_gives_what_is_in_use() {
-        let mut ring = Ring { blocks: 40, next: 0, free: 40, used: VecDeque::new() };
-        assert_eq!(ring.take(16, 1), Some(0));
-        assert_eq!(ring.take(16, 2), Some(16));
-        // Eight are left at the end: a third run must begin anew, where the first still is.
-        assert!(!ring.has_room(16) && !ring.frees(1) && ring.frees(2));
-        ring.free_before(2);
-        // Passing over the end and what is reserved leave none.
-        assert!(ring.has_room(8) && !ring.has_room(9));
-        assert_eq!(ring.take(16, 3), Some(0));
-        assert_eq!((ring.next, ring.free), (16, 0));
-        ring.free_before(4);
-        assert_eq!(ring.free, 40);
     }
 }

@@ -112,7 +112,7 @@ impl Keeper {
         if let Some(has) = labels.have.get_mut(disk.0) {
             *has = true;
         }
-        self.journal.begin_anew(disk);
+        self.journal.begin_anew(disk, whole.inquiry().physical_block);
         members.replace(disk, parts);
         drop(labels);
         self.record(members).await

@@ -26,6 +26,7 @@ mod pieces;
 pub mod plan;
 mod quadrangle;
 mod rebuild;
+mod ring;
 mod route;
 mod scrub;
 mod section;

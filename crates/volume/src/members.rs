@@ -271,7 +271,7 @@ impl Members {
         self.member(disk).is_out.load(Ordering::Acquire)
     }
 
-    fn all(&self) -> impl Iterator<Item = DiskIndex> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = DiskIndex> {
         (0..self.members.len()).map(DiskIndex)
     }
 

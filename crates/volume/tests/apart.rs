@@ -53,6 +53,48 @@ fn sides_that_were_written_apart_are_not_put_together() {
     }
 }
 
+/// A disk on which an old copy of it was written back holds what it held then: it is none of the volume's any more.
+#[test]
+fn a_disk_that_went_back_in_time_is_left_out() {
+    block_on_virtual(1, async {
+        let devices = made("raid1", 2).await;
+        write(devices.clone(), 1).await;
+        let all = BlockRange::new(Lbn(0), BlockCount(2000));
+        let image = devices[0].read(all).await.unwrap();
+        for fill in [2, 3] {
+            write(devices.clone(), fill).await;
+        }
+        devices[0].write(Lbn(0), image).await.unwrap();
+        for order in [[0, 1], [1, 0]] {
+            let devices: Devices = order.iter().map(|disk| Arc::clone(&devices[*disk])).collect();
+            let error = assemble("v".into(), devices, false).await.unwrap_err().to_string();
+            assert!(error.contains("disk 0 of 2 is missing"), "{error}");
+            assert!(error.contains("held before an earlier opening"), "{error}");
+        }
+        let volume = assemble("v".into(), devices.clone(), true).await.unwrap();
+        assert_eq!(volume.state(DiskIndex(0)), MemberState::Failed);
+        drop(volume);
+        assert_eq!(read(devices.clone()).await, Ok(3));
+    });
+}
+
+/// A device whose label is damaged counts as missing.
+#[test]
+fn a_damaged_label_refuses_no_volume() {
+    block_on_virtual(1, async {
+        let devices = made("raid1", 2).await;
+        write(devices.clone(), 7).await;
+        // Shorter than the journal.
+        let short = of_sizes(&[100]).remove(0);
+        let labels = devices[1].read(BlockRange::new(Lbn(0), BlockCount(16))).await.unwrap();
+        short.write(Lbn(0), labels).await.unwrap();
+        let devices = vec![Arc::clone(&devices[0]), short];
+        let error = assemble("v".into(), devices.clone(), false).await.unwrap_err().to_string();
+        assert!(error.contains("its label is damaged, or it was larger"), "{error}");
+        assert_eq!(read(devices).await, Ok(7));
+    });
+}
+
 /// A side that took another disk for the one it lacks is still a side of its own.
 #[test]
 fn a_side_that_replaced_the_other_is_not_put_together_with_it() {

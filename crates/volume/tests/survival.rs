@@ -100,8 +100,9 @@ fn tag_of(lbn: Lbn, block: &[u8]) -> Option<Tag> {
 /// The least blocks of a device.
 const BLOCKS: u64 = 720;
 
-fn device(name: String, more: u64, power: &Arc<Power>) -> Arc<FaultyDevice> {
-    FaultyDevice::new(name, BlockCount(BLOCKS + more), BlockCount(16), Arc::clone(power))
+fn device(name: String, more: u64, physical: BlockCount, power: &Arc<Power>) -> Arc<FaultyDevice> {
+    let (capacity, ensemble) = (BlockCount(BLOCKS + more), BlockCount(16));
+    FaultyDevice::with_physical_block(name, capacity, ensemble, physical, Arc::clone(power))
 }
 
 /// One seed's run.
@@ -111,6 +112,8 @@ struct Run {
     layout: LayoutDescription,
     /// By how many blocks devices may be larger than others.
     unequal: u64,
+    /// Physical sectors of the devices. All requests are for whole ones, as those of programs are that mind them.
+    physical: BlockCount,
     /// Whether disks are added to it.
     grows: bool,
     /// Whether its blocks have checksums.
@@ -130,7 +133,11 @@ impl Run {
     async fn new(kind: Kind) -> Run {
         let mut random = random("survival");
         let (level, disks) = LEVELS[random.random_range(0..LEVELS.len())];
+        // Without redundancy nobody can restore a sector that a power cut damaged.
+        let is_long = kind == Kind::Kept && level != "raid0" && random.random_bool(0.3);
+        let physical = BlockCount(if is_long { 8 } else { 1 });
         let layout = match random.random_range(0..4) {
+            _ if is_long => LayoutDescription::Stripe { unit: StripeUnit::Blocks(BlockCount(8)) },
             0 => LayoutDescription::Stripe { unit: StripeUnit::Track },
             1 => {
                 let depth = [None, Some(2)][random.random_range(0..2)];
@@ -148,13 +155,15 @@ impl Run {
         let power = Power::on();
         let unequal = if kind == Kind::Kept { 100 } else { 0 };
         let mut more = || random.random_range(0..=unequal);
-        let devices =
-            (0..disks).map(|disk| device(format!("disk {disk}"), more(), &power)).collect();
+        let devices = (0..disks)
+            .map(|disk| device(format!("disk {disk}"), more(), physical, &power))
+            .collect();
         let level: Level = level.parse().unwrap();
         let striped = matches!(layout, LayoutDescription::Stripe { .. });
         let grows =
             kind == Kind::Kept && striped && level != Level::Raid0 && random.random_bool(0.5);
-        let integrity = kind == Kind::Kept && level != Level::Raid0 && random.random_bool(0.5);
+        let may_check = kind == Kind::Kept && level != Level::Raid0 && !is_long;
+        let integrity = may_check && random.random_bool(0.5);
         let run = Run {
             kind,
             level,
@@ -162,6 +171,7 @@ impl Run {
             grows,
             integrity,
             unequal,
+            physical,
             devices,
             dead: BTreeSet::new(),
             retired: Vec::new(),
@@ -176,6 +186,7 @@ impl Run {
             let most_disks = if run.grows { disks as u64 + 2 } else { disks as u64 };
             let header = (64 + 32 * (64 + 2 * most_disks)).div_ceil(512);
             let journal = 4 * (header + most_disks * unit) + run.draw(0..40);
+            let journal = journal.max(12 * run.physical.0);
             // What devices held before is gone, and no parity fits it.
             let is_blank = run.draw(0..2) == 0 || run.level == Level::Raid0;
             if !is_blank {
@@ -194,7 +205,7 @@ impl Run {
 
     fn device(&self, name: String) -> Arc<FaultyDevice> {
         // As large as any that it may take the place of.
-        device(name, self.unequal, &self.power)
+        device(name, self.unequal, self.physical, &self.power)
     }
 
     fn whole(&self) -> Vec<Arc<dyn Device>> {
@@ -254,8 +265,9 @@ impl Run {
     /// A range of blocks that nobody writes, which is taken.
     fn take(&self, longest: u64) -> Option<BlockRange> {
         let mut known = self.known.lock();
-        let count = self.draw(1..longest + 1);
-        let first = self.draw(0..known.len() as u64 - count);
+        let sector = self.physical.0;
+        let count = self.draw(1..longest + 1).next_multiple_of(sector);
+        let first = self.draw(0..known.len() as u64 - count) / sector * sector;
         let blocks = &mut known[first as usize..(first + count) as usize];
         if blocks.iter().any(|block| block.busy) {
             return None;
@@ -542,7 +554,8 @@ impl Run {
         let mut volume = self.open().await;
         self.known.lock().resize(volume.inquiry().capacity.0 as usize, Known::default());
         // Either devices die, or one has blocks that cannot be read and fewer of the others die.
-        let unreadable = self.draw(0..3) == 0 && bearable > 0;
+        // What is restored is not in the journal: a power cut could damage what lies in the same physical sector.
+        let unreadable = self.draw(0..3) == 0 && bearable > 0 && self.physical.0 == 1;
         let deaths = if unreadable { bearable - 1 } else { bearable };
         let bad = self.draw(0..self.devices.len() as u64) as usize;
         for _ in 0..self.draw(1..4) {
