@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use moirai_btree::{Store, with_leaves};
-use moirai_runtime::{Stopwatch, block_on_real, random};
+use moirai_runtime::{Stopwatch, block_on_real, random, use_one_heap};
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Format, Kinds, Options};
@@ -68,6 +68,8 @@ async fn check_lookup(store: &Store, tree: &moirai_btree::Tree, number: u64, val
 }
 
 async fn run(size: ByteCount) {
+    // As `Options::memory` asks of programs.
+    use_one_heap();
     forget_memory();
     let leaves = size.0 / LEAF_BYTES as u64;
     let records = leaves * RECORDS_OF_LEAF;

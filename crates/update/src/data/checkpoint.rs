@@ -127,68 +127,169 @@ pub(crate) fn encode_state(state: &State) -> Vec<u8> {
 }
 
 /// The state that `bytes` are of.
+#[cfg(any(fuzzing, test))]
 pub(crate) fn decode_state(
     bytes: &[u8],
     specs: Specs,
     extents: &Arc<Extents>,
     next: Seq,
 ) -> std::result::Result<State, Misfit> {
-    let mut state = State::new(specs, Arc::clone(extents));
-    state.applied = next;
-    if bytes.is_empty() {
-        return Ok(state);
+    let mut decoder = Decoder::new(specs, extents, next);
+    decoder.push(bytes)?;
+    decoder.finish()
+}
+
+/// Decodes a state part by part: of a long directory the bytes are not in memory all at once, beside what comes of them.
+struct Decoder {
+    state: State,
+    /// What is not decoded yet.
+    bytes: Vec<u8>,
+    /// How many bytes are to be there before it is tried again.
+    wanted: usize,
+    /// How many partitions there are, once the header is decoded, and how many of them are decoded.
+    slots: Option<u32>,
+    decoded: u32,
+}
+
+impl Decoder {
+    fn new(specs: Specs, extents: &Arc<Extents>, next: Seq) -> Decoder {
+        let mut state = State::new(specs, Arc::clone(extents));
+        state.applied = next;
+        Decoder { state, bytes: Vec::new(), wanted: 1, slots: None, decoded: 0 }
     }
-    let mut taker = Taker(bytes);
-    let slots = decode_header(&mut taker, &mut state)?;
-    for id in 0..slots {
-        decode_partition(&mut taker, &mut state, id).ok_or(Misfit::NotOfLog)?;
+
+    fn push(&mut self, part: &[u8]) -> std::result::Result<(), Misfit> {
+        self.bytes.extend_from_slice(part);
+        match self.bytes.len() >= self.wanted {
+            true => self.decode(),
+            false => Ok(()),
+        }
     }
-    match taker.is_empty() {
-        true => Ok(state),
-        false => Err(Misfit::NotOfLog),
+
+    fn finish(mut self) -> std::result::Result<State, Misfit> {
+        self.decode()?;
+        let is_whole = self.slots == Some(self.decoded);
+        // Before the first checkpoint there is none.
+        let is_none = self.slots.is_none() && self.wanted == 1;
+        match self.bytes.is_empty() && (is_whole || is_none) {
+            true => Ok(self.state),
+            false => Err(Misfit::NotOfLog),
+        }
+    }
+
+    /// Decodes what is there as a whole.
+    fn decode(&mut self) -> std::result::Result<(), Misfit> {
+        let mut taker = Taker(&self.bytes);
+        loop {
+            let before = taker.0;
+            let is_whole = match self.slots {
+                None if before.is_empty() => false,
+                None => match Header::take(&mut taker) {
+                    Some(header) => {
+                        self.slots = Some(header.slots);
+                        header.put_into(&mut self.state)?;
+                        true
+                    }
+                    None => false,
+                },
+                Some(slots) if self.decoded < slots => match PartitionBytes::take(&mut taker) {
+                    Some(partition) => {
+                        let state = &mut self.state;
+                        put_partition(partition, state, self.decoded).ok_or(Misfit::NotOfLog)?;
+                        self.decoded += 1;
+                        true
+                    }
+                    None => false,
+                },
+                Some(_) => false,
+            };
+            if !is_whole {
+                let left = before.len();
+                self.bytes.drain(..self.bytes.len() - left);
+                self.wanted = (2 * left).max(1);
+                return Ok(());
+            }
+        }
     }
 }
 
-/// Gives the number of the slots that follow.
-fn decode_header(taker: &mut Taker<'_>, state: &mut State) -> std::result::Result<u32, Misfit> {
-    let header =
-        |taker: &mut Taker<'_>| Some((taker.number32()?, taker.number()?, taker.number()?));
-    let (slots, refused, was_full) = header(taker).ok_or(Misfit::NotOfLog)?;
-    state.refused = refused;
-    state.was_full = match was_full {
-        0 => false,
-        1 => true,
-        _ => return Err(Misfit::NotOfLog),
-    };
-    for _ in 0..taker.number().ok_or(Misfit::NotOfLog)? {
-        let space = taker.space().ok_or(Misfit::NotOfLog)?;
-        let bytes = SpecBytes::take(taker).ok_or(Misfit::NotOfLog)?;
-        let spec = state.specs.made(bytes);
-        let spec = spec.ok_or_else(|| Misfit::UnknownFormat(bytes.name()))?;
-        state.spaces.insert(space, Directory::new(&spec));
-    }
-    for run in take_runs(taker).ok_or(Misfit::NotOfLog)? {
-        state.take_long(run).ok_or(Misfit::NotOfLog)?;
-    }
-    Ok(slots)
+/// What comes before the partitions.
+struct Header<'a> {
+    slots: u32,
+    refused: u64,
+    was_full: u64,
+    spaces: Vec<(SpaceId, SpecBytes<'a>)>,
+    long: Vec<BlockRange>,
 }
 
-fn decode_partition(taker: &mut Taker<'_>, state: &mut State, id: u32) -> Option<()> {
-    let Some(space) = taker.space_or_none()? else {
+impl<'a> Header<'a> {
+    fn take(taker: &mut Taker<'a>) -> Option<Header<'a>> {
+        let (slots, refused, was_full) = (taker.number32()?, taker.number()?, taker.number()?);
+        let mut spaces = Vec::new();
+        for _ in 0..taker.number()? {
+            spaces.push((taker.space()?, SpecBytes::take(taker)?));
+        }
+        Some(Header { slots, refused, was_full, spaces, long: take_runs(taker)? })
+    }
+
+    fn put_into(self, state: &mut State) -> std::result::Result<(), Misfit> {
+        state.refused = self.refused;
+        state.was_full = match self.was_full {
+            0 => false,
+            1 => true,
+            _ => return Err(Misfit::NotOfLog),
+        };
+        for (space, bytes) in self.spaces {
+            let spec = state.specs.made(bytes);
+            let spec = spec.ok_or_else(|| Misfit::UnknownFormat(bytes.name()))?;
+            state.spaces.insert(space, Directory::new(&spec));
+        }
+        for run in self.long {
+            state.take_long(run).ok_or(Misfit::NotOfLog)?;
+        }
+        Ok(())
+    }
+}
+
+/// A partition as a checkpoint has it.
+struct PartitionBytes<'a> {
+    space: SpaceId,
+    low: &'a [u8],
+    frontier: Seq,
+    location: Location,
+    staged: Vec<(Chunk, Lbn)>,
+}
+
+impl<'a> PartitionBytes<'a> {
+    /// `None` inside where the number is free.
+    fn take(taker: &mut Taker<'a>) -> Option<Option<PartitionBytes<'a>>> {
+        let Some(space) = taker.space_or_none()? else { return Some(None) };
+        let (low, frontier) = (taker.bytes()?, taker.seq()?);
+        let location = Location::take(taker)?;
+        let mut staged = Vec::new();
+        for _ in 0..taker.number()? {
+            staged.push((Chunk::take(taker)?, Lbn(taker.number()?)));
+        }
+        Some(Some(PartitionBytes { space, low, frontier, location, staged }))
+    }
+}
+
+fn put_partition(bytes: Option<PartitionBytes<'_>>, state: &mut State, id: u32) -> Option<()> {
+    let Some(PartitionBytes { space, low, frontier, location, staged }) = bytes else {
         state.partitions.push_free();
         return Some(());
     };
     let spec = Arc::clone(state.spec(space)?);
-    let (low, frontier) = (taker.bytes()?.into(), taker.seq()?);
-    let mut partition = Partition::new(space, &spec, low, frontier);
-    let location = Location::take(taker).filter(|location| location.is_of(&spec))?;
+    let mut partition = Partition::new(space, &spec, low.into(), frontier);
+    if !location.is_of(&spec) {
+        return None;
+    }
     let taken = location.ranges(&spec);
     let taken = taken.map(|blocks| state.extents.take_this(blocks.first, blocks.count));
     let taken = taken.collect::<Option<Vec<Extent>>>()?;
     partition.place = Arc::new(Place::new(&spec, taken, location));
-    for _ in 0..taker.number()? {
-        let chunk = Chunk::take(taker)?;
-        let extent = state.extents.take_this(Lbn(taker.number()?), chunk.length())?;
+    for (chunk, first) in staged {
+        let extent = state.extents.take_this(first, chunk.length())?;
         partition.staged.push(Arc::new(Staged { chunk, extent }));
     }
     state.add(PartitionId(id), partition)
@@ -275,8 +376,12 @@ pub(crate) async fn read_checkpoint(
     let checkpoint = &superblock.checkpoint;
     let root = checkpoint.root;
     let damaged = |blocks: BlockRange| Error::damaged(device, WHAT, blocks);
+    let of_misfit = |misfit| match misfit {
+        Misfit::UnknownFormat(format) => Error::UnknownFormat { format },
+        _ => damaged(root),
+    };
     let mut taken = Vec::new();
-    let mut bytes = Vec::new();
+    let mut decoder = Decoder::new(specs, extents, checkpoint.next);
     for copy in checkpoint.roots() {
         let extent = extents.take_this(copy.first, copy.count);
         taken.push(extent.ok_or_else(|| damaged(root))?);
@@ -289,15 +394,11 @@ pub(crate) async fn read_checkpoint(
                 taken.push(extent.ok_or_else(|| damaged(root))?);
             }
             let content = first_right(device, part.copies(), |read| part.content(read)).await;
-            bytes.extend(content.ok_or_else(|| damaged(part.range(part.first)))?);
+            let content = content.ok_or_else(|| damaged(part.range(part.first)))?;
+            decoder.push(&content).map_err(of_misfit)?;
         }
     }
-    let state = decode_state(&bytes, specs, extents, checkpoint.next);
-    let state = state.map_err(|misfit| match misfit {
-        Misfit::UnknownFormat(format) => Error::UnknownFormat { format },
-        _ => damaged(root),
-    })?;
-    Ok((state, taken))
+    Ok((decoder.finish().map_err(of_misfit)?, taken))
 }
 
 /// Where copies of the checkpoint are not as they were written.
