@@ -7,16 +7,19 @@ mod import;
 mod measured;
 mod validate;
 
+use std::path::{Path, PathBuf};
+
 use clap::Subcommand;
 use moirai::Access;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
-use moirai::volume::zones;
+use moirai::volume::{Zone, zones};
 use moirai_models::{ImmediateReport, Profile, ReadAhead, built_in_names};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::NewFile;
 use crate::{print, run};
 
 #[derive(Subcommand)]
@@ -31,6 +34,9 @@ pub(crate) enum Command {
     Show {
         /// Device, as URI
         uri: String,
+        /// Write the first block of each ensemble to a new file, a line each
+        #[arg(long, value_name = "FILE")]
+        boundaries: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -44,7 +50,9 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
-        Command::Show { uri, json } => run::on_device(&uri, show(&uri, json)),
+        Command::Show { uri, boundaries, json } => {
+            run::on_device(&uri, show(&uri, boundaries.as_deref(), json))
+        }
         Command::Draw(arguments) => draw::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments),
@@ -137,12 +145,42 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct ShownZone {
+pub(crate) struct ShownZone {
     first_lbn: u64,
     ensembles: u64,
     shortened_ensembles: u64,
     ensemble_blocks: u64,
     switch_blocks: u64,
+}
+
+impl From<Zone> for ShownZone {
+    fn from(zone: Zone) -> ShownZone {
+        ShownZone {
+            first_lbn: zone.blocks.first.0,
+            ensembles: zone.ensembles,
+            shortened_ensembles: zone.shortened,
+            ensemble_blocks: zone.ensemble.0,
+            switch_blocks: zone.switch.0,
+        }
+    }
+}
+
+/// A new file with the first block of each ensemble.
+pub(crate) struct BoundariesFile(NewFile);
+
+impl BoundariesFile {
+    pub(crate) fn create(path: &Path) -> Result<BoundariesFile, Failure> {
+        NewFile::create(path).map(BoundariesFile)
+    }
+
+    pub(crate) fn write(self, firsts: impl Iterator<Item = Lbn>) -> Result<(), Failure> {
+        let mut text = String::new();
+        for first in firsts {
+            text.push_str(&first.0.to_string());
+            text.push('\n');
+        }
+        self.0.write(&text)
+    }
 }
 
 #[derive(Serialize)]
@@ -199,7 +237,8 @@ impl From<Profile> for ShownProfile {
 /// Runs of ensembles shown of a device; a file or a long volume has one, a disk a few dozen.
 const ZONES_SHOWN: usize = 64;
 
-async fn show(uri: &str, json: bool) -> Result<(), Failure> {
+async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let boundaries = boundaries.map(BoundariesFile::create).transpose()?;
     let device = moirai::open_device_for(uri, Access::Read).await?;
     let device: &dyn Device = &*device;
     let parsed: DeviceUri = uri.parse()?;
@@ -212,13 +251,14 @@ async fn show(uri: &str, json: bool) -> Result<(), Failure> {
         false => None,
     };
     let inquiry = device.inquiry();
-    let zones = zones(device)?.into_iter().map(|zone| ShownZone {
-        first_lbn: zone.blocks.first.0,
-        ensembles: zone.ensembles,
-        shortened_ensembles: zone.shortened,
-        ensemble_blocks: zone.ensemble.0,
-        switch_blocks: zone.switch.0,
-    });
+    if let Some(file) = boundaries {
+        let (mut at, mut firsts) = (Lbn(0), Vec::new());
+        while at.0 < inquiry.capacity.0 {
+            firsts.push(at);
+            at = device.ensemble(at)?.blocks.end();
+        }
+        file.write(firsts.into_iter())?;
+    }
     let shown = Shown {
         device: inquiry.name.clone(),
         capacity_bytes: inquiry.capacity.bytes().0,
@@ -231,10 +271,48 @@ async fn show(uri: &str, json: bool) -> Result<(), Failure> {
         keeps_data: inquiry.keeps_data,
         first_ensemble_blocks: device.ensemble(Lbn(0))?.blocks.count.0,
         first_parallel_ensemble_blocks: device.parallel_ensemble(Lbn(0))?.count.0,
-        zones: zones.collect(),
+        zones: zones(device)?.into_iter().map(ShownZone::from).collect(),
         profile: profile.map(ShownProfile::from),
     };
     if json { print::json(&shown) } else { print_shown(&shown) }
+}
+
+impl ShownZone {
+    /// A device that is the same everywhere.
+    pub(crate) fn whole(capacity: BlockCount, ensemble: BlockCount) -> ShownZone {
+        ShownZone {
+            first_lbn: 0,
+            ensembles: capacity.0.div_ceil(ensemble.0.max(1)),
+            shortened_ensembles: 0,
+            ensemble_blocks: ensemble.0,
+            switch_blocks: 0,
+        }
+    }
+
+    pub(crate) fn print(zones: &[ShownZone]) -> Result<(), Failure> {
+        print::line("\nZones, with ensembles of one length; defects and spares shorten some:")?;
+        let rows = zones.iter().take(ZONES_SHOWN).map(|zone| {
+            vec![
+                grouped(zone.first_lbn),
+                grouped(zone.ensembles),
+                grouped(zone.shortened_ensembles),
+                zone.ensemble_blocks.to_string(),
+                zone.switch_blocks.to_string(),
+            ]
+        });
+        let columns = [
+            ("first LBN", true),
+            ("ensembles", true),
+            ("shortened", true),
+            ("blocks each", true),
+            ("switch", true),
+        ];
+        print::table(&columns, rows.collect())?;
+        match zones.len().saturating_sub(ZONES_SHOWN) {
+            0 => Ok(()),
+            more => print::line(format!("... and {more} more: --json lists them")),
+        }
+    }
 }
 
 fn cache_text(cache: &ShownCache) -> String {
@@ -296,30 +374,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         &[("attribute", false), ("value", false)],
         facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
-    print::line("\nZones, with ensembles of one length; defects and spares shorten some:")?;
-    let rows = shown.zones.iter().take(ZONES_SHOWN).map(|zone| {
-        vec![
-            grouped(zone.first_lbn),
-            grouped(zone.ensembles),
-            grouped(zone.shortened_ensembles),
-            zone.ensemble_blocks.to_string(),
-            zone.switch_blocks.to_string(),
-        ]
-    });
-    let columns = [
-        ("first LBN", true),
-        ("ensembles", true),
-        ("shortened", true),
-        ("blocks each", true),
-        ("switch", true),
-    ];
-    print::table(&columns, rows.collect())?;
-    if shown.zones.len() > ZONES_SHOWN {
-        print::line(format!(
-            "... and {} more: --json lists them",
-            shown.zones.len() - ZONES_SHOWN
-        ))?;
-    }
+    ShownZone::print(&shown.zones)?;
     if let Some(profile) = &shown.profile {
         print::line("\nWhere the profile's numbers come from:")?;
         for (key, source) in &profile.sources {

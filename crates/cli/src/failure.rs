@@ -4,6 +4,8 @@
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
+    Discovery(#[from] moirai::discovery::Error),
+    #[error(transparent)]
     Device(#[from] moirai::storage::Error),
     #[error(transparent)]
     Trees(#[from] moirai::btree::Error),

@@ -2,6 +2,7 @@
 
 mod demo;
 mod device;
+mod discover;
 mod failure;
 mod kv;
 mod lab;
@@ -47,6 +48,7 @@ enum Command {
     /// List, show and draw devices; import, validate and fit drive profiles
     #[command(subcommand)]
     Device(device::Command),
+    Discover(discover::Arguments),
     Replay(replay::Arguments),
     /// Make several devices one volume, see where its blocks lie, and look after its disks
     #[command(subcommand)]
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         .init();
     let done = match Arguments::parse().command {
         Command::Device(command) => device::run(command),
+        Command::Discover(arguments) => discover::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Volume(command) => volume::run(command),
         Command::Table(command) => table::run(command),

@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 pub use moirai_btree as btree;
 pub use moirai_devices as devices;
+pub use moirai_discovery as discovery;
 pub use moirai_runtime as runtime;
 pub use moirai_storage as storage;
 pub use moirai_store as store;

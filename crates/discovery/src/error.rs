@@ -1,0 +1,20 @@
+//! What can go wrong while a device is looked at.
+
+/// The result of looking at a device.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a device could not be discovered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] moirai_storage::Error),
+    /// Reads of one block come at no regular times: it is no disk, others use it, or it is too small.
+    #[error("{device}: no rotation shows in the times of its reads: {why}")]
+    NoRotation {
+        /// The device.
+        device: String,
+        /// What was seen, and what to do.
+        why: String,
+    },
+}

@@ -1,0 +1,16 @@
+//! Discovery: what a device is good at, from what it is asked and when it answers (thesis chapter 4).
+//!
+//! This crate sees commands, data and completion times, and nothing else: it does not depend on `models`.
+
+mod error;
+mod map;
+mod probe;
+mod rotation;
+mod throughput;
+mod tracks;
+
+pub use error::{Error, Result};
+pub use map::{Annotated, TrackMap};
+pub use rotation::Rotation;
+pub use throughput::{Preferences, Throughput, measure};
+pub use tracks::{Progress, Tracks, find_tracks};

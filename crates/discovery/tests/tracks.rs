@@ -1,0 +1,154 @@
+//! Boundaries of tracks that were found, beside those that the simulated drives have.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use moirai_devices::{Access, open};
+use moirai_discovery::{Annotated, TrackMap, Tracks, find_tracks};
+use moirai_models::built_in_names;
+use moirai_runtime::{Random, block_on_virtual, now, random, sleep};
+use moirai_storage::{
+    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Request, Result,
+};
+use moirai_units::{BlockRange, Lbn, Nanos};
+use parking_lot::Mutex;
+use rand::Rng;
+
+/// A device whose answers come late: each by 100 us and some more or less, and now and then by much.
+#[derive(Debug)]
+struct Late {
+    device: Arc<dyn Device>,
+    deviation_us: f64,
+    stall: bool,
+    random: Mutex<Random>,
+}
+
+impl Device for Late {
+    fn inquiry(&self) -> &Inquiry {
+        self.device.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
+        self.device.ensemble(lbn)
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
+        self.device.parallel_ensemble(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
+        self.device.equivalent(lbn)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        Box::pin(async move {
+            let mut done = self.device.submit(batch).await;
+            let late_us = {
+                let random = &mut *self.random.lock();
+                // The sum of twelve has a standard deviation of one.
+                let deviates: f64 = (0..12).map(|_| random.random_range(-0.5..0.5)).sum();
+                let stall_us = if self.stall && random.random_ratio(1, 1000) { 50e3 } else { 0.0 };
+                100.0 + deviates * self.deviation_us + stall_us
+            };
+            sleep(Nanos((late_us.max(0.0) * 1e3) as u64)).await;
+            for one in done.iter_mut().flatten() {
+                one.timing.finished = now();
+            }
+            done
+        })
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.device.flush()
+    }
+}
+
+fn boundaries(device: &dyn Device) -> BTreeSet<Lbn> {
+    let (mut at, mut all) = (Lbn(0), BTreeSet::new());
+    while at.0 < device.inquiry().capacity.0 {
+        all.insert(at);
+        at = device.ensemble(at).unwrap().blocks.end();
+    }
+    all
+}
+
+/// Compares what was found with the truth; gives how many boundaries are certain.
+fn compare(found: &Tracks, device: &dyn Device, name: &str) -> usize {
+    let is_sure = |lbn: &&Lbn| found.is_certain(**lbn);
+    let truth = boundaries(device);
+    let sure: BTreeSet<Lbn> = truth.iter().filter(is_sure).copied().collect();
+    let ours: BTreeSet<Lbn> = found.firsts.iter().filter(is_sure).copied().collect();
+    let wrong: Vec<&Lbn> = ours.symmetric_difference(&sure).take(10).collect();
+    assert!(wrong.is_empty(), "{name}: {wrong:?} differ");
+    sure.len()
+}
+
+fn drive(name: &str) -> Arc<dyn Device> {
+    open(format!("sim:{name}?data=none").parse().unwrap(), Access::Read).unwrap()
+}
+
+/// All other drives that are built in, but for those with many tracks.
+#[test]
+fn all_boundaries_of_each_drive_are_found() {
+    for name in built_in_names() {
+        let tracks = block_on_virtual(1, async { boundaries(&*drive(name)).len() });
+        if tracks > if cfg!(debug_assertions) { 60_000 } else { 200_000 } {
+            continue;
+        }
+        let (_, sure, all) = search(name, None);
+        assert_eq!(sure, all, "{name}");
+    }
+}
+
+fn search(name: &str, late: Option<(f64, bool)>) -> (Tracks, usize, usize) {
+    block_on_virtual(1, async {
+        let truth = drive(name);
+        let device: Arc<dyn Device> = match late {
+            Some((deviation_us, stall)) => {
+                let random = Mutex::new(random("late"));
+                Arc::new(Late { device: Arc::clone(&truth), deviation_us, stall, random })
+            }
+            None => Arc::clone(&truth),
+        };
+        let found = find_tracks(&*device, |_| ()).await.unwrap();
+        let sure = compare(&found, &*truth, name);
+        (found, sure, boundaries(&*truth).len())
+    })
+}
+
+/// The drive of the thesis: it took four hours for 9 GB.
+#[test]
+fn all_boundaries_of_an_atlas_10k_are_found_within_ten_minutes() {
+    let (found, sure, all) = search("quantum-atlas-10k", None);
+    assert_eq!(sure, all);
+    assert!(found.elapsed.as_s() < 600.0, "{:.1} s", found.elapsed.as_s());
+    assert!((found.rotation.period_ns / (60e9 / 10_025.0) - 1.0).abs() < 1e-4);
+    block_on_virtual(1, async {
+        let truth = drive("quantum-atlas-10k");
+        let map = TrackMap::of(&found, truth.inquiry().capacity);
+        assert!(map.firsts().eq(found.firsts.iter().copied()));
+        assert!(map.memory_bytes() < 500_000, "{} bytes", map.memory_bytes());
+        let annotated = Annotated::new(Arc::clone(&truth), map);
+        for lbn in (0..truth.inquiry().capacity.0).step_by(99_991).map(Lbn) {
+            let (ours, theirs) = (annotated.ensemble(lbn).unwrap(), truth.ensemble(lbn).unwrap());
+            assert_eq!(ours.blocks, theirs.blocks);
+            let differ = ours.switch.0.abs_diff(theirs.switch.0);
+            assert!(
+                differ <= 1 || ours.blocks.end() == Lbn(truth.inquiry().capacity.0),
+                "{lbn}: {differ}"
+            );
+        }
+    });
+}
+
+#[test]
+fn late_answers_make_nothing_wrong_certain() {
+    for late in [(20.0, false), (20.0, true)] {
+        let (found, sure, all) = search("quantum-atlas-10k", Some(late));
+        assert!(sure * 1000 >= all * 999, "{sure} of {all}");
+        assert!(found.elapsed.as_s() < 600.0, "{:.1} s", found.elapsed.as_s());
+    }
+}
