@@ -11,6 +11,7 @@ mod open;
 mod profiles;
 mod ring;
 mod simulated;
+mod system;
 
 pub use contents::Contents;
 pub use controller::ArrayController;
@@ -21,3 +22,4 @@ pub use moirai_models::WritePolicy;
 pub use open::{Access, NewFiles, SCHEMES, is_simulated, model, open, open_without_data};
 pub use profiles::{NamedDrive, drive, import};
 pub use simulated::{SimulatedDisk, SimulatedOptions};
+pub use system::{SystemArray, SystemSays};

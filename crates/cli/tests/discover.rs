@@ -1,0 +1,55 @@
+//! `moirai discover`: what it finds is what the simulated drive has, and it writes nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod common;
+
+use std::fs::{read, read_to_string, write};
+
+use common::{run, succeed};
+
+#[test]
+fn a_disk_is_found_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let found = succeed(folder, &["discover", "sim:hp-c3323a", "--boundaries", "found", "--json"]);
+    let shown =
+        succeed(folder, &["device", "show", "sim:hp-c3323a", "--boundaries", "shown", "--json"]);
+    assert!(read_to_string(folder.join("found")).unwrap().lines().count() > 20_000);
+    assert!(read(folder.join("found")).unwrap() == read(folder.join("shown")).unwrap());
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let (found, shown) = (json(&found), json(&shown));
+    for key in ["capacity_bytes", "parallelism"] {
+        assert_eq!(found[key], shown[key], "{key}");
+    }
+    let firsts = |one: &serde_json::Value| {
+        let zones = one["zones"].as_array().unwrap();
+        zones.iter().map(|zone| zone["first_lbn"].as_u64().unwrap()).collect::<Vec<u64>>()
+    };
+    assert_eq!(firsts(&found), firsts(&shown));
+    let rpm = |one: &serde_json::Value| one["profile"]["rotation_rpm"].as_f64().unwrap();
+    assert!((rpm(&found) / rpm(&shown) - 1.0).abs() < 1e-4);
+    assert_eq!((&found["method"], &found["unsure"]), (&"timing".into(), &serde_json::json!([])));
+    assert!(found["commands"]["read"].as_u64().unwrap() > 40_000);
+    assert!((1.0..600.0).contains(&found["elapsed_device_s"].as_f64().unwrap()));
+    // What is there is not overwritten.
+    let again = ["discover", "sim:hp-c3323a", "--boundaries", "found"];
+    assert_eq!(run(folder, &again).0, Some(1));
+}
+
+#[test]
+fn a_file_is_measured_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(folder.join("file"), vec![7; 64 << 20]).unwrap();
+    let found = succeed(folder, &["discover", "file:file", "--budget", "2s", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let throughput = &found["throughput"];
+    assert!(throughput["ensemble_bytes"].as_u64().unwrap() >= 4096, "{found}");
+    assert!(found["parallelism"].as_u64().unwrap() >= 1, "{found}");
+    assert!(throughput["by_size"].as_array().unwrap().len() > 5, "{found}");
+    let written = read(folder.join("file")).unwrap();
+    assert!(written.len() == 64 << 20 && written.iter().all(|byte| *byte == 7));
+    let (status, _, error) = run(folder, &["discover", "file:file", "--budget", "soon"]);
+    assert_eq!((status, error.contains("30s")), (Some(2), true), "{error}");
+}
