@@ -10,13 +10,13 @@ use crate::error::Result;
 
 /// Of the blocks that scattered reads are of, each lies so far behind the one before it, as a part of the device, and round its end:
 /// the golden ratio, so that any number of them lie far from each other.
-const SCATTERED_PART: f64 = 0.618_033_988_749_895;
+pub(crate) const SCATTERED_PART: f64 = 0.618_033_988_749_895;
 /// Of blocks that are read near another one: how far they lie from each other, in how many places, and how many places further each
 /// lies than the one before.
 const NEAR_BLOCKS: u64 = 1024;
 const NEAR_PLACES: u64 = 509;
 const NEAR_STEP: u64 = 7;
-/// Reads that are under way at the same time: while one is on the platter the next is decoded. More could be reordered.
+/// Reads in flight: the drive decodes one while it carries out the other. More could be reordered.
 const READS_UNDER_WAY: usize = 2;
 
 /// A read of one block.
@@ -88,7 +88,7 @@ impl<'a> Prober<'a> {
         Lbn((self.capacity().0.saturating_sub(4) as f64 * self.scattered) as u64)
     }
 
-    /// Reads blocks one behind the other, so that the device need not wait for the next command.
+    /// Reads blocks one after the other. The next read is always queued, so the drive does not wait for it.
     pub(crate) fn stream(&self, lbns: Vec<Lbn>) -> impl Stream<Item = Result<Read>> {
         stream::iter(lbns).map(|lbn| self.read(lbn)).buffered(READS_UNDER_WAY)
     }

@@ -8,6 +8,7 @@ use moirai_storage::{Device, Request};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::error::Result;
+use crate::probe::SCATTERED_PART;
 
 /// Requests from 4 KiB to 8 MiB.
 const SIZES: u32 = 12;
@@ -18,8 +19,6 @@ const DEPTHS: u32 = 8;
 const ROUNDS: usize = 5;
 /// What gains less is not worth it.
 const GAIN: f64 = 1.05;
-/// Where the next request begins, as a part of the device: the golden ratio.
-const NEXT_PART: f64 = 0.618_033_988_749_895;
 
 /// A throughput that was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,7 +190,7 @@ impl Meter<'_> {
         let places = (device.inquiry().capacity.0.saturating_sub(offset) / blocks.0).max(1);
         let at = &mut self.at;
         let requests = std::iter::repeat_with(move || {
-            *at = (*at + NEXT_PART).fract();
+            *at = (*at + SCATTERED_PART).fract();
             let place = (*at * places as f64) as u64;
             Request::read(BlockRange::new(Lbn(offset + place * blocks.0), blocks))
         });

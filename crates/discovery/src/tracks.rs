@@ -9,9 +9,9 @@
 //!     track k + 1              f . . . . . . . . . . l       time from l to f: a sector and the skew, or no boundary is between them
 //! ```
 //!
-//! The search reads the last block of each track and the first of the next, one behind the other, so that the drive goes from track to
-//! track as in a long read: a revolution and a skew for each. A skew that was not seen before is measured with reads that nothing
-//! else is under way beside, twice. Where the tracks are not as expected, the end of one is looked for by bisection. The drive's cache
+//! The search reads the last block of each track and the first of the next, one after the other, so that the drive goes from track to
+//! track as in a long read: a revolution and a skew for each. A skew that was not seen before is measured twice, with no other read in
+//! flight. Where the tracks are not as expected, the end of one is looked for by bisection. The drive's cache
 //! gives nothing away: what it answers is too soon, and is read again when the cache has forgotten it.
 
 use std::collections::VecDeque;
@@ -53,7 +53,8 @@ const BESIDE: usize = 3;
 /// How often a boundary is looked at, of which two must agree.
 const END_TRIES: usize = 4;
 const SWITCH_TRIES: usize = 6;
-/// How far the end of a track is first looked for where it is not found and nothing is known, and twice as far each time.
+/// How far behind a track whose end is not found the next one is looked for at first, where no length is known; then half as far again
+/// each time.
 const SKIPPED: u64 = 64;
 /// A block that passed the head later than this part of a revolution behind its neighbour is not beside it.
 const NEIGHBOUR_PART: f64 = 8.0;

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use moirai_devices::{Contents, SimulatedDisk, SimulatedOptions};
 use moirai_discovery::find_tracks;
@@ -120,6 +121,7 @@ fn profile(random: &mut Random) -> String {
 #[test]
 fn no_wrong_boundary_is_called_certain() {
     let runs = if cfg!(debug_assertions) { 60 } else { 2000 };
+    let (certain, all) = (AtomicUsize::new(0), AtomicUsize::new(0));
     each_seed(runs, async || {
         let text = profile(&mut random("odd drive"));
         // Some have no room for what is reserved.
@@ -148,18 +150,10 @@ fn no_wrong_boundary_is_called_certain() {
         let ours: BTreeSet<Lbn> = found.firsts.iter().filter(is_sure).copied().collect();
         let wrong: Vec<&Lbn> = ours.symmetric_difference(&sure).take(10).collect();
         assert!(wrong.is_empty(), "{wrong:?} differ\n{text}");
-        let share = sure.len() as f64 / truth.len() as f64;
-        let figures = format!(
-            "{} of {} boundaries, {:.1} s, {} commands",
-            sure.len(),
-            truth.len(),
-            found.elapsed.as_s(),
-            found.commands
-        );
-        if std::env::var_os("MOIRAI_FIGURES").is_some() {
-            eprintln!("{figures}");
-        }
-        // Where many sectors are slipped and no spares take their places, tracks beside each other have all lengths.
-        assert!(share > 0.6, "{figures}, unsure {:?}\n{text}", found.unsure);
+        certain.fetch_add(sure.len(), Relaxed);
+        all.fetch_add(truth.len(), Relaxed);
     });
+    // Of a single drive much may be in doubt: a few with caches and many slipped sectors come to four fifths.
+    let (certain, all) = (certain.into_inner(), all.into_inner());
+    assert!(certain * 1000 >= all * 999, "{certain} of {all} boundaries are certain");
 }

@@ -1,4 +1,4 @@
-//! The journal's area on one device: a ring in which runs of records lie one behind the other.
+//! The journal's area on one device: a ring of runs of records, each behind the one before it.
 //!
 //! A power cut may damage every physical sector that is being written. So a run has its physical sectors for itself: it damages
 //! no record before it, and nothing behind the area.
