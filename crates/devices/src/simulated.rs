@@ -1,5 +1,7 @@
 //! A simulated disk behind the storage interface: the model supplies the times, `Contents` the data.
 
+mod diagnostics;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +14,8 @@ use moirai_models::{
 };
 use moirai_runtime::{Task, now, sleep_until, spawn};
 use moirai_storage::{
-    Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
-    Inquiry, Op, Request, Result, Timing,
+    Completion, Completions, Device, Diagnostics, Discarded, Ensemble, EquivalenceClass, Error,
+    Flushed, Inquiry, Op, Request, Result, Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use parking_lot::Mutex;
@@ -121,13 +123,15 @@ impl SimulatedDisk {
     }
 
     fn track(&self, lbn: Lbn) -> Result<Track> {
-        let device: &dyn Device = self;
-        device.check_lbn(lbn)?;
-        self.geometry.track(lbn).ok_or_else(|| Error::PastEnd {
+        self.geometry.track(lbn).ok_or_else(|| self.past_end(lbn))
+    }
+
+    fn past_end(&self, lbn: Lbn) -> Error {
+        Error::PastEnd {
             device: self.inquiry.name.clone(),
             blocks: BlockRange::new(lbn, BlockCount(1)),
             capacity: self.inquiry.capacity,
-        })
+        }
     }
 
     /// Queues a request that was checked.
@@ -309,6 +313,10 @@ impl Device for SimulatedDisk {
             let freed = self.inquiry.discardable(blocks)?;
             self.contents.lock().discard(freed)
         })
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
     }
 }
 

@@ -9,6 +9,20 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] moirai_storage::Error),
+    /// A device that only reads and writes.
+    #[error("{device} answers no diagnostic commands: use `--method timing`")]
+    NoDiagnostics {
+        /// The device.
+        device: String,
+    },
+    /// What a drive says of itself contradicts what else it says, or when it answers.
+    #[error("{device} contradicts itself: {why}")]
+    Contradiction {
+        /// The device.
+        device: String,
+        /// What it said, and what to do.
+        why: String,
+    },
     /// Reads of one block come at no regular times: it is no disk, others use it, or it is too small.
     #[error("{device}: no rotation shows in the times of its reads: {why}")]
     NoRotation {

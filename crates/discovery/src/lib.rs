@@ -2,14 +2,23 @@
 //!
 //! This crate sees commands, data and completion times, and nothing else: it does not depend on `models`.
 
+mod drive;
 mod error;
+mod extract;
+mod layout;
 mod map;
 mod probe;
 mod rotation;
 mod throughput;
 mod tracks;
 
+pub use drive::Commands;
 pub use error::{Error, Result};
+pub use extract::{
+    AfterNs, Bus, CacheFound, DriveFound, Overheads, ReadAhead, Reported, SchedulerKind, SeekPoint,
+    Step, extract,
+};
+pub use layout::find_layout;
 pub use map::{Annotated, TrackMap};
 pub use rotation::Rotation;
 pub use throughput::{Preferences, Throughput, measure};

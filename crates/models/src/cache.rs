@@ -2,7 +2,7 @@
 
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
 
-use crate::{CacheSettings, Direction};
+use crate::{CacheSettings, CacheSwitches, Direction};
 
 /// Consecutive blocks in a circular buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub(crate) struct Hit {
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) settings: CacheSettings,
+    pub(crate) switches: CacheSwitches,
     segments: Vec<Segment>,
     uses: u64,
 }
@@ -61,7 +62,7 @@ impl Cache {
             used: 0,
         };
         let segments = vec![empty; settings.segments as usize * factor];
-        Cache { settings, segments, uses: 0 }
+        Cache { settings, switches: CacheSwitches::default(), segments, uses: 0 }
     }
 
     pub(crate) fn segment(&self, index: SegmentIndex) -> Option<&Segment> {
@@ -70,6 +71,9 @@ impl Cache {
 
     /// The segment with the most of `blocks` from their first on.
     pub(crate) fn find(&self, blocks: BlockRange) -> Option<Hit> {
+        if !self.switches.reads {
+            return None;
+        }
         let hits = self.segments.iter().enumerate().filter_map(|(segment, held)| {
             let usable = !held.written || self.settings.hit_on_written;
             let hit = usable && held.blocks.contains(blocks.first);
@@ -93,6 +97,9 @@ impl Cache {
     /// Takes the segment without users that was used least recently, an empty one if there is one,
     /// for data from `first` on.
     pub(crate) fn take(&mut self, first: Lbn, written: bool) -> Option<SegmentIndex> {
+        if !written && !self.switches.reads {
+            return None;
+        }
         // One number for each: an adaptive cache has thousands, and a branch each is what takes time.
         let ranks = self.segments.iter().map(Segment::rank).enumerate();
         let (index, _) = ranks.min_by_key(|(_, rank)| *rank)?;
@@ -141,6 +148,13 @@ impl Cache {
     pub(crate) fn drop_before(&mut self, index: SegmentIndex, at: Lbn) {
         if let Some(segment) = self.segments.get_mut(index) {
             segment.blocks = segment.blocks.split_at(at).1;
+        }
+    }
+
+    /// Forgets all segments without users.
+    pub(crate) fn forget(&mut self) {
+        for segment in self.segments.iter_mut().filter(|segment| segment.users == 0) {
+            segment.blocks.count = BlockCount::ZERO;
         }
     }
 

@@ -18,6 +18,7 @@
 //!                 +-- write, reported at once: bus --> done, and queued --> on the media
 //! ```
 
+mod control;
 mod read_ahead;
 mod request;
 mod writes;
@@ -32,6 +33,7 @@ use crate::queue::{Queue, Waiting};
 use crate::service::{self, Access, Arm, Run};
 use crate::{Direction, Profile, Scheduler};
 
+pub use control::CacheSwitches;
 pub use request::{DiskCompletion, DiskRequest, RequestId};
 
 use read_ahead::Background;
@@ -51,6 +53,8 @@ struct Job {
     segment: Option<SegmentIndex>,
     /// The number of a write whose completion was reported when its data were in the buffer.
     reported: Option<u64>,
+    /// Only the arm is to be moved.
+    is_seek: bool,
 }
 
 /// A simulated disk.
@@ -187,6 +191,7 @@ impl Disk {
             transfer: now + hit,
             segment: None,
             reported: None,
+            is_seek: false,
         };
         let Some(found) = found else {
             self.stop_read_ahead(now);
@@ -244,6 +249,10 @@ impl Disk {
 
     /// Serves an access on the media from `at` on.
     fn serve(&mut self, at: Instant, access: Access, job: Job) {
+        if job.is_seek {
+            self.serve_seek(at, access, job);
+            return self.unblock(at);
+        }
         let Profile { geometry, mechanics, electronics, .. } = &self.profile;
         let sectors = job.request.count.0;
         let before = sectors - access.blocks.count.0;

@@ -17,6 +17,8 @@ pub struct Electronics {
     /// What part of a read must be in the buffer before its transfer begins: 0 as soon as a sector
     /// is there, 1 when all is.
     pub read_watermark: f64,
+    /// A command that is about the drive and not about data, such as translating an address (thesis table 4.2).
+    pub diagnostic: Nanos,
     /// The cache; without one, every request goes to the media.
     pub cache: Option<CacheSettings>,
 }

@@ -9,7 +9,6 @@ mod cache;
 mod disk;
 pub mod diskspecs;
 mod electronics;
-mod geometry;
 mod mechanics;
 mod profile;
 mod queue;
@@ -17,12 +16,12 @@ mod seek;
 mod service;
 
 pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
-pub use disk::{Disk, DiskCompletion, DiskRequest, RequestId};
+pub use disk::{CacheSwitches, Disk, DiskCompletion, DiskRequest, RequestId};
 pub use electronics::{After, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead};
-pub use geometry::{
-    Defects, Extent, Geometry, GeometryError, Location, Sparing, Track, TrackOrder, Zone,
-};
 pub use mechanics::{Mechanics, Positioning};
+pub use moirai_geometry::{
+    BadPlace, Defects, Extent, Geometry, GeometryError, Place, Sparing, Track, TrackOrder, Zone,
+};
 pub use profile::{
     CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile, built_in_names,
 };

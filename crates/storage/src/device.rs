@@ -5,7 +5,9 @@ use std::fmt::Debug;
 use futures::future::{BoxFuture, ready};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::{Completion, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request, Result};
+use crate::{
+    Completion, Diagnostics, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request, Result,
+};
 
 /// One result for each request of a batch, in the order of the batch.
 pub type Completions = Vec<Result<Completion>>;
@@ -67,6 +69,11 @@ pub trait Device: Send + Sync + Debug {
     /// Blocks past the end of the device, a read-only device, and failures of what holds the blocks.
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         Box::pin(ready(self.inquiry().discardable(blocks).map(drop)))
+    }
+
+    /// The commands that a drive answers besides; `None` for everything else.
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        None
     }
 }
 

@@ -9,6 +9,7 @@ mod attributes;
 mod buffer;
 pub mod conformance;
 mod device;
+mod diagnostics;
 mod error;
 mod metered;
 mod occupant;
@@ -18,6 +19,9 @@ mod uri;
 pub use attributes::{Ensemble, EquivalenceClass, Inquiry};
 pub use buffer::IoBuf;
 pub use device::{Completions, Device, Discarded, Flushed};
+pub use diagnostics::{
+    Answer, CachePage, CachePages, Defect, DefectLists, Diagnostics, Located, Sector,
+};
 pub use error::{Error, Result};
 pub use metered::{Meter, Metered};
 pub use occupant::{Occupant, clear_ends, occupant, occupants, usurper};

@@ -63,6 +63,7 @@ impl Disk {
         let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
         // Further than that, and what comes next would fall off the segment's front.
         let most = cache.settings.read_ahead_blocks.min(cache.settings.segment_blocks);
+        let most = most.min(cache.switches.read_ahead_blocks);
         let far = request.end() + most;
         let end = match cache.settings.read_ahead {
             ReadAhead::None => next,

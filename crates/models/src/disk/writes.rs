@@ -40,6 +40,7 @@ impl Disk {
         let report = self
             .cache
             .as_ref()
+            .filter(|cache| cache.switches.writes)
             .map_or(ImmediateReport::None, |cache| cache.settings.immediate_report);
         let blocks = request.blocks;
         let joined = self.cache.as_ref().filter(|cache| cache.settings.combine_writes);
@@ -86,6 +87,7 @@ impl Disk {
             transfer: Instant::ZERO,
             segment,
             reported: None,
+            is_seek: false,
         };
         let access = Access { direction: Direction::Write, blocks, data: Some(data) };
         self.enqueue(access, now + miss, job);
@@ -137,6 +139,7 @@ impl Disk {
             transfer: Instant::ZERO,
             segment: Some(segment),
             reported: Some(self.reported_writes),
+            is_seek: false,
         };
         self.reported_writes += 1;
         let access = Access { direction: Direction::Write, blocks, data: Some(data) };

@@ -161,6 +161,7 @@ pub(super) fn convert(
         bus_mb_per_s,
         bus_in_order: true,
         read_watermark,
+        diagnostic_ms: None,
         capacity_blocks: None,
         seek_ms: mechanism.seek_ms,
         track_order: layout.track_order,

@@ -37,6 +37,7 @@ pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
     within("write_settle_ms", file.write_settle_ms, -1000.0, 1000.0)?;
     within("bus_mb_per_s", file.bus_mb_per_s, 0.001, f64::INFINITY)?;
     within("read_watermark", file.read_watermark, 0.0, 1.0)?;
+    within("diagnostic_ms", file.diagnostic_ms.unwrap_or(0.0), 0.0, 1000.0)?;
     if file.capacity_blocks == Some(0) {
         return Err(bad("capacity_blocks", "0 is too small: a disk has at least one block"));
     }

@@ -33,6 +33,9 @@ pub struct ProfileFile {
     /// What part of a read must be in the buffer before its transfer begins, 0 to 1.
     #[serde(default, skip_serializing_if = "is_default")]
     pub read_watermark: f64,
+    /// What a diagnostic command takes; 1 ms when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnostic_ms: Option<f64>,
     /// Blocks of the disk, where the zones hold more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_blocks: Option<u64>,

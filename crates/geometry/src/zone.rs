@@ -1,10 +1,10 @@
 //! One zone: its tracks in the order of their numbers, its defects, and its share of the blocks.
 
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location};
 use serde::{Deserialize, Serialize};
 
 use super::sparing::Units;
-use super::{Extent, Location, Sparing, Track};
+use super::{BadPlace, Extent, Sparing, Track};
 
 /// In which order the tracks of a zone are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -207,6 +207,23 @@ impl MappedZone {
         self.blocks
     }
 
+    /// All sectors, those of spare cylinders left out.
+    pub(super) fn sectors(&self) -> u64 {
+        self.used_cylinders() * u64::from(self.heads) * u64::from(self.zone.track_sectors)
+    }
+
+    pub(super) fn is_remapped(&self, lbn: Lbn) -> bool {
+        self.remapped(self.numbered(lbn) / self.granule_sectors).is_some()
+    }
+
+    /// Where the defect `place` of the zone lies.
+    pub(super) fn bad_place(&self, place: u64) -> BadPlace {
+        BadPlace {
+            location: self.location(place * self.granule_sectors),
+            is_track: self.granule_sectors > 1,
+        }
+    }
+
     /// The zone's sector that `lbn` is numbered to, remapping left aside.
     fn numbered(&self, lbn: Lbn) -> u64 {
         let row = lbn.since(self.blocks.first).0 + self.zone.reserved_sectors;
@@ -359,7 +376,7 @@ impl MappedZone {
     }
 
     /// The inverse of [`MappedZone::track_place`], with the sector.
-    fn physical_at(&self, location: Location) -> Option<u64> {
+    pub(super) fn physical_at(&self, location: Location) -> Option<u64> {
         let heads = u64::from(self.heads);
         let (head, sectors) = (u64::from(location.head), u64::from(self.zone.track_sectors));
         if head >= heads || u64::from(location.sector) >= sectors {

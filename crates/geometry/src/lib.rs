@@ -1,5 +1,8 @@
 //! Disk geometry: zones of tracks, and where on the platters each block lies.
 //!
+//! The layouts that drives are known to have, as plain arithmetic. Models are made of them, and discovery finds out which
+//! of them a drive has.
+//!
 //! Three orders meet here. The *physical* order counts the sectors of a zone along its tracks, in
 //! the order in which the drive numbers tracks (`TrackOrder`). The *good* order leaves out what the
 //! factory found bad (slipped) and what is kept in reserve (spares). The *logical* order is the good
@@ -13,7 +16,7 @@
 mod sparing;
 mod zone;
 
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location};
 
 pub use sparing::Sparing;
 pub use zone::{Defects, GeometryError, TrackOrder, Zone};
@@ -30,15 +33,22 @@ pub struct Geometry {
     zones: Vec<MappedZone>,
 }
 
-/// A sector's place on the platters.
+/// A place of a zone, counted along its tracks, spare cylinders left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The zone, counted from 0 at the rim.
+    pub zone: usize,
+    /// The sector, counted from 0 in the zone.
+    pub sector: u64,
+}
+
+/// A bad place of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// Cylinder, counted from the rim.
-    pub cylinder: u32,
-    /// Head, which is also the surface.
-    pub head: u32,
-    /// Sector, counted round the track from the track's own first one.
-    pub sector: u32,
+pub struct BadPlace {
+    /// Its first sector.
+    pub location: Location,
+    /// All of the track is bad.
+    pub is_track: bool,
 }
 
 /// One track and the blocks on it.
@@ -149,15 +159,56 @@ impl Geometry {
         Some(zone.location(zone.physical(lbn)))
     }
 
+    /// Whether `lbn` was moved to a spare; not past the end of the disk.
+    #[must_use]
+    pub fn is_remapped(&self, lbn: Lbn) -> bool {
+        self.zone_of(lbn).is_some_and(|zone| zone.is_remapped(lbn))
+    }
+
+    /// The place at `location`; `None` where no zone has one, or on a spare cylinder.
+    #[must_use]
+    pub fn place(&self, location: Location) -> Option<Place> {
+        let zone = self.zone_at(location.cylinder)?;
+        let sector = self.zones.get(zone)?.physical_at(location)?;
+        Some(Place { zone, sector })
+    }
+
+    /// The inverse of [`Geometry::place`].
+    #[must_use]
+    pub fn location(&self, place: Place) -> Option<Location> {
+        let zone = self.zones.get(place.zone)?;
+        (place.sector < zone.sectors()).then(|| zone.location(place.sector))
+    }
+
+    /// Whether the disk has a sector at `location`, with or without a block.
+    #[must_use]
+    pub fn has(&self, location: Location) -> bool {
+        let zone = self.zone_at(location.cylinder).and_then(|zone| self.zones.get(zone));
+        zone.is_some_and(|zone| {
+            let Zone { first_cylinder, cylinders, track_sectors, .. } = *zone.zone();
+            location.cylinder - first_cylinder < cylinders
+                && location.head < self.heads
+                && location.sector < track_sectors
+        })
+    }
+
+    /// The bad places of all zones: the slipped and the remapped ones, in the order of places.
+    #[must_use]
+    pub fn defects(&self) -> (Vec<BadPlace>, Vec<BadPlace>) {
+        let mut all = (Vec::new(), Vec::new());
+        for zone in &self.zones {
+            let Defects { slipped, remapped } = &zone.zone().defects;
+            all.0.extend(slipped.iter().map(|place| zone.bad_place(*place)));
+            all.1.extend(remapped.iter().map(|(place, _)| zone.bad_place(*place)));
+        }
+        all
+    }
+
     /// The block that the sector at `location` holds; `None` for spares, bad sectors, management
     /// areas and places that the disk does not have.
     #[must_use]
     pub fn lbn_at(&self, location: Location) -> Option<Lbn> {
-        let index = self
-            .zones
-            .partition_point(|zone| zone.zone().first_cylinder <= location.cylinder)
-            .checked_sub(1)?;
-        let lbn = self.zones.get(index)?.lbn_at(location)?;
+        let lbn = self.zones.get(self.zone_at(location.cylinder)?)?.lbn_at(location)?;
         (lbn.0 < self.capacity.0).then_some(lbn)
     }
 
@@ -184,6 +235,11 @@ impl Geometry {
     pub fn cylinder_end(&self, lbn: Lbn) -> Option<Lbn> {
         let end = self.zone_of(lbn)?.cylinder_end(lbn);
         Some(end.min(Lbn(self.capacity.0)))
+    }
+
+    /// The last zone that begins at `cylinder` or before.
+    fn zone_at(&self, cylinder: u32) -> Option<usize> {
+        self.zones.partition_point(|zone| zone.zone().first_cylinder <= cylinder).checked_sub(1)
     }
 
     fn zone_of(&self, lbn: Lbn) -> Option<&MappedZone> {

@@ -1,0 +1,153 @@
+//! A drive that answers diagnostic commands, and how many of which it was asked.
+
+use std::collections::BTreeMap;
+
+use moirai_runtime::sleep;
+use moirai_storage::{
+    CachePage, CachePages, DefectLists, Device, Diagnostics, Located, Op, Request, Sector, Timing,
+};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
+
+use crate::error::{Error, Result};
+
+/// What no drive has more of: answers beyond are rubbish.
+const CYLINDERS_MAX: u32 = 10_000_000;
+const HEADS_MAX: u32 = 256;
+pub(crate) const TRACK_SECTORS_MAX: u32 = 1_000_000;
+
+/// Commands that were given, by name.
+pub type Commands = BTreeMap<&'static str, u64>;
+
+/// A drive under examination.
+pub(crate) struct Drive<'a> {
+    device: &'a dyn Device,
+    diagnostics: &'a dyn Diagnostics,
+    commands: Commands,
+}
+
+impl<'a> Drive<'a> {
+    /// `None` when the device answers no diagnostic commands.
+    pub(crate) fn new(device: &'a dyn Device) -> Option<Drive<'a>> {
+        let diagnostics = device.diagnostics()?;
+        Some(Drive { device, diagnostics, commands: Commands::new() })
+    }
+
+    pub(crate) fn device(&self) -> &'a dyn Device {
+        self.device
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.device.inquiry().name
+    }
+
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    pub(crate) fn count(&mut self, command: &'static str, times: u64) {
+        *self.commands.entry(command).or_default() += times;
+    }
+
+    /// An error about what the drive answered.
+    pub(crate) fn contradiction(&self, why: String) -> Error {
+        Error::Contradiction { device: self.name().to_owned(), why }
+    }
+
+    pub(crate) async fn capacity(&mut self) -> Result<BlockCount> {
+        self.count("read_capacity", 1);
+        let told = self.diagnostics.capacity().await?;
+        let held = self.device.inquiry().capacity;
+        match told == held && told > BlockCount::ZERO {
+            true => Ok(told),
+            false => Err(self.contradiction(format!(
+                "READ CAPACITY says {told}, and the device was opened with {held}"
+            ))),
+        }
+    }
+
+    pub(crate) async fn locate(&mut self, lbn: Lbn) -> Result<Located> {
+        self.count("translate_lbn", 1);
+        let located = self.diagnostics.locate(lbn).await?;
+        let Location { cylinder, head, sector } = located.location;
+        match cylinder < CYLINDERS_MAX && head < HEADS_MAX && sector < TRACK_SECTORS_MAX {
+            true => Ok(located),
+            false => Err(self.contradiction(format!(
+                "it translates {lbn} to cylinder {cylinder}, head {head}, sector {sector}"
+            ))),
+        }
+    }
+
+    pub(crate) async fn sector(&mut self, at: Location) -> Result<Option<Sector>> {
+        self.count("translate_place", 1);
+        Ok(self.diagnostics.sector(at).await?)
+    }
+
+    pub(crate) async fn defects(&mut self) -> Result<DefectLists> {
+        self.count("read_defects", 1);
+        Ok(self.diagnostics.defects().await?)
+    }
+
+    pub(crate) async fn cache(&mut self) -> Result<CachePages> {
+        self.count("mode_sense", 1);
+        Ok(self.diagnostics.cache().await?)
+    }
+
+    pub(crate) async fn set_cache(&mut self, page: CachePage) -> Result<()> {
+        self.count("mode_select", 1);
+        Ok(self.diagnostics.set_cache(page).await?)
+    }
+
+    pub(crate) async fn seek(&mut self, lbn: Lbn) -> Result<Timing> {
+        self.count("seek", 1);
+        Ok(self.diagnostics.seek(lbn).await?)
+    }
+
+    pub(crate) async fn read(&mut self, first: Lbn, count: u64) -> Result<Timing> {
+        self.access(Op::Read, first, count).await
+    }
+
+    /// Reads or writes blocks; a write leaves what they hold as it is.
+    pub(crate) async fn access(&mut self, op: Op, first: Lbn, count: u64) -> Result<Timing> {
+        let request = self.prepare(op, first, count).await?;
+        self.carry_out(request).await
+    }
+
+    /// A request. What it writes is what the blocks hold, which is read here.
+    pub(crate) async fn prepare(&mut self, op: Op, first: Lbn, count: u64) -> Result<Request> {
+        let blocks = BlockRange::new(first, BlockCount(count));
+        if op == Op::Write && self.device.inquiry().keeps_data {
+            self.count("read", 1);
+            let data = vec![self.device.read(blocks).await?];
+            return Ok(Request { op, blocks, data });
+        }
+        Ok(Request::access(op, blocks))
+    }
+
+    pub(crate) async fn carry_out(&mut self, request: Request) -> Result<Timing> {
+        let timings = self.submit(vec![request]).await?;
+        timings.first().copied().ok_or_else(|| self.contradiction("it gave no answer".to_owned()))
+    }
+
+    /// Gives the drive several requests at once.
+    pub(crate) async fn submit(&mut self, requests: Vec<Request>) -> Result<Vec<Timing>> {
+        for request in &requests {
+            self.count(if request.op == Op::Read { "read" } else { "write" }, 1);
+        }
+        let mut timings = Vec::with_capacity(requests.len());
+        for done in self.device.submit(requests).await {
+            timings.push(done?.timing);
+        }
+        Ok(timings)
+    }
+
+    /// Waits until what was written is on the media (SYNCHRONIZE CACHE).
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        self.count("synchronize_cache", 1);
+        Ok(self.device.flush().await?)
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn wait(&self, ns: f64) {
+        sleep(Nanos(ns.max(0.0) as u64)).await;
+    }
+}

@@ -1,0 +1,617 @@
+//! The cache, hypothesis by hypothesis (thesis 4.2.3).
+//!
+//! Each hypothesis reads where nothing was read before, lets the drive do what it likes for some turns, and asks for one more
+//! block at a moment when the platter would need most of a turn to bring it. An answer in a small part of a turn is a hit.
+
+use std::collections::BTreeSet;
+
+use futures::join;
+use moirai_geometry::TrackOrder;
+use moirai_runtime::now;
+use moirai_storage::{Op, Timing};
+use moirai_units::{Instant, Lbn, Location};
+
+use super::rig::Rig;
+use crate::error::Result;
+use crate::probe::SCATTERED_PART;
+
+/// A hit takes no more than this part of a turn (a quarter in the thesis); a miss is made to take this part.
+const HIT_PART: f64 = 0.3;
+const MISS_PART: f64 = 0.75;
+/// Turns in which reading ahead comes to its end.
+const TURNS: f64 = 12.0;
+/// Lengths that are tried, in blocks.
+const BLOCKS_MAX: u64 = 32_768;
+/// Segments that are counted.
+const SEGMENTS_MAX: u64 = 512;
+/// The size of an adaptive cache is found within one part in so many.
+const ADAPTIVE_PARTS: u64 = 8;
+/// Writes at a time.
+const WRITES: u64 = 160;
+/// How far before the end of a track or cylinder a block is read whose reading ahead may stop there.
+const BEFORE_END: u64 = 8;
+/// Blocks behind a read that may have passed by the time of the next command.
+const PASSED_MAX: u64 = 48;
+
+/// Where reading ahead ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// There is none.
+    None,
+    /// At the end of the track.
+    Track,
+    /// At the end of the cylinder.
+    Cylinder,
+    /// When the segment is full.
+    Segment,
+    /// At the end of the track, or of the next one behind a read that came from the track before.
+    NextTrack,
+}
+
+/// Which writes are complete when their data are in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// None.
+    None,
+    /// Those that go on where the one before ended.
+    Sequential,
+    /// All.
+    All,
+}
+
+/// What shows of a cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CacheFound {
+    /// Segments.
+    pub segments: u64,
+    /// Blocks of one.
+    pub segment_blocks: u64,
+    /// Segments are as long as their data.
+    pub is_adaptive: bool,
+    /// Segments that may hold data that are not on the media yet; where writes are reported at once.
+    pub write_segments: Option<u64>,
+    /// How far it reads ahead.
+    pub read_ahead: ReadAhead,
+    /// Blocks behind a request that reading ahead reaches, where that is less than the kind says.
+    pub read_ahead_blocks: Option<u64>,
+    /// Reading ahead goes on after a hit on a segment that was left.
+    pub resumes_on_hit: bool,
+    /// Sectors that pass while the head waits are kept.
+    pub reads_while_waiting: bool,
+    /// A read of the block that is just being read ahead is a hit.
+    pub hits_on_arriving: bool,
+    /// Blocks behind a read that are hits when it has just ended, and the time of a sector there in ns.
+    pub(super) hits_behind: (u64, f64),
+    /// What was sent is given up.
+    pub discards_sent: bool,
+    /// A write makes the drive give up what was read; where writes were allowed.
+    pub write_drops_reads: Option<bool>,
+    /// Reads hit on written data; where writes were allowed.
+    pub hits_on_written: Option<bool>,
+    /// Which writes are reported at once; where writes were allowed.
+    pub reported: Option<Reported>,
+    /// A write that goes on where the one before ended joins its segment.
+    pub combines_writes: Option<bool>,
+    /// The longest read ahead can be set, and that has an effect.
+    pub obeys_read_ahead: bool,
+}
+
+/// Looks at a cache.
+pub(super) struct CacheTests<'t, 'r, 'd> {
+    pub(super) rig: &'t mut Rig<'r, 'd>,
+    /// A block that passed the head, and when its read ended.
+    passed: (Lbn, Instant),
+    /// The zone that is read in: its first cylinder and how many it has.
+    cylinders: (u32, u32),
+    scattered: f64,
+    used: BTreeSet<u32>,
+    forgotten_after: u64,
+    /// What a hit is asked of behind a read of one block: the block itself, or the next one.
+    further: u64,
+}
+
+/// Where in its cylinder a block lies that is read.
+#[derive(Clone, Copy)]
+enum At {
+    CylinderFront,
+    TrackEnd,
+    CylinderEnd,
+}
+
+impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
+    /// With the cache switched off: where the platter is.
+    pub(super) async fn new(rig: &'t mut Rig<'r, 'd>) -> Result<CacheTests<'t, 'r, 'd>> {
+        let lbn = Lbn(rig.geometry.capacity().0 / 2);
+        let done = rig.drive.read(lbn, 1).await?;
+        let end = Lbn(rig.geometry.capacity().0);
+        let zones = rig.geometry.zones().zip(rig.geometry.zone_blocks());
+        let used = zones.map(|(zone, blocks)| {
+            (blocks.end().min(end).0.saturating_sub(blocks.first.0), zone, blocks.end() > end)
+        });
+        // The disk may end before its last zone does.
+        let cylinders =
+            used.max_by_key(|(count, ..)| *count).map_or((0, 1), |(_, zone, is_cut)| {
+                let last = rig.geometry.locate(Lbn(end.0 - 1)).filter(|_| is_cut);
+                let count = last.map_or(zone.cylinders, |at| at.cylinder - zone.first_cylinder + 1);
+                (zone.first_cylinder, count)
+            });
+        Ok(CacheTests {
+            rig,
+            passed: (lbn, done.finished),
+            cylinders,
+            scattered: 0.0,
+            used: BTreeSet::new(),
+            forgotten_after: 64,
+            further: 0,
+        })
+    }
+
+    /// Waits until a block will pass the head in a good part of a turn.
+    async fn wait_for(&mut self, lbn: Lbn) {
+        let turn = self.rig.turn_ns();
+        let angle = self.rig.angle_between(self.passed.0, lbn);
+        let since = now().since(self.passed.1).0 as f64;
+        let left = (angle - since).rem_euclid(turn);
+        self.rig.drive.wait((left - MISS_PART * turn).rem_euclid(turn)).await;
+    }
+
+    /// Whether a read of a block is answered from the cache.
+    async fn hits(&mut self, lbn: Lbn) -> Result<bool> {
+        self.wait_for(lbn).await;
+        let done = self.rig.drive.read(lbn, 1).await?;
+        Ok((done.response().0 as f64) < HIT_PART * self.rig.turn_ns())
+    }
+
+    /// Lets reading ahead come to its end.
+    async fn settle(&mut self) {
+        self.rig.drive.wait(TURNS * self.rig.turn_ns()).await;
+    }
+
+    /// A cylinder on which nothing was read, or not for long.
+    async fn fresh_cylinder(&mut self) -> Result<u32> {
+        let (first, count) = self.cylinders;
+        // Those beside it are left alone: reading ahead may come there.
+        let apart = (count / 256).clamp(1, 8);
+        for _ in 0..2 {
+            for _ in 0..count {
+                self.scattered = (self.scattered + SCATTERED_PART).fract();
+                let at = (f64::from(count / apart) * self.scattered) as u32 * apart;
+                if self.used.insert(at) && self.rig.block_at(first + at, 0, 0.0).is_some() {
+                    return Ok(first + at);
+                }
+            }
+            self.used.clear();
+            self.forget(self.forgotten_after).await?;
+        }
+        Ok(first)
+    }
+
+    /// Sees to it that so many cylinders can be read on without others between.
+    async fn reserve(&mut self, cylinders: u64) -> Result<()> {
+        let apart = (self.cylinders.1 / 256).clamp(1, 8);
+        let left = u64::from(self.cylinders.1 / apart).saturating_sub(self.used.len() as u64);
+        if left < 2 * cylinders {
+            self.used.clear();
+            self.forget(self.forgotten_after).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads elsewhere, so that nothing is left of what was read.
+    async fn forget(&mut self, count: u64) -> Result<()> {
+        let all = self.rig.geometry.capacity().0 as f64;
+        let mut part = self.scattered;
+        for _ in 0..count {
+            part = (part + SCATTERED_PART).fract();
+            self.rig.drive.read(Lbn((all * part) as u64), 1).await?;
+        }
+        Ok(())
+    }
+
+    async fn fresh(&mut self, at: At) -> Result<Lbn> {
+        for _ in 0..64 {
+            let cylinder = self.fresh_cylinder().await?;
+            if let Some(lbn) = self.place(cylinder, at) {
+                return Ok(lbn);
+            }
+        }
+        Ok(Lbn(0))
+    }
+
+    /// A block of a cylinder whose tracks have no defects.
+    fn place(&self, cylinder: u32, at: At) -> Option<Lbn> {
+        let geometry = self.rig.geometry;
+        let head = |head: u32| {
+            let lbn = self.rig.block_at(cylinder, head, 0.0)?;
+            let track = geometry.track(lbn)?;
+            let run = geometry.extent(track.blocks)?;
+            (run.blocks == track.blocks.count && track.blocks.count.0 > 4 * BEFORE_END)
+                .then_some(track.blocks)
+        };
+        let heads: Option<Vec<_>> = (0..geometry.heads()).map(head).collect();
+        let tracks = heads?;
+        let along_surface = matches!(geometry.order(), TrackOrder::SurfaceSerpentine { .. });
+        let first = tracks.iter().min_by_key(|track| track.first)?;
+        let last = tracks.iter().max_by_key(|track| track.first)?;
+        match at {
+            At::CylinderFront => Some(first.first),
+            At::TrackEnd => Some(Lbn(first.end().0 - 1 - BEFORE_END)),
+            At::CylinderEnd if along_surface => Some(Lbn(first.end().0 - 1 - BEFORE_END)),
+            At::CylinderEnd => Some(Lbn(last.end().0 - 1 - BEFORE_END)),
+        }
+    }
+
+    /// How many blocks behind a read come to be in the cache.
+    async fn reach(&mut self, at: At, count: u64) -> Result<u64> {
+        let (mut reached, mut beyond) = (0, 1);
+        loop {
+            let first = self.fresh(at).await?;
+            if !self.is_ahead(first, count, beyond).await? {
+                break;
+            }
+            reached = beyond;
+            beyond *= 2;
+            if beyond > BLOCKS_MAX {
+                return Ok(reached);
+            }
+        }
+        while beyond - reached > 1 {
+            let middle = u64::midpoint(reached, beyond);
+            let first = self.fresh(at).await?;
+            match self.is_ahead(first, count, middle).await? {
+                true => reached = middle,
+                false => beyond = middle,
+            }
+        }
+        Ok(reached)
+    }
+
+    async fn is_ahead(&mut self, first: Lbn, count: u64, further: u64) -> Result<bool> {
+        let probed = Lbn(first.0 + count - 1 + further);
+        if probed.0 >= self.rig.geometry.capacity().0 {
+            return Ok(false);
+        }
+        self.rig.drive.read(first, count).await?;
+        self.settle().await;
+        self.hits(probed).await
+    }
+
+    /// What the cache does with reads; `None` when there is none.
+    pub(super) async fn reads(&mut self) -> Result<Option<CacheFound>> {
+        let first = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.read(first, 1).await?;
+        let keeps = self.hits(first).await?;
+        let ahead = self.reach(At::CylinderFront, 1).await?;
+        if !keeps && ahead == 0 {
+            return Ok(None);
+        }
+        // Reading ahead may push out what it began with.
+        let settled = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.read(settled, 1).await?;
+        self.settle().await;
+        self.further = u64::from(!self.hits(settled).await?);
+        let mut read_ahead = ReadAhead::None;
+        let mut limit = None;
+        if ahead > 0 {
+            let on_track = self.reach(At::TrackEnd, 1).await?;
+            let on_cylinder = self.reach(At::CylinderEnd, 1).await?;
+            let track = self.rig.geometry.track(first).map_or(0, |track| track.blocks.count.0);
+            read_ahead = match (on_track <= BEFORE_END, on_cylinder <= BEFORE_END) {
+                (true, _) if self.goes_on_next_track().await? => ReadAhead::NextTrack,
+                (true, _) => ReadAhead::Track,
+                (false, true) => ReadAhead::Cylinder,
+                (false, false) => ReadAhead::Segment,
+            };
+            limit = match read_ahead {
+                ReadAhead::Track => (ahead + 1 < track).then_some(ahead),
+                ReadAhead::NextTrack => {
+                    let crossing = self.reach(At::TrackEnd, 2 * BEFORE_END + 1).await?;
+                    (crossing + BEFORE_END < 2 * track).then_some(crossing)
+                }
+                _ => Some(ahead),
+            };
+        }
+        let (mut segment, whole) = self.segment(ahead).await?;
+        let discards_sent = !keeps;
+        if !whole {
+            segment = segment.max(ahead);
+        }
+        let small = self.survives(1).await?;
+        let mut is_adaptive = false;
+        let mut segments = small + 1;
+        // As many long reads stay as short ones, unless segments are as long as what they hold.
+        if small > 1 && !self.stays_after(small, segment).await? {
+            is_adaptive = true;
+            segments = self.long_segments(small, segment).await?;
+        }
+        self.forgotten_after = 4 * segments;
+        let resumes_on_hit = keeps && ahead > 1 && self.resumes(ahead).await?;
+        let limit = limit.filter(|limit| *limit < segment);
+        Ok(Some(CacheFound {
+            segments,
+            segment_blocks: segment,
+            is_adaptive,
+            write_segments: None,
+            read_ahead,
+            read_ahead_blocks: limit,
+            resumes_on_hit,
+            reads_while_waiting: self.reads_while_waiting().await?,
+            hits_on_arriving: false,
+            hits_behind: if ahead > 0 { self.hits_behind().await? } else { (0, 1.0) },
+            discards_sent,
+            write_drops_reads: None,
+            hits_on_written: None,
+            reported: None,
+            combines_writes: None,
+            obeys_read_ahead: false,
+        }))
+    }
+
+    /// Whether reading ahead goes on to the end of the next track behind a read that came from the track before.
+    async fn goes_on_next_track(&mut self) -> Result<bool> {
+        let first = self.fresh(At::TrackEnd).await?;
+        let geometry = self.rig.geometry;
+        let Some(next) = geometry.track(Lbn(first.0 + BEFORE_END + 1)) else { return Ok(false) };
+        let Some(third) = geometry.track(next.blocks.end()) else { return Ok(false) };
+        self.rig.drive.read(first, 2 * BEFORE_END + 1).await?;
+        self.settle().await;
+        self.hits(Lbn(third.blocks.first.0 + BEFORE_END)).await
+    }
+
+    /// Blocks of a segment: the window that is kept of a long read and what is read ahead. Also, whether its lower end was seen.
+    async fn segment(&mut self, ahead: u64) -> Result<(u64, bool)> {
+        let mut count = (2 * ahead).max(64);
+        loop {
+            let at = At::CylinderFront;
+            let beyond = self.reach(at, count).await?;
+            let first = self.fresh(at).await?;
+            self.rig.drive.read(first, count).await?;
+            self.settle().await;
+            if !self.hits(first).await? {
+                let (mut low, mut high) = (0, count - 1 + beyond);
+                while high - low > 1 {
+                    let middle = u64::midpoint(low, high);
+                    let first = self.fresh(at).await?;
+                    self.rig.drive.read(first, count).await?;
+                    self.settle().await;
+                    match self.hits(Lbn(first.0 + middle)).await? {
+                        true => high = middle,
+                        false => low = middle,
+                    }
+                }
+                return Ok((count + beyond - high, high < count));
+            }
+            count *= 2;
+            if count > BLOCKS_MAX {
+                return Ok((count / 2, false));
+            }
+        }
+    }
+
+    /// After how many further reads of `count` blocks each a block is still in the cache.
+    async fn survives(&mut self, count: u64) -> Result<u64> {
+        let (mut stays, mut gone) = (0, 1);
+        loop {
+            if !self.stays_after(gone, count).await? {
+                break;
+            }
+            stays = gone;
+            gone *= 2;
+            if gone > SEGMENTS_MAX {
+                return Ok(stays);
+            }
+        }
+        while gone - stays > 1 {
+            let middle = u64::midpoint(stays, gone);
+            match self.stays_after(middle, count).await? {
+                true => stays = middle,
+                false => gone = middle,
+            }
+        }
+        Ok(stays)
+    }
+
+    /// About how many reads of `count` blocks an adaptive cache holds, of which it holds fewer than `most`.
+    async fn long_segments(&mut self, most: u64, count: u64) -> Result<u64> {
+        let (mut stays, mut gone) = (0, 1);
+        while gone < most && self.stays_after(gone, count).await? {
+            stays = gone;
+            gone *= 2;
+        }
+        while (gone - stays) * ADAPTIVE_PARTS > gone && gone - stays > 1 {
+            let middle = u64::midpoint(stays, gone);
+            match self.stays_after(middle, count).await? {
+                true => stays = middle,
+                false => gone = middle,
+            }
+        }
+        Ok(stays + 1)
+    }
+
+    /// Whether a block stays in the cache while so many others are read elsewhere, `count` with each.
+    async fn stays_after(&mut self, others: u64, count: u64) -> Result<bool> {
+        self.reserve(others + 2).await?;
+        let first = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.read(first, 1).await?;
+        self.settle().await;
+        for _ in 0..others {
+            let other = self.fresh(At::CylinderFront).await?;
+            self.rig.drive.read(other, count).await?;
+        }
+        self.hits(Lbn(first.0 + self.further)).await
+    }
+
+    /// Whether reading ahead goes on after a hit on a segment that was left for another read.
+    async fn resumes(&mut self, ahead: u64) -> Result<bool> {
+        let first = self.fresh(At::CylinderFront).await?;
+        let other = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.read(first, 1).await?;
+        self.rig.drive.read(other, 1).await?;
+        self.settle().await;
+        if !self.hits(first).await? {
+            return Ok(false);
+        }
+        self.settle().await;
+        self.hits(Lbn(first.0 + ahead.div_ceil(2))).await
+    }
+
+    async fn reads_while_waiting(&mut self) -> Result<bool> {
+        for part in [0.0, 0.33, 0.67] {
+            let front = self.fresh(At::CylinderFront).await?;
+            let block = Lbn(front.0 + BEFORE_END * 2);
+            self.rig.drive.wait(part * self.rig.turn_ns()).await;
+            self.rig.drive.read(block, 1).await?;
+            if self.hits(Lbn(block.0 - 1)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many blocks behind a read are hits when it has just ended, and the time of a sector there in ns.
+    async fn hits_behind(&mut self) -> Result<(u64, f64)> {
+        let most = HIT_PART * self.rig.turn_ns();
+        for further in 1..PASSED_MAX {
+            let first = self.fresh(At::CylinderFront).await?;
+            let sector = self.rig.sector_ns(first);
+            self.rig.drive.read(first, 1).await?;
+            let done = self.rig.drive.read(Lbn(first.0 + further), 1).await?;
+            if done.response().0 as f64 > most {
+                return Ok((further - 1, sector));
+            }
+        }
+        Ok((PASSED_MAX, 1.0))
+    }
+
+    /// What a hit on data takes that were just written, in ns.
+    pub(super) async fn written_hit_ns(&mut self) -> Result<Option<f64>> {
+        let first = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.access(Op::Write, first, 1).await?;
+        self.wait_for(first).await;
+        let response = self.rig.drive.read(first, 1).await?.response().0 as f64;
+        Ok((response < HIT_PART * self.rig.turn_ns()).then_some(response))
+    }
+
+    /// A read that is answered from the cache, and what it takes, in ns: `before` is done between.
+    pub(super) async fn hit_ns(&mut self, before: Option<Op>, count: u64) -> Result<Option<f64>> {
+        let first = self.fresh(At::CylinderFront).await?;
+        let other = self.fresh(At::CylinderFront).await?;
+        // Some caches keep what they read ahead alone.
+        self.rig.drive.read(first, if self.further == 0 { count } else { 1 }).await?;
+        self.settle().await;
+        if let Some(op) = before {
+            self.rig.drive.access(op, other, 1).await?;
+        }
+        let block = Lbn(first.0 + self.further);
+        self.wait_for(block).await;
+        let response = self.rig.drive.read(block, count).await?.response().0 as f64;
+        let most = HIT_PART * self.rig.turn_ns();
+        Ok((response < most || count > 1).then_some(response))
+    }
+
+    /// What a write takes that is reported at once, in ns: after a read, and after a write.
+    pub(super) async fn write_hit_ns(&mut self, before: Op) -> Result<f64> {
+        let first = self.fresh(At::CylinderFront).await?;
+        let other = self.fresh(At::CylinderFront).await?;
+        let write = self.rig.drive.prepare(Op::Write, first, 1).await?;
+        self.rig.drive.access(before, other, 1).await?;
+        self.settle().await;
+        Ok(self.rig.drive.carry_out(write).await?.response().0 as f64)
+    }
+
+    /// What the cache does with writes.
+    pub(super) async fn writes(&mut self, found: &mut CacheFound) -> Result<()> {
+        let most = HIT_PART * self.rig.turn_ns();
+        let is_prompt = |ns: u64| (ns as f64) < most;
+        let first = self.fresh(At::CylinderFront).await?;
+        let write = self.rig.drive.prepare(Op::Write, first, 1).await?;
+        self.wait_for(first).await;
+        let alone = self.rig.drive.carry_out(write).await?.response().0;
+        self.settle().await;
+        found.hits_on_written = Some(self.hits(first).await?);
+        let second = self.fresh(At::CylinderFront).await?;
+        let pair = vec![
+            self.rig.drive.prepare(Op::Write, second, 1).await?,
+            self.rig.drive.prepare(Op::Write, Lbn(second.0 + 1), 1).await?,
+        ];
+        self.wait_for(second).await;
+        let pair = self.rig.drive.submit(pair).await?;
+        self.settle().await;
+        let goes_on = pair.get(1).is_some_and(|timing| is_prompt(timing.response().0));
+        let reported = match (is_prompt(alone), goes_on) {
+            (true, _) => Reported::All,
+            (false, true) => Reported::Sequential,
+            (false, false) => Reported::None,
+        };
+        found.reported = Some(reported);
+        let read = self.fresh(At::CylinderFront).await?;
+        let other = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.read(read, 1).await?;
+        self.settle().await;
+        self.rig.drive.access(Op::Write, other, 1).await?;
+        self.settle().await;
+        found.write_drops_reads = Some(!self.hits(Lbn(read.0 + self.further)).await?);
+        if reported == Reported::None {
+            return Ok(());
+        }
+        let mut apart = Vec::new();
+        for _ in 0..WRITES {
+            apart.push(self.fresh(At::CylinderFront).await?);
+        }
+        let at_once = self.taken_while_seeking(&apart).await?;
+        if reported == Reported::All {
+            found.write_segments = Some(at_once.max(1));
+        }
+        let front = self.fresh(At::CylinderFront).await?;
+        let row = (0..(at_once + 8).min(WRITES)).map(|at| Lbn(front.0 + at));
+        let in_a_row = self.taken_while_seeking(&row.collect::<Vec<_>>()).await?;
+        found.combines_writes = Some(in_a_row > at_once);
+        Ok(())
+    }
+
+    /// How many writes are reported while the arm moves, and the mechanism takes none.
+    async fn taken_while_seeking(&mut self, blocks: &[Lbn]) -> Result<u64> {
+        let mut writes = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            writes.push(self.rig.drive.prepare(Op::Write, *block, 1).await?);
+        }
+        let (near, far) = (Lbn(0), Lbn(self.rig.geometry.capacity().0 - 1));
+        self.rig.drive.seek(near).await?;
+        self.settle().await;
+        let device = self.rig.drive.device();
+        let seek = async {
+            match device.diagnostics() {
+                Some(diagnostics) => diagnostics.seek(far).await,
+                None => Ok(Timing::default()),
+            }
+        };
+        let start = self.rig.least_read_ns;
+        let later = async {
+            self.rig.drive.wait(start).await;
+            self.rig.drive.submit(writes).await
+        };
+        let (sought, taken) = join!(seek, later);
+        self.rig.drive.count("seek", 1);
+        let until = sought?.finished;
+        self.rig.drive.flush().await?;
+        let taken = taken?.iter().filter(|timing| timing.finished < until).count();
+        Ok(taken as u64)
+    }
+
+    /// Whether a limit of reading ahead in the caching page has an effect.
+    pub(super) async fn obeys(&mut self, limit: u64) -> Result<bool> {
+        Ok(self.reach(At::CylinderFront, 1).await? <= limit)
+    }
+}
+
+impl Rig<'_, '_> {
+    /// The time between two blocks' passing the head, by the layout and its skews, in ns: less than a turn.
+    fn angle_between(&self, from: Lbn, to: Lbn) -> f64 {
+        let angle = |lbn: Lbn| {
+            let origin = self.geometry.track(lbn).map_or(0, |track| track.origin_sector);
+            let sector = self.geometry.locate(lbn).map_or(0, |at: Location| at.sector);
+            (f64::from(origin) + f64::from(sector) + 1.0) * self.sector_ns(lbn)
+        };
+        (angle(to) - angle(from)).rem_euclid(self.turn_ns())
+    }
+}

@@ -1,0 +1,187 @@
+//! What is extracted of simulated drives by diagnostic commands, beside what they are made of.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use moirai_devices::{Access, open};
+use moirai_discovery::{DriveFound, ReadAhead, Reported, Result, SchedulerKind, extract};
+use moirai_models::{After, Geometry, ImmediateReport, Profile, Zone, built_in_names};
+use moirai_runtime::block_on_virtual;
+use moirai_units::{BlockCount, Lbn, Nanos};
+
+fn extracted(uri: &str, access: Access<'_>, writes: bool) -> Result<DriveFound> {
+    block_on_virtual(1, async {
+        let device = open(uri.parse().unwrap(), access).unwrap();
+        extract(&*device, writes, |_| ()).await
+    })
+}
+
+fn is_near(name: &str, what: &str, ours: f64, truth: f64, part: f64, least: f64) {
+    let off = (ours - truth).abs();
+    assert!(off <= (truth.abs() * part).max(least), "{name}: {what} is {ours}, and not {truth}");
+}
+
+fn compare_geometry(name: &str, found: &Geometry, truth: &Geometry) {
+    assert_eq!(found.capacity(), truth.capacity(), "{name}");
+    let mut at = Lbn(0);
+    while let Some(track) = truth.track(at) {
+        let ours = found.track(at).unwrap();
+        let differs = (ours.blocks, ours.next_skew) != (track.blocks, track.next_skew);
+        assert!(!differs, "{name}: {ours:?} and not {track:?}");
+        at = track.blocks.end();
+    }
+    // Where the first sectors lie counts from the first zone on, and what lies behind the end of the disk does not show.
+    let held: BlockCount = truth.zone_blocks().map(|blocks| blocks.count).sum();
+    let last = truth.zones().len() - 1;
+    let shown = |geometry: &Geometry| -> Vec<Zone> {
+        let zones = geometry.zones().cloned().enumerate();
+        zones
+            .map(|(at, mut zone)| {
+                zone.origin_sector = 0;
+                if at == last && truth.capacity() < held {
+                    zone.spares = 0;
+                }
+                zone
+            })
+            .collect()
+    };
+    assert_eq!(shown(found), shown(truth), "{name}");
+    assert_eq!(found.order(), truth.order(), "{name}");
+}
+
+/// Overheads with what follows the last byte: only their sums show.
+fn compare_overheads(name: &str, found: &DriveFound, truth: &Profile) {
+    let (ours, theirs) = (&found.overheads, &truth.electronics.overheads);
+    let bus = truth.electronics.bus_sector.0 as f64;
+    let sum = |time: Nanos, behind: Nanos| (time + behind).0 as f64;
+    let near = |what: &str, ours: f64, truth: f64| is_near(name, what, ours, truth, 0.05, 2000.0);
+    let read = theirs.reconnect + theirs.read_completion;
+    let behind = ours.reconnect + ours.read_completion;
+    near("read miss", ours.read_miss.read + behind, sum(theirs.read_miss.read, read));
+    let after_write = ours.read_miss.write.unwrap() + behind;
+    near("read miss after write", after_write, sum(theirs.read_miss.write, read));
+    if let Some(hit) = ours.read_hit {
+        let truth = sum(theirs.read_hit.read, theirs.read_completion);
+        near("read hit", hit.read + ours.read_completion, truth);
+        if let Some(after_write) = hit.write {
+            let truth = sum(theirs.read_hit.write, theirs.read_completion);
+            near("read hit after write", after_write + ours.read_completion, truth);
+        }
+    }
+    let completion = theirs.write_completion;
+    let (hit, miss) = (ours.write_hit.unwrap(), ours.write_miss.unwrap());
+    // On the track the head waits for the arm's overhead or for the data, whichever is later.
+    let shown = |hit: f64, miss: f64, bus: f64| (hit + bus).max(miss);
+    let truth_of = |hit: After, miss: After| {
+        let at = |hit, miss| shown(sum(hit, completion), sum(miss, completion), bus);
+        (at(hit.read, miss.read), at(hit.write, miss.write))
+    };
+    let (read, write) = truth_of(theirs.write_hit, theirs.write_miss);
+    let ours_at = |hit: f64, miss: f64| shown(hit, miss, bus) + ours.write_completion;
+    near("write", ours_at(hit.read, miss.read), read);
+    near("write after write", ours_at(hit.write.unwrap(), miss.write.unwrap()), write);
+    // Behind a seek it settles, and has the data.
+    let settled = found.write_settle_ns.unwrap() + ours.write_completion;
+    let truth_settle = truth.mechanics.write_settle_ns as f64;
+    let truth_settled = truth_settle + sum(theirs.write_miss.read, completion);
+    is_near(name, "settling", settled + miss.read, truth_settled, 0.05, 20e3);
+}
+
+fn compare_cache(name: &str, found: &DriveFound, truth: &Profile) {
+    let (Some(ours), Some(theirs)) = (&found.cache, &truth.electronics.cache) else {
+        assert_eq!(found.cache.is_some(), truth.electronics.cache.is_some(), "{name}");
+        return;
+    };
+    let read_ahead = match theirs.read_ahead {
+        moirai_models::ReadAhead::None => ReadAhead::None,
+        moirai_models::ReadAhead::Track => ReadAhead::Track,
+        moirai_models::ReadAhead::Cylinder => ReadAhead::Cylinder,
+        moirai_models::ReadAhead::Segment => ReadAhead::Segment,
+        moirai_models::ReadAhead::NextTrack => ReadAhead::NextTrack,
+    };
+    let reported = match theirs.immediate_report {
+        ImmediateReport::None => Reported::None,
+        ImmediateReport::Sequential => Reported::Sequential,
+        ImmediateReport::All => Reported::All,
+    };
+    assert_eq!((ours.read_ahead, ours.reported), (read_ahead, Some(reported)), "{name}");
+    assert_eq!(ours.is_adaptive, theirs.adaptive, "{name}");
+    if !theirs.adaptive {
+        let truth = (u64::from(theirs.segments), theirs.segment_blocks.0);
+        assert_eq!((ours.segments, ours.segment_blocks), truth, "{name}");
+    }
+    let flags =
+        [ours.resumes_on_hit, ours.reads_while_waiting, ours.hits_on_arriving, ours.discards_sent];
+    let truth = [
+        theirs.resume_on_hit,
+        theirs.read_while_waiting,
+        theirs.hit_on_arriving,
+        theirs.discard_sent,
+    ];
+    assert_eq!(flags, truth, "{name}");
+    let flags = [ours.write_drops_reads.unwrap(), ours.hits_on_written.unwrap()];
+    assert_eq!(flags, [theirs.write_drops_reads, theirs.hit_on_written], "{name}");
+    if reported != Reported::None {
+        assert_eq!(ours.write_segments, Some(u64::from(theirs.write_segments)), "{name}");
+        assert_eq!(ours.combines_writes, Some(theirs.combine_writes), "{name}");
+    }
+}
+
+#[test]
+fn every_drive_is_extracted() {
+    for name in built_in_names() {
+        let truth = Profile::built_in(name).unwrap();
+        let found = extracted(&format!("sim:{name}"), Access::Write, true);
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found.elapsed < Nanos(120_000_000_000), "{name}: {:?}", found.elapsed);
+        compare_geometry(name, &found.geometry, &truth.geometry);
+        let mechanics = &truth.mechanics;
+        let turn = mechanics.revolution_ps as f64 / 1000.0;
+        is_near(name, "rotation", found.rotation.period_ns, turn, 1e-4, 0.0);
+        let switch = found.head_switch_ns.unwrap();
+        is_near(name, "head switch", switch, mechanics.head_switch.0 as f64, 0.02, 20e3);
+        let furthest = found.seeks.last().unwrap().0;
+        for (distance, time) in mechanics.seek.points().filter(|point| point.0 <= furthest) {
+            let above = found.seeks.partition_point(|point| point.0 < distance);
+            let high = found.seeks[above];
+            let low = found.seeks[above.saturating_sub(1)];
+            let width = f64::from((high.0 - low.0).max(1));
+            let part = f64::from(distance - low.0) / width;
+            let ours = if high.0 == distance { high.1 } else { low.1 + (high.1 - low.1) * part };
+            is_near(name, "seek", ours, time.0 as f64, 0.02, 20e3);
+        }
+        let zero_latency = (mechanics.zero_latency_read, Some(mechanics.zero_latency_write));
+        assert_eq!((found.zero_latency_read, found.zero_latency_write), zero_latency, "{name}");
+        let bus = truth.electronics.bus_sector.0 as f64;
+        is_near(name, "bus", found.bus.block_ns.unwrap(), bus, 0.01, 10.0);
+        compare_overheads(name, &found, &truth);
+        compare_cache(name, &found, &truth);
+        assert_eq!(found.scheduler, Some(SchedulerKind::Sptf), "{name}");
+    }
+}
+
+#[test]
+fn schedulers_are_told_from_each_other() {
+    let kinds = [
+        ("fcfs", SchedulerKind::Fcfs),
+        ("c-look", SchedulerKind::CLook),
+        ("sstf", SchedulerKind::Sstf),
+        ("sptf", SchedulerKind::Sptf),
+        ("aged-sptf:0.02", SchedulerKind::Sptf),
+    ];
+    for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "quantum-viking"] {
+        for (scheduler, kind) in kinds {
+            let uri = format!("sim:{name}?scheduler={scheduler}");
+            let found = extracted(&uri, Access::Read, false).unwrap();
+            assert_eq!(found.scheduler, Some(kind), "{uri}");
+        }
+    }
+}
+
+#[test]
+fn without_leave_to_write_nothing_is_written() {
+    // Every write to a device that is opened for reading is an error.
+    let found = extracted("sim:ibm-ultrastar-18es", Access::Read, false).unwrap();
+    assert!(!found.commands.contains_key("write"), "{:?}", found.commands);
+    assert_eq!((found.write_settle_ns, found.zero_latency_write), (None, None));
+    assert_eq!(found.cache.unwrap().segments, 7);
+}

@@ -1,0 +1,221 @@
+//! Drives that fail, shrink or lie while they are asked: each ends with an error that says what is wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use futures::future::BoxFuture;
+use moirai_devices::{Access, open};
+use moirai_discovery::{Error, extract};
+use moirai_runtime::block_on_virtual;
+use moirai_storage::{
+    self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
+    Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Request, Sector, Timing,
+};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location};
+
+/// What is wrong with a drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Nothing.
+    None,
+    /// Fails from this command on.
+    FailsAfter(u64),
+    /// Answers a place that no drive has.
+    Rubbish,
+    /// Says fewer blocks than it was opened with.
+    Shrunk,
+    /// Leaves out what is bad.
+    HidesDefects,
+    /// Tells another cylinder for some blocks.
+    Scatters,
+    /// Says that every place exists.
+    Endless,
+}
+
+struct Liar {
+    device: Arc<dyn Device>,
+    lie: Lie,
+    commands: AtomicU64,
+}
+
+impl fmt::Debug for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Liar({:?})", self.lie)
+    }
+}
+
+impl Liar {
+    fn honest(&self) -> &dyn Diagnostics {
+        self.device.diagnostics().unwrap()
+    }
+
+    fn fails(&self) -> Option<storage::Error> {
+        let count = self.commands.fetch_add(1, Relaxed);
+        let blocks = BlockRange::new(Lbn(0), BlockCount(1));
+        let error = storage::Error::Corrupt { device: "liar".to_owned(), blocks };
+        matches!(self.lie, Lie::FailsAfter(after) if count >= after).then_some(error)
+    }
+}
+
+impl Device for Liar {
+    fn inquiry(&self) -> &Inquiry {
+        self.device.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> storage::Result<Ensemble> {
+        self.device.ensemble(lbn)
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> storage::Result<BlockRange> {
+        self.device.parallel_ensemble(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> storage::Result<EquivalenceClass> {
+        self.device.equivalent(lbn)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        match self.fails() {
+            Some(error) => Box::pin(async move { vec![Err(error)] }),
+            None => self.device.submit(batch),
+        }
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.device.flush()
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl Diagnostics for Liar {
+    fn capacity(&self) -> Answer<'_, BlockCount> {
+        Box::pin(async {
+            let told = self.honest().capacity().await?;
+            Ok(if self.lie == Lie::Shrunk { BlockCount(told.0 / 2) } else { told })
+        })
+    }
+
+    fn locate(&self, lbn: Lbn) -> Answer<'_, Located> {
+        Box::pin(async move {
+            if let Some(error) = self.fails() {
+                return Err(error);
+            }
+            let mut told = self.honest().locate(lbn).await?;
+            match self.lie {
+                Lie::Rubbish if lbn.0 % 1000 > 500 => told.location.cylinder = u32::MAX,
+                Lie::Scatters if lbn.0 % 7 == 3 => told.location.cylinder += 1,
+                _ => {}
+            }
+            Ok(told)
+        })
+    }
+
+    fn sector(&self, at: Location) -> Answer<'_, Option<Sector>> {
+        Box::pin(async move {
+            let told = self.honest().sector(at).await?;
+            Ok(told.or((self.lie == Lie::Endless).then_some(Sector::Reserved)))
+        })
+    }
+
+    fn defects(&self) -> Answer<'_, DefectLists> {
+        Box::pin(async {
+            let told = self.honest().defects().await?;
+            Ok(if self.lie == Lie::HidesDefects { DefectLists::default() } else { told })
+        })
+    }
+
+    fn cache(&self) -> Answer<'_, CachePages> {
+        self.honest().cache()
+    }
+
+    fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
+        self.honest().set_cache(page)
+    }
+
+    fn seek(&self, lbn: Lbn) -> Answer<'_, Timing> {
+        self.honest().seek(lbn)
+    }
+}
+
+/// The layout of one drive with the times of another one: all of its answers agree with each other, and not with the platter.
+#[derive(Debug)]
+struct Masked {
+    said: Arc<dyn Device>,
+    timed: Arc<dyn Device>,
+}
+
+impl Device for Masked {
+    fn inquiry(&self) -> &Inquiry {
+        self.said.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> storage::Result<Ensemble> {
+        self.said.ensemble(lbn)
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> storage::Result<BlockRange> {
+        self.said.parallel_ensemble(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> storage::Result<EquivalenceClass> {
+        self.said.equivalent(lbn)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        self.timed.submit(batch)
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.timed.flush()
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        self.said.diagnostics()
+    }
+}
+
+fn device(name: &str) -> Arc<dyn Device> {
+    open(format!("sim:{name}").parse().unwrap(), Access::Read).unwrap()
+}
+
+fn extract_from(lie: Lie) -> moirai_discovery::Result<moirai_discovery::DriveFound> {
+    block_on_virtual(1, async {
+        // A drive with slipped sectors.
+        let device = device("quantum-atlas-10k-extracted");
+        let liar = Liar { device, lie, commands: AtomicU64::new(0) };
+        extract(&liar, false, |_| ()).await
+    })
+}
+
+#[test]
+fn a_drive_that_fails_at_any_time_is_an_error() {
+    assert!(extract_from(Lie::None).is_ok());
+    for after in [0, 1, 10, 1000, 11_000, 11_300, 11_600] {
+        let found = extract_from(Lie::FailsAfter(after));
+        assert!(matches!(found, Err(Error::Device(_))), "{after}: {found:?}");
+    }
+}
+
+#[test]
+fn answers_that_contradict_each_other_are_an_error() {
+    for lie in [Lie::Rubbish, Lie::Shrunk, Lie::HidesDefects, Lie::Scatters, Lie::Endless] {
+        let found = extract_from(lie);
+        assert!(matches!(found, Err(Error::Contradiction { .. })), "{lie:?}: {found:?}");
+    }
+}
+
+#[test]
+fn translations_that_contradict_the_times_are_an_error() {
+    let found = block_on_virtual(1, async {
+        let (said, timed) = (device("quantum-atlas-10k-ii"), device("quantum-atlas-10k"));
+        let masked = Masked { said, timed };
+        extract(&masked, false, |_| ()).await
+    });
+    assert!(matches!(found, Err(Error::Contradiction { .. })), "{found:?}");
+}
