@@ -15,7 +15,10 @@ use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
 use moirai::volume::{Zone, zones};
-use moirai_models::{ImmediateReport, Profile, ReadAhead, built_in_names};
+use moirai_models::{
+    ImmediateReport, OverheadsFile, Profile, ReadAhead, Sparing, TrackOrder, ZoneFile,
+    built_in_names,
+};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -184,18 +187,24 @@ impl BoundariesFile {
 }
 
 #[derive(Serialize)]
-struct ShownProfile {
+pub(crate) struct ShownProfile {
     description: String,
     cylinders: u32,
     heads: u32,
     rotation_rpm: f64,
     average_seek_ms: f64,
+    /// Points of the seek curve: cylinders, ms.
+    seek_ms: Vec<(u32, f64)>,
     head_switch_ms: f64,
     write_settle_ms: f64,
     zero_latency_read: bool,
     zero_latency_write: bool,
     bus_mb_per_s: f64,
     cache: Option<ShownCache>,
+    overheads: OverheadsFile,
+    track_order: TrackOrder,
+    sparing: Sparing,
+    zones: Vec<ZoneFile>,
     sources: std::collections::BTreeMap<String, String>,
 }
 
@@ -222,12 +231,17 @@ impl From<Profile> for ShownProfile {
             heads: profile.geometry.heads(),
             rotation_rpm: rotation_rpm(&profile),
             average_seek_ms: average_seek(&profile).as_ms(),
+            seek_ms: profile.mechanics.seek.points().map(|(at, time)| (at, time.as_ms())).collect(),
             head_switch_ms: profile.file.head_switch_ms,
             write_settle_ms: profile.file.write_settle_ms,
             zero_latency_read: profile.mechanics.zero_latency_read,
             zero_latency_write: profile.mechanics.zero_latency_write,
             bus_mb_per_s: profile.file.bus_mb_per_s,
             cache,
+            overheads: profile.file.overheads,
+            track_order: profile.file.track_order,
+            sparing: profile.file.sparing,
+            zones: profile.file.zones,
             description: profile.file.description,
             sources: profile.file.sources,
         }
@@ -315,6 +329,28 @@ impl ShownZone {
     }
 }
 
+impl ShownProfile {
+    /// What there is to say of a drive, for people.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        let zero_latency = match (self.zero_latency_read, self.zero_latency_write) {
+            (true, true) => "reads and writes",
+            (true, false) => "reads",
+            (false, true) => "writes",
+            (false, false) => "no",
+        };
+        vec![
+            ("rotation", format!("{:.0} rpm", self.rotation_rpm)),
+            ("average seek", format!("{:.2} ms", self.average_seek_ms)),
+            ("cylinders, heads", format!("{}, {}", grouped(self.cylinders), self.heads)),
+            ("head switch", format!("{:.3} ms", self.head_switch_ms)),
+            ("write settle", format!("{:.3} ms", self.write_settle_ms)),
+            ("zero-latency", zero_latency.to_owned()),
+            ("bus", format!("{:.1} MB/s", self.bus_mb_per_s)),
+            ("cache", self.cache.as_ref().map_or("none".to_owned(), cache_text)),
+        ]
+    }
+}
+
 fn cache_text(cache: &ShownCache) -> String {
     let ShownCache { segments, segment_bytes, adaptive, read_ahead, immediate_report } = cache;
     let read_ahead = match read_ahead {
@@ -353,21 +389,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     ];
     if let Some(profile) = &shown.profile {
         facts.insert(0, ("drive", profile.description.clone()));
-        facts.push(("rotation", format!("{:.0} rpm", profile.rotation_rpm)));
-        facts.push(("average seek", format!("{:.2} ms", profile.average_seek_ms)));
-        let cylinders = grouped(profile.cylinders);
-        facts.push(("cylinders, heads", format!("{cylinders}, {}", profile.heads)));
-        facts.push(("head switch", format!("{:.3} ms", profile.head_switch_ms)));
-        facts.push(("write settle", format!("{:.3} ms", profile.write_settle_ms)));
-        let zero_latency = match (profile.zero_latency_read, profile.zero_latency_write) {
-            (true, true) => "reads and writes",
-            (true, false) => "reads",
-            (false, true) => "writes",
-            (false, false) => "no",
-        };
-        facts.push(("zero-latency", zero_latency.to_owned()));
-        facts.push(("bus", format!("{:.1} MB/s", profile.bus_mb_per_s)));
-        facts.push(("cache", profile.cache.as_ref().map_or("none".to_owned(), cache_text)));
+        facts.extend(profile.facts());
     }
     print::line(&shown.device)?;
     print::table(

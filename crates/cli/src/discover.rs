@@ -1,42 +1,71 @@
 //! `moirai discover`: what a device is good at, from what it is asked and when it answers.
 
-use std::path::{Path, PathBuf};
+mod claims;
+mod drive;
+mod throughput;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use moirai::Access;
-use moirai::devices::SystemSays;
 use moirai::discovery::{
-    Annotated, Error, Preferences, Throughput, TrackMap, Tracks, find_tracks, measure,
+    Annotated, Commands, Error, Step, TrackMap, extract, find_tracks, measure,
 };
-use moirai::storage::{Device, DeviceUri};
-use moirai::units::{BlockCount, ByteCount, Nanos, grouped};
+use moirai::storage::Device;
+use moirai::units::{BlockCount, Nanos, grouped};
 use moirai::volume::zones;
 use serde::Serialize;
 
-use crate::device::{BoundariesFile, ShownZone};
+use crate::device::{BoundariesFile, ShownProfile, ShownZone};
 use crate::failure::Failure;
+use crate::output::NewFile;
 use crate::{print, progress, run};
+use claims::Claims;
+use throughput::ShownThroughput;
 
 /// Find out what a device is good at, from what it is asked and when it answers
 ///
-/// A disk is asked to read single blocks: the times of its answers tell where each of its tracks begins, and how fast it turns. Of what
-/// does not turn, such as flash, throughput is measured: which requests are long enough, and how many at a time. Nothing is written.
+/// A drive that answers diagnostic commands is asked where its blocks lie, and measured with its cache switched off and on: the result
+/// is a profile, which `--out` keeps and `sim:` simulates. Any other disk is asked to read single blocks: the times of its answers tell
+/// where each of its tracks begins, and how fast it turns. Of what does not turn, such as flash, throughput is measured: which requests
+/// are long enough, and how many at a time.
 ///
-/// A file is read past the system's cache where its file system allows that.
+/// Nothing is written without `--write`, and with it only what the blocks hold already. A file is read past the system's cache where its
+/// file system allows that.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Device, as URI
     uri: String,
+    /// How to find out
+    #[arg(long, value_enum, default_value_t = Method::Auto)]
+    method: Method,
+    /// Measure writes, too: blocks are written with what they hold
+    #[arg(long)]
+    write: bool,
     /// How long to measure what does not turn: 30s, 2m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     budget: Nanos,
+    /// Write the profile of a drive to a new file, for `sim:FILE`; its name ends with .toml
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Write the first block of each track to a new file, a line each, but for those that are guesses
     #[arg(long, value_name = "FILE")]
     boundaries: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// How a device is examined.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// By diagnostic commands where the device answers them
+    Auto,
+    /// By diagnostic commands: where blocks lie, what is bad, how the cache is set
+    Diagnostic,
+    /// By the times of reads alone
+    Timing,
 }
 
 fn seconds(text: &str) -> Result<Nanos, String> {
@@ -59,7 +88,10 @@ struct Discovered {
     parallelism: u32,
     zones: Vec<ShownZone>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<Profile>,
+    profile: Option<Disk>,
+    /// How a drive orders its queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     throughput: Option<ShownThroughput>,
     /// What the system says of the device that a file lies on.
@@ -67,12 +99,25 @@ struct Discovered {
     system: Option<Claims>,
     /// Ranges in which boundaries are guesses.
     unsure: Vec<Unsure>,
+    /// What else is in doubt.
+    doubts: Vec<String>,
     elapsed_device_s: f64,
+    /// What took how long.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<ShownStep>,
     commands: Commands,
 }
 
+/// What is known of a disk: its times alone, or everything.
 #[derive(Serialize)]
-struct Profile {
+#[serde(untagged)]
+enum Disk {
+    Timed(Timed),
+    Drive(Box<ShownProfile>),
+}
+
+#[derive(Serialize)]
+struct Timed {
     rotation_rpm: f64,
     tracks: usize,
     noise_us: f64,
@@ -85,158 +130,9 @@ struct Unsure {
 }
 
 #[derive(Serialize)]
-struct Commands {
-    read: u64,
-}
-
-#[derive(Serialize)]
-struct ShownThroughput {
-    ensemble_bytes: u64,
-    is_alignment_worth: bool,
-    rounds: usize,
-    rounds_with_this_ensemble: usize,
-    rounds_with_this_parallelism: usize,
-    by_size: Vec<Measurement>,
-    by_depth: Vec<Measurement>,
-    by_alignment: Vec<Measurement>,
-}
-
-#[derive(Serialize)]
-struct Claims {
-    device: String,
-    rotational: Option<bool>,
-    logical_block_bytes: Option<u64>,
-    physical_block_bytes: Option<u64>,
-    minimum_io_bytes: Option<u64>,
-    optimal_io_bytes: Option<u64>,
-    chunk_bytes: Option<u64>,
-    maximum_io_bytes: Option<u64>,
-    discard_bytes: Option<u64>,
-    atomic_write_bytes: Option<u64>,
-    requests: Option<u64>,
-    zones: Option<String>,
-    open_zones_max: Option<u64>,
-    actuators: Option<usize>,
-    array_level: Option<String>,
-    array_disks: Option<u64>,
-    array_chunk_bytes: Option<u64>,
-    below: Vec<String>,
-    /// Where that and the measurement disagree.
-    doubts: Vec<String>,
-}
-
-impl Claims {
-    /// What the system says of the device that `uri` lies on.
-    fn of(uri: &str) -> Result<Option<Claims>, Failure> {
-        let uri: DeviceUri = uri.parse()?;
-        if uri.scheme != "file" {
-            return Ok(None);
-        }
-        let says = SystemSays::of(Path::new(&uri.target))?;
-        Ok(says.map(|says| {
-            let bytes = |count: Option<ByteCount>| count.map(|count| count.0);
-            Claims {
-                rotational: says.is_rotational,
-                logical_block_bytes: bytes(says.logical_block),
-                physical_block_bytes: bytes(says.physical_block),
-                minimum_io_bytes: bytes(says.minimum_io),
-                optimal_io_bytes: bytes(says.optimal_io),
-                chunk_bytes: bytes(says.chunk),
-                maximum_io_bytes: bytes(says.maximum_io),
-                discard_bytes: bytes(says.discard),
-                atomic_write_bytes: bytes(says.atomic_write),
-                requests: says.requests,
-                zones: says.zones,
-                open_zones_max: says.open_zones_max,
-                actuators: says.actuators,
-                array_level: says.array.as_ref().map(|array| array.level.clone()),
-                array_disks: says.array.as_ref().map(|array| array.disks),
-                array_chunk_bytes: bytes(says.array.and_then(|array| array.chunk)),
-                below: says.below,
-                device: says.name,
-                doubts: Vec::new(),
-            }
-        }))
-    }
-
-    /// Compares it with what was found.
-    fn doubt(&mut self, found: &Discovered) {
-        match (self.rotational, &found.profile) {
-            (Some(true), None) => {
-                self.doubts.push("it is said to turn, and no rotation shows".to_owned());
-            }
-            (Some(false), Some(_)) => {
-                self.doubts.push("it is said not to turn, and a rotation shows".to_owned());
-            }
-            _ => {}
-        }
-        let physical = self.physical_block_bytes.unwrap_or(512);
-        if let Some(optimal) = self.optimal_io_bytes.filter(|optimal| optimal % physical != 0) {
-            self.doubts.push(format!(
-                "the optimal size of {optimal} bytes is no multiple of the physical block: it is passed over"
-            ));
-        } else if let (Some(optimal), Some(throughput)) = (self.optimal_io_bytes, &found.throughput)
-            && optimal > 2 * throughput.ensemble_bytes
-        {
-            self.doubts.push(format!(
-                "the optimal size is said to be {}, and reads beyond {} gain under 5 %",
-                ByteCount(optimal),
-                ByteCount(throughput.ensemble_bytes)
-            ));
-        }
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let size = |name, bytes: Option<u64>| Some((name, ByteCount(bytes?).to_string()));
-        let facts = [
-            self.rotational.map(|turns| ("turns", if turns { "yes" } else { "no" }.to_owned())),
-            size("logical block", self.logical_block_bytes),
-            size("physical block", self.physical_block_bytes),
-            size("minimum request", self.minimum_io_bytes),
-            size("optimal request", self.optimal_io_bytes),
-            size("chunk", self.chunk_bytes),
-            size("longest request", self.maximum_io_bytes),
-            size("unit of discards", self.discard_bytes),
-            size("atomic write", self.atomic_write_bytes),
-            self.requests.map(|requests| ("requests that wait", requests.to_string())),
-            self.zones.clone().map(|zones| ("zones", zones)),
-            self.actuators.map(|count| ("actuators", count.to_string())),
-            self.array_level.clone().map(|level| ("array", level)),
-            self.array_disks.map(|disks| ("disks of the array", disks.to_string())),
-            size("chunk of the array", self.array_chunk_bytes),
-            (!self.below.is_empty()).then(|| ("lies on", self.below.join(", "))),
-        ];
-        print::line(format!("\nThe system says of {}:", self.device))?;
-        let row = |(name, value): (&str, String)| vec![name.to_owned(), value];
-        print::table(
-            &[("claim", false), ("value", false)],
-            facts.into_iter().flatten().map(row).collect(),
-        )?;
-        self.doubts.iter().try_for_each(|doubt| print::line(format!("Doubtful: {doubt}.")))
-    }
-}
-
-#[derive(Serialize)]
-struct Measurement {
-    request_bytes: u64,
-    depth: u32,
-    aligned: bool,
-    mb_per_s: f64,
-    least_mb_per_s: f64,
-    most_mb_per_s: f64,
-}
-
-impl From<&Throughput> for Measurement {
-    fn from(one: &Throughput) -> Measurement {
-        Measurement {
-            request_bytes: one.blocks.bytes().0,
-            depth: one.depth,
-            aligned: one.is_aligned,
-            mb_per_s: one.bytes_per_s / 1e6,
-            least_mb_per_s: one.range.0 / 1e6,
-            most_mb_per_s: one.range.1 / 1e6,
-        }
-    }
+struct ShownStep {
+    step: &'static str,
+    elapsed_device_s: f64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -244,161 +140,161 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 async fn discover(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(out) = &arguments.out
+        && (arguments.method == Method::Timing
+            || out.extension().is_none_or(|extension| extension != "toml"))
+    {
+        return Err(Failure::Usage(
+            "--out writes the profile of a drive, a .toml file, which takes diagnostic commands"
+                .into(),
+        ));
+    }
+    let out = arguments.out.as_deref().map(NewFile::create).transpose()?;
     let boundaries = arguments.boundaries.as_deref().map(BoundariesFile::create).transpose()?;
-    let device = moirai::open_device_for(&arguments.uri, Access::Read).await?;
-    let bar = progress::shares();
-    let tracks = find_tracks(&*device, |progress| {
-        let share = progress.done.0 as f64 / progress.capacity.0.max(1) as f64;
-        progress::show(&bar, "tracks", share);
-    });
-    let mut discovered = match tracks.await {
-        Ok(found) => {
-            if let Some(file) = boundaries {
-                file.write(found.firsts.iter().copied().filter(|first| found.is_certain(*first)))?;
-            }
-            of_disk(&device, &found)?
-        }
-        Err(Error::NoRotation { .. }) if boundaries.is_none() => {
-            let show = |share| progress::show(&bar, "throughput", share);
-            of_other(&*device, &measure(&*device, arguments.budget, show).await?)
-        }
-        Err(error) => return Err(error.into()),
+    let access = if arguments.write { Access::Write } else { Access::Read };
+    let device = moirai::open_device_for(&arguments.uri, access).await?;
+    let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
+    let mut discovered = match asks || arguments.method == Method::Diagnostic || out.is_some() {
+        true => by_commands(&device, arguments, boundaries, out).await?,
+        false => by_times(&device, arguments, boundaries).await?,
     };
-    bar.finish_and_clear();
     if let Some(mut claims) = Claims::of(&arguments.uri)? {
         claims.doubt(&discovered);
         discovered.system = Some(claims);
     }
     match arguments.json {
         true => print::json(&discovered),
-        false => print_discovered(&discovered),
+        false => discovered.print(),
     }
 }
 
-fn of_disk(device: &Arc<dyn Device>, found: &Tracks) -> Result<Discovered, Failure> {
-    let inquiry = device.inquiry();
-    let map = TrackMap::of(found, inquiry.capacity);
+async fn by_commands(
+    device: &Arc<dyn Device>,
+    arguments: &Arguments,
+    boundaries: Option<BoundariesFile>,
+    out: Option<NewFile>,
+) -> Result<Discovered, Failure> {
+    let bar = progress::shares();
+    let found = extract(&**device, arguments.write, |step: Step| {
+        let before = Step::ALL.iter().position(|other| *other == step).unwrap_or(0);
+        progress::show(&bar, step.name(), before as f64 / Step::ALL.len() as f64);
+    });
+    let found = found.await?;
+    bar.finish_and_clear();
+    let map = TrackMap::from_geometry(&found.geometry);
+    if let Some(file) = boundaries {
+        file.write(map.firsts())?;
+    }
+    let file = moirai::drive_profile(&found, format!("as discovered of {}", arguments.uri));
+    if let Some(out) = out {
+        out.write(&drive::text_of(&file)?)?;
+    }
     let annotated = Annotated::new(Arc::clone(device), map);
-    let unsure =
-        found.unsure.iter().map(|range| Unsure { first_lbn: range.first.0, blocks: range.count.0 });
-    Ok(Discovered {
+    drive::discovered(&annotated, &found, file)
+}
+
+async fn by_times(
+    device: &Arc<dyn Device>,
+    arguments: &Arguments,
+    boundaries: Option<BoundariesFile>,
+) -> Result<Discovered, Failure> {
+    let inquiry = device.inquiry();
+    let bar = progress::shares();
+    let tracks = find_tracks(&**device, |progress| {
+        let share = progress.done.0 as f64 / progress.capacity.0.max(1) as f64;
+        progress::show(&bar, "tracks", share);
+    });
+    let blank = |commands: u64, elapsed: Nanos| Discovered {
         device: inquiry.name.clone(),
         method: "timing",
         capacity_bytes: inquiry.capacity.bytes().0,
         parallelism: 1,
-        zones: zones(&annotated)?.into_iter().map(ShownZone::from).collect(),
-        profile: Some(Profile {
-            rotation_rpm: 60e9 / found.rotation.period_ns,
-            tracks: found.firsts.len(),
-            noise_us: found.rotation.noise_ns / 1e3,
-        }),
+        zones: Vec::new(),
+        profile: None,
+        scheduler: None,
         throughput: None,
         system: None,
-        unsure: unsure.collect(),
-        elapsed_device_s: found.elapsed.as_s(),
-        commands: Commands { read: found.commands },
-    })
-}
-
-fn of_other(device: &dyn Device, found: &Preferences) -> Discovered {
-    let inquiry = device.inquiry();
-    let all = |measured: &[Throughput]| measured.iter().map(Measurement::from).collect();
-    let (of_ensemble, of_parallelism, rounds) = found.agreeing;
-    Discovered {
-        device: inquiry.name.clone(),
-        method: "timing",
-        capacity_bytes: inquiry.capacity.bytes().0,
-        parallelism: found.parallelism,
-        zones: vec![ShownZone::whole(inquiry.capacity, found.ensemble)],
-        profile: None,
-        throughput: Some(ShownThroughput {
-            ensemble_bytes: found.ensemble.bytes().0,
-            is_alignment_worth: found.is_alignment_worth,
-            rounds,
-            rounds_with_this_ensemble: of_ensemble,
-            rounds_with_this_parallelism: of_parallelism,
-            by_size: all(&found.by_size),
-            by_depth: all(&found.by_depth),
-            by_alignment: all(&found.by_alignment),
-        }),
-        system: None,
         unsure: Vec::new(),
-        elapsed_device_s: found.elapsed.as_s(),
-        commands: Commands { read: found.commands },
-    }
-}
-
-fn print_discovered(found: &Discovered) -> Result<(), Failure> {
-    let blocks = found.capacity_bytes / 512;
-    let mut facts =
-        vec![("capacity", format!("{} blocks, {}", grouped(blocks), BlockCount(blocks).bytes()))];
-    if let Some(profile) = &found.profile {
-        let guessed: u64 = found.unsure.iter().map(|range| range.blocks).sum();
-        let sure = match guessed {
-            0 => "all boundaries were seen".to_owned(),
-            guessed => format!("boundaries within {} blocks are guesses", grouped(guessed)),
-        };
-        facts.push(("rotation", format!("{:.1} rpm", profile.rotation_rpm)));
-        facts.push(("tracks", grouped(profile.tracks as u64)));
-        facts.push(("how sure", sure));
-        facts.push(("noise of the times", format!("{:.1} us", profile.noise_us)));
-    }
-    if let Some(throughput) = &found.throughput {
-        let rounds = throughput.rounds;
-        let ensemble = BlockCount(throughput.ensemble_bytes / 512);
-        facts.push((
-            "ensemble",
-            format!(
-                "{}, in {} of {rounds} rounds; its alignment {}",
-                ensemble.bytes(),
-                throughput.rounds_with_this_ensemble,
-                if throughput.is_alignment_worth { "matters" } else { "does not matter" },
-            ),
-        ));
-        facts.push((
-            "parallelism",
-            format!(
-                "{}, in {} of {rounds} rounds",
-                found.parallelism, throughput.rounds_with_this_parallelism
-            ),
-        ));
-    }
-    facts.push((
-        "asked",
-        format!("{} reads, {:.1} s", grouped(found.commands.read), found.elapsed_device_s),
-    ));
-    print::line(&found.device)?;
-    print::table(
-        &[("attribute", false), ("value", false)],
-        facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
-    )?;
-    match &found.throughput {
-        Some(throughput) => print_throughput(throughput)?,
-        None => ShownZone::print(&found.zones)?,
-    }
-    found.system.as_ref().map_or(Ok(()), Claims::print)
-}
-
-fn print_throughput(found: &ShownThroughput) -> Result<(), Failure> {
-    let row = |one: &Measurement| {
-        vec![
-            BlockCount(one.request_bytes / 512).bytes().to_string(),
-            one.depth.to_string(),
-            if one.aligned { "yes" } else { "no" }.to_owned(),
-            format!("{:.1}", one.mb_per_s),
-            format!("{:.1}", one.least_mb_per_s),
-            format!("{:.1}", one.most_mb_per_s),
-        ]
+        doubts: Vec::new(),
+        elapsed_device_s: elapsed.as_s(),
+        steps: Vec::new(),
+        commands: Commands::from([("read", commands)]),
     };
-    let columns = [
-        ("reads of", true),
-        ("at a time", true),
-        ("aligned", false),
-        ("MB/s", true),
-        ("least", true),
-        ("most", true),
-    ];
-    print::line("\nReads all over the device; the median, the least and the most of the rounds:")?;
-    let all = found.by_size.iter().chain(&found.by_depth).chain(&found.by_alignment);
-    print::table(&columns, all.map(row).collect())
+    let discovered = match tracks.await {
+        Ok(found) => {
+            if let Some(file) = boundaries {
+                file.write(found.firsts.iter().copied().filter(|first| found.is_certain(*first)))?;
+            }
+            let map = TrackMap::of(&found, inquiry.capacity);
+            let annotated = Annotated::new(Arc::clone(device), map);
+            let unsure = found.unsure.iter();
+            let unsure =
+                unsure.map(|range| Unsure { first_lbn: range.first.0, blocks: range.count.0 });
+            Discovered {
+                zones: zones(&annotated)?.into_iter().map(ShownZone::from).collect(),
+                profile: Some(Disk::Timed(Timed {
+                    rotation_rpm: 60e9 / found.rotation.period_ns,
+                    tracks: found.firsts.len(),
+                    noise_us: found.rotation.noise_ns / 1e3,
+                })),
+                unsure: unsure.collect(),
+                ..blank(found.commands, found.elapsed)
+            }
+        }
+        Err(Error::NoRotation { .. }) if boundaries.is_none() => {
+            let show = |share| progress::show(&bar, "throughput", share);
+            let found = measure(&**device, arguments.budget, show).await?;
+            Discovered {
+                parallelism: found.parallelism,
+                zones: vec![ShownZone::whole(inquiry.capacity, found.ensemble)],
+                throughput: Some(ShownThroughput::from(&found)),
+                ..blank(found.commands, found.elapsed)
+            }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    bar.finish_and_clear();
+    Ok(discovered)
+}
+
+impl Discovered {
+    fn print(&self) -> Result<(), Failure> {
+        let blocks = self.capacity_bytes / 512;
+        let capacity = format!("{} blocks, {}", grouped(blocks), BlockCount(blocks).bytes());
+        let mut facts = vec![("capacity", capacity)];
+        match &self.profile {
+            Some(Disk::Timed(profile)) => {
+                let guessed: u64 = self.unsure.iter().map(|range| range.blocks).sum();
+                let sure = match guessed {
+                    0 => "all boundaries were seen".to_owned(),
+                    guessed => format!("boundaries within {} blocks are guesses", grouped(guessed)),
+                };
+                facts.push(("rotation", format!("{:.1} rpm", profile.rotation_rpm)));
+                facts.push(("tracks", grouped(profile.tracks as u64)));
+                facts.push(("how sure", sure));
+                facts.push(("noise of the times", format!("{:.1} us", profile.noise_us)));
+            }
+            Some(Disk::Drive(profile)) => {
+                facts.extend(profile.facts());
+                facts.extend(self.scheduler.map(|kind| ("scheduler", kind.to_owned())));
+            }
+            None => {}
+        }
+        if let Some(throughput) = &self.throughput {
+            facts.extend(throughput.facts(self.parallelism));
+        }
+        let all: u64 = self.commands.values().sum();
+        facts.push(("asked", format!("{} commands, {:.1} s", grouped(all), self.elapsed_device_s)));
+        print::line(&self.device)?;
+        print::table(
+            &[("attribute", false), ("value", false)],
+            facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
+        )?;
+        match &self.throughput {
+            Some(throughput) => throughput.print()?,
+            None => ShownZone::print(&self.zones)?,
+        }
+        self.doubts.iter().try_for_each(|doubt| print::line(format!("Doubtful: {doubt}.")))?;
+        self.system.as_ref().map_or(Ok(()), Claims::print)
+    }
 }

@@ -12,7 +12,9 @@ use common::{run, succeed};
 fn a_disk_is_found_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let found = succeed(folder, &["discover", "sim:hp-c3323a", "--boundaries", "found", "--json"]);
+    let timing =
+        ["discover", "sim:hp-c3323a", "--method", "timing", "--boundaries", "found", "--json"];
+    let found = succeed(folder, &timing);
     let shown =
         succeed(folder, &["device", "show", "sim:hp-c3323a", "--boundaries", "shown", "--json"]);
     assert!(read_to_string(folder.join("found")).unwrap().lines().count() > 20_000);
@@ -35,6 +37,43 @@ fn a_disk_is_found_as_it_is() {
     // What is there is not overwritten.
     let again = ["discover", "sim:hp-c3323a", "--boundaries", "found"];
     assert_eq!(run(folder, &again).0, Some(1));
+}
+
+#[test]
+fn a_drive_is_extracted_into_a_profile_that_simulates_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let drive = "sim:ibm-ultrastar-18es";
+    let discover =
+        ["discover", drive, "--write", "--out", "drive.toml", "--boundaries", "found", "--json"];
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let found = json(&succeed(folder, &discover));
+    let again = ["device", "show", "sim:./drive.toml", "--boundaries", "again", "--json"];
+    let again = json(&succeed(folder, &again));
+    let real = json(&succeed(folder, &["device", "show", drive, "--boundaries", "real", "--json"]));
+    assert!(read(folder.join("found")).unwrap() == read(folder.join("real")).unwrap());
+    assert!(read(folder.join("again")).unwrap() == read(folder.join("real")).unwrap());
+    assert_eq!(
+        (&found["method"], &found["unsure"]),
+        (&"diagnostic".into(), &serde_json::json!([]))
+    );
+    for key in ["cylinders", "heads", "cache", "track_order", "sparing"] {
+        assert_eq!(found["profile"][key], real["profile"][key], "{key}");
+        assert_eq!(again["profile"][key], real["profile"][key], "{key}");
+    }
+    assert_eq!(found["zones"], real["zones"]);
+    assert!(found["commands"]["translate_lbn"].as_u64().unwrap() < 36_911, "thesis table 4.2");
+    assert!(found["elapsed_device_s"].as_f64().unwrap() < 120.0);
+    // Nothing is written without leave, and what is there is not overwritten.
+    let asked = json(&succeed(folder, &["discover", drive, "--json"]));
+    assert_eq!(asked["commands"].get("write"), None);
+    assert_eq!(run(folder, &discover).0, Some(1));
+    let timed = ["discover", drive, "--method", "timing", "--out", "other.toml"];
+    let (status, _, error) = run(folder, &timed);
+    assert_eq!((status, error.contains("diagnostic commands")), (Some(2), true), "{error}");
+    let (status, _, error) =
+        run(folder, &["discover", "file:drive.toml", "--method", "diagnostic"]);
+    assert_eq!((status, error.contains("--method timing")), (Some(1), true), "{error}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use moirai_geometry::Geometry;
 use moirai_storage::{
     Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request,
     Result,
@@ -31,9 +32,27 @@ impl TrackMap {
     pub fn of(tracks: &Tracks, capacity: BlockCount) -> TrackMap {
         let end = Lbn(capacity.0);
         let ends = tracks.firsts.iter().copied().skip(1).chain([end]);
+        let blocks = tracks.firsts.iter().zip(ends);
+        let blocks = blocks.map(|(first, next)| BlockRange::between(*first, next));
+        TrackMap::new(blocks.zip(tracks.switches.iter().copied()), end)
+    }
+
+    /// The map of all tracks of a layout.
+    #[must_use]
+    pub fn from_geometry(geometry: &Geometry) -> TrackMap {
+        let mut at = Lbn(0);
+        let tracks = std::iter::from_fn(|| {
+            let track = geometry.track(at)?;
+            at = track.blocks.end();
+            Some((track.blocks, track.next_skew))
+        });
+        TrackMap::new(tracks, Lbn(geometry.capacity().0))
+    }
+
+    fn new(tracks: impl Iterator<Item = (BlockRange, u32)>, end: Lbn) -> TrackMap {
         let mut runs: Vec<Run> = Vec::new();
-        for ((first, next), switch) in tracks.firsts.iter().zip(ends).zip(&tracks.switches) {
-            let run = Run { first: *first, track: next.since(*first).0 as u32, switch: *switch };
+        for (blocks, switch) in tracks {
+            let run = Run { first: blocks.first, track: blocks.count.0 as u32, switch };
             let is_same = |last: &&Run| (last.track, last.switch) == (run.track, run.switch);
             if runs.last().filter(is_same).is_none() {
                 runs.push(run);

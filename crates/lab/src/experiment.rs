@@ -47,6 +47,9 @@ pub enum Failure {
     /// A device failed.
     #[error(transparent)]
     Device(#[from] moirai::storage::Error),
+    /// A drive could not be discovered.
+    #[error(transparent)]
+    Discovery(#[from] moirai::discovery::Error),
     /// The update engine failed.
     #[error(transparent)]
     Update(#[from] moirai::update::Error),

@@ -39,12 +39,14 @@
 //! # }
 //! ```
 
+mod discovered;
 mod trees;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub use discovered::drive_profile;
 pub use moirai_btree as btree;
 pub use moirai_devices as devices;
 pub use moirai_discovery as discovery;

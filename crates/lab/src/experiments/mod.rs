@@ -2,6 +2,7 @@
 
 mod bosc;
 mod capsule_scan;
+mod dixtrac;
 mod dss_queries;
 mod index_requests;
 mod journal_cost;
@@ -30,6 +31,8 @@ pub fn all() -> &'static [Experiment] {
         capsule_scan::EXPERIMENT,
         page_layouts::EXPERIMENT,
         dss_queries::EXPERIMENT,
+        dixtrac::TIMES,
+        dixtrac::VALIDATION,
         journal_cost::EXPERIMENT,
         update_logging::EXPERIMENT,
         update_queries::EXPERIMENT,
