@@ -1,5 +1,6 @@
 //! `moirai device`: which devices there are, and what they say of themselves.
 
+mod check;
 mod draw;
 mod drive;
 mod fit;
@@ -10,11 +11,11 @@ mod validate;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use moirai::Access;
 use moirai::devices::SCHEMES;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
 use moirai::volume::{Zone, zones};
+use moirai::{Access, Kept, kept_paths};
 use moirai_models::{
     ImmediateReport, OverheadsFile, Profile, ReadAhead, Sparing, TrackOrder, ZoneFile,
     built_in_names,
@@ -23,12 +24,15 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::NewFile;
-use crate::{print, run};
+use crate::{kept, print, run};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the schemes of device URIs and the built-in drive profiles
+    /// List the schemes of device URIs, the devices that were discovered, and the built-in drive profiles
     List {
+        /// List the devices that were discovered, and no others
+        #[arg(long)]
+        discovered: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -44,6 +48,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    Check(check::Arguments),
     Draw(draw::Arguments),
     Import(import::Arguments),
     Validate(validate::Arguments),
@@ -52,10 +57,12 @@ pub(crate) enum Command {
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::List { json } => list(json),
+        Command::List { discovered: true, json } => list_discovered(json),
+        Command::List { discovered: false, json } => list(json),
         Command::Show { uri, boundaries, json } => {
             run::on_device(&uri, show(&uri, boundaries.as_deref(), json))
         }
+        Command::Check(arguments) => check::run(&arguments),
         Command::Draw(arguments) => draw::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments),
@@ -71,6 +78,67 @@ struct ListedProfile {
     rotation_rpm: f64,
     average_seek_ms: f64,
     zero_latency: bool,
+}
+
+#[derive(Serialize)]
+struct ListedDevice {
+    device: String,
+    capacity_bytes: u64,
+    method: String,
+    parallelism: u32,
+    first_ensemble_blocks: u64,
+    path: String,
+}
+
+/// The devices that were discovered; of files that cannot be read, says why.
+fn discovered() -> Vec<ListedDevice> {
+    let paths = kept::folder().map_or_else(Vec::new, |folder| kept_paths(&folder));
+    let listed = paths.into_iter().filter_map(|path| match Kept::load(&path) {
+        Ok(kept) => Some(ListedDevice {
+            capacity_bytes: BlockCount(kept.capacity_blocks).bytes().0,
+            method: kept.method,
+            parallelism: kept.parallelism,
+            first_ensemble_blocks: kept.ensembles.first().map_or(0, |run| u64::from(run.1)),
+            path: path.display().to_string(),
+            device: kept.device,
+        }),
+        Err(error) => {
+            eprintln!("moirai: {error}");
+            None
+        }
+    });
+    listed.collect()
+}
+
+fn list_discovered(json: bool) -> Result<(), Failure> {
+    let devices = discovered();
+    if json {
+        return print::json(&devices);
+    }
+    if devices.is_empty() {
+        return print::line("No device was discovered yet: see `moirai discover --help`.");
+    }
+    let row = |device: ListedDevice| {
+        vec![
+            device.device,
+            ByteCount(device.capacity_bytes).to_string(),
+            device.method,
+            device.parallelism.to_string(),
+            BlockCount(device.first_ensemble_blocks).bytes().to_string(),
+            device.path,
+        ]
+    };
+    print::table(
+        &[
+            ("discovered", false),
+            ("size", true),
+            ("method", false),
+            ("p", true),
+            ("ensemble at 0", true),
+            ("profile", false),
+        ],
+        devices.into_iter().map(row).collect(),
+    )
 }
 
 fn list(json: bool) -> Result<(), Failure> {
@@ -95,6 +163,10 @@ fn list(json: bool) -> Result<(), Failure> {
     print::line(
         "  volume:PATH\n      several devices as one, described in TOML; see `moirai volume create`",
     )?;
+    if kept::folder().is_some_and(|folder| !kept_paths(&folder).is_empty()) {
+        print::line("")?;
+        list_discovered(false)?;
+    }
     print::line("\nBuilt-in profiles:\n")?;
     print::table(
         &[

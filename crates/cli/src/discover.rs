@@ -8,17 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use moirai::Access;
 use moirai::discovery::{
     Annotated, Commands, Error, Step, TrackMap, extract, find_tracks, measure,
 };
 use moirai::storage::Device;
 use moirai::units::{BlockCount, Nanos, grouped};
 use moirai::volume::zones;
+use moirai::{Access, Kept};
 use serde::Serialize;
 
 use crate::device::{BoundariesFile, ShownProfile, ShownZone};
 use crate::failure::Failure;
+use crate::kept::{keep, kept_of};
 use crate::output::NewFile;
 use crate::{print, progress, run};
 use claims::Claims;
@@ -27,7 +28,7 @@ use throughput::ShownThroughput;
 /// Find out what a device is good at, from what it is asked and when it answers
 ///
 /// A drive that answers diagnostic commands is asked where its blocks lie, and measured with its cache switched off and on: the result
-/// is a profile, which `--out` keeps and `sim:` simulates. Any other disk is asked to read single blocks: the times of its answers tell
+/// is a profile, which `sim:` simulates. Any other disk is asked to read single blocks: the times of its answers tell
 /// where each of its tracks begins, and how fast it turns. Of what does not turn, such as flash, throughput is measured: which requests
 /// are long enough, and how many at a time.
 ///
@@ -46,7 +47,8 @@ pub(crate) struct Arguments {
     /// How long to measure what does not turn: 30s, 2m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     budget: Nanos,
-    /// Write the profile of a drive to a new file, for `sim:FILE`; its name ends with .toml
+    /// Write what was found to a new file: of a drive that was asked by diagnostic commands a profile for `sim:FILE.toml`, of anything
+    /// else its ensembles for `file:PATH?profile=FILE`
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write the first block of each track to a new file, a line each, but for those that are guesses
@@ -101,6 +103,9 @@ struct Discovered {
     unsure: Vec<Unsure>,
     /// What else is in doubt.
     doubts: Vec<String>,
+    /// The file in which it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<PathBuf>,
     elapsed_device_s: f64,
     /// What took how long.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -140,23 +145,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 async fn discover(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(out) = &arguments.out
-        && (arguments.method == Method::Timing
-            || out.extension().is_none_or(|extension| extension != "toml"))
-    {
-        return Err(Failure::Usage(
-            "--out writes the profile of a drive, a .toml file, which takes diagnostic commands"
-                .into(),
-        ));
-    }
     let out = arguments.out.as_deref().map(NewFile::create).transpose()?;
     let boundaries = arguments.boundaries.as_deref().map(BoundariesFile::create).transpose()?;
     let access = if arguments.write { Access::Write } else { Access::Read };
     let device = moirai::open_device_for(&arguments.uri, access).await?;
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
-    let mut discovered = match asks || arguments.method == Method::Diagnostic || out.is_some() {
+    let mut discovered = match asks || arguments.method == Method::Diagnostic {
         true => by_commands(&device, arguments, boundaries, out).await?,
-        false => by_times(&device, arguments, boundaries).await?,
+        false => by_times(&device, arguments, boundaries, out).await?,
     };
     if let Some(mut claims) = Claims::of(&arguments.uri)? {
         claims.doubt(&discovered);
@@ -189,14 +185,18 @@ async fn by_commands(
     if let Some(out) = out {
         out.write(&drive::text_of(&file)?)?;
     }
+    let kept = kept_of(&arguments.uri, &**device, &map, "diagnostic", 1, true).await?;
     let annotated = Annotated::new(Arc::clone(device), map);
-    drive::discovered(&annotated, &found, file)
+    let mut discovered = drive::discovered(&annotated, &found, file)?;
+    discovered.kept = keep(&kept);
+    Ok(discovered)
 }
 
 async fn by_times(
     device: &Arc<dyn Device>,
     arguments: &Arguments,
     boundaries: Option<BoundariesFile>,
+    out: Option<NewFile>,
 ) -> Result<Discovered, Failure> {
     let inquiry = device.inquiry();
     let bar = progress::shares();
@@ -216,6 +216,7 @@ async fn by_times(
         system: None,
         unsure: Vec::new(),
         doubts: Vec::new(),
+        kept: None,
         elapsed_device_s: elapsed.as_s(),
         steps: Vec::new(),
         commands: Commands::from([("read", commands)]),
@@ -226,6 +227,7 @@ async fn by_times(
                 file.write(found.firsts.iter().copied().filter(|first| found.is_certain(*first)))?;
             }
             let map = TrackMap::of(&found, inquiry.capacity);
+            let kept = kept_of(&arguments.uri, &**device, &map, "timing", 1, true).await?;
             let annotated = Annotated::new(Arc::clone(device), map);
             let unsure = found.unsure.iter();
             let unsure =
@@ -238,13 +240,19 @@ async fn by_times(
                     noise_us: found.rotation.noise_ns / 1e3,
                 })),
                 unsure: unsure.collect(),
+                kept: keep_as(&kept, out)?,
                 ..blank(found.commands, found.elapsed)
             }
         }
         Err(Error::NoRotation { .. }) if boundaries.is_none() => {
             let show = |share| progress::show(&bar, "throughput", share);
             let found = measure(&**device, arguments.budget, show).await?;
+            let runs = [(0, found.ensemble.0 as u32, 0)];
+            let map = TrackMap::from_runs(runs.into_iter(), inquiry.capacity);
+            let (uri, parallelism) = (&arguments.uri, found.parallelism);
+            let kept = kept_of(uri, &**device, &map, "timing", parallelism, false).await?;
             Discovered {
+                kept: keep_as(&kept, out)?,
                 parallelism: found.parallelism,
                 zones: vec![ShownZone::whole(inquiry.capacity, found.ensemble)],
                 throughput: Some(ShownThroughput::from(&found)),
@@ -255,6 +263,14 @@ async fn by_times(
     };
     bar.finish_and_clear();
     Ok(discovered)
+}
+
+/// Keeps what was found, and writes it to a file that was named.
+fn keep_as(kept: &Kept, out: Option<NewFile>) -> Result<Option<PathBuf>, Failure> {
+    if let Some(out) = out {
+        out.write(&kept.text())?;
+    }
+    Ok(keep(kept))
 }
 
 impl Discovered {
@@ -284,6 +300,7 @@ impl Discovered {
             facts.extend(throughput.facts(self.parallelism));
         }
         let all: u64 = self.commands.values().sum();
+        facts.extend(self.kept.as_ref().map(|path| ("kept in", path.display().to_string())));
         facts.push(("asked", format!("{} commands, {:.1} s", grouped(all), self.elapsed_device_s)));
         print::line(&self.device)?;
         print::table(

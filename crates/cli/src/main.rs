@@ -4,6 +4,7 @@ mod demo;
 mod device;
 mod discover;
 mod failure;
+mod kept;
 mod kv;
 mod lab;
 mod output;

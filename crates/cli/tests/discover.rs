@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::fs::{read, read_to_string, write};
+use std::fs::{read, read_to_string, remove_file, write};
 
 use common::{run, succeed};
 
@@ -68,12 +68,59 @@ fn a_drive_is_extracted_into_a_profile_that_simulates_it() {
     let asked = json(&succeed(folder, &["discover", drive, "--json"]));
     assert_eq!(asked["commands"].get("write"), None);
     assert_eq!(run(folder, &discover).0, Some(1));
-    let timed = ["discover", drive, "--method", "timing", "--out", "other.toml"];
-    let (status, _, error) = run(folder, &timed);
-    assert_eq!((status, error.contains("diagnostic commands")), (Some(2), true), "{error}");
     let (status, _, error) =
         run(folder, &["discover", "file:drive.toml", "--method", "diagnostic"]);
     assert_eq!((status, error.contains("--method timing")), (Some(1), true), "{error}");
+}
+
+#[test]
+fn what_was_discovered_is_kept_served_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    // A drive of the same name that is another one afterwards.
+    let profile =
+        |name: &str| succeed(folder, &["discover", name, "--write", "--out", "drive.toml"]);
+    profile("sim:hp-c2247");
+    let kept = json(&succeed(folder, &["discover", "sim:drive.toml", "--json"]));
+    assert!(
+        kept["kept"].as_str().unwrap().starts_with(folder.join("data").to_str().unwrap()),
+        "{kept}"
+    );
+    let check = ["device", "check", "sim:drive.toml", "--json"];
+    let checked = json(&succeed(folder, &check));
+    assert_eq!(
+        (&checked["holds"], &checked["differences"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+    let listed = json(&succeed(folder, &["device", "list", "--discovered", "--json"]));
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    let text = read_to_string(folder.join("drive.toml")).unwrap();
+    write(folder.join("drive.toml"), text.replacen("track_skew = 14", "track_skew = 15", 1))
+        .unwrap();
+    let (status, output, error) = run(folder, &check);
+    assert_eq!((status, &json(&output)["holds"]), (Some(1), &false.into()), "{output} {error}");
+    remove_file(folder.join("drive.toml")).unwrap();
+    profile("sim:hp-c3323a");
+    assert_eq!(run(folder, &check).0, Some(1), "a drive of another size");
+    let (status, _, error) = run(folder, &["device", "check", "sim:quantum-viking"]);
+    assert_eq!((status, error.contains("moirai discover")), (Some(1), true), "{error}");
+
+    // A file has the ensembles that its profile says.
+    write(folder.join("file"), vec![7; 64 << 20]).unwrap();
+    succeed(folder, &["discover", "file:file", "--budget", "2s", "--out", "file.device"]);
+    let with = "file:file?profile=file.device";
+    let found = json(&succeed(folder, &["device", "show", with, "--json"]));
+    let listed = json(&succeed(folder, &["device", "list", "--discovered", "--json"]));
+    let of_file = listed.as_array().unwrap().iter().find(|one| one["method"] == "timing").unwrap();
+    assert_eq!(found["first_ensemble_blocks"], of_file["first_ensemble_blocks"]);
+    write(folder.join("other"), vec![7; 1 << 20]).unwrap();
+    let (status, _, error) = run(folder, &["device", "show", "file:other?profile=file.device"]);
+    assert_eq!((status, error.contains("discover the device again")), (Some(1), true), "{error}");
+    let text = read_to_string(folder.join("file.device")).unwrap();
+    write(folder.join("file.device"), text.replacen("timing", "timinG", 1)).unwrap();
+    let (status, _, error) = run(folder, &["device", "show", with]);
+    assert_eq!((status, error.contains("checksum")), (Some(1), true), "{error}");
 }
 
 #[test]

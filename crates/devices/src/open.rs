@@ -17,9 +17,10 @@ use crate::{
 /// The schemes that [`open`] knows, with what they name, for help texts.
 pub const SCHEMES: [(&str, &str); 2] = [
     (
-        "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false][&physical=SIZE]",
+        "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false][&physical=SIZE][&profile=FILE]",
         "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created; \
-         `physical` is the physical sector of the drive below, by default the block of the file system",
+         `physical` is the physical sector of the drive below, by default the block of the file system; \
+         `profile` is what `moirai discover` kept of it, whose ensembles it then has",
     ),
     (
         "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE]",

@@ -9,6 +9,7 @@ mod layout;
 mod map;
 mod probe;
 mod rotation;
+mod sample;
 mod throughput;
 mod tracks;
 
@@ -21,5 +22,6 @@ pub use extract::{
 pub use layout::find_layout;
 pub use map::{Annotated, TrackMap};
 pub use rotation::Rotation;
+pub use sample::{Angle, angles};
 pub use throughput::{Preferences, Throughput, measure};
 pub use tracks::{Progress, Tracks, find_tracks};

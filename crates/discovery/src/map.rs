@@ -49,6 +49,22 @@ impl TrackMap {
         TrackMap::new(tracks, Lbn(geometry.capacity().0))
     }
 
+    /// The map of runs of equally long tracks on a device of `capacity`: the first block of each run, blocks of a track, and
+    /// the switch behind each. Runs begin at 0 and ascend.
+    #[must_use]
+    pub fn from_runs(
+        runs: impl Iterator<Item = (u64, u32, u32)>,
+        capacity: BlockCount,
+    ) -> TrackMap {
+        let run = |(first, track, switch)| Run { first: Lbn(first), track, switch };
+        TrackMap { runs: runs.map(run).collect(), end: Lbn(capacity.0) }
+    }
+
+    /// The runs again: see [`TrackMap::from_runs`].
+    pub fn runs(&self) -> impl Iterator<Item = (u64, u32, u32)> {
+        self.runs.iter().map(|run| (run.first.0, run.track, run.switch))
+    }
+
     fn new(tracks: impl Iterator<Item = (BlockRange, u32)>, end: Lbn) -> TrackMap {
         let mut runs: Vec<Run> = Vec::new();
         for (blocks, switch) in tracks {
@@ -69,7 +85,10 @@ impl TrackMap {
         let Run { first, track, switch } = self.runs.get(at).filter(|_| lbn < self.end)?;
         let index = lbn.since(*first).0 / u64::from(*track).max(1);
         let first = *first + BlockCount(index * u64::from(*track));
-        let blocks = BlockRange::new(first, BlockCount(u64::from(*track)));
+        // A run may end within a track, where the device or the next run does.
+        let next = self.runs.get(at + 1).map_or(self.end, |run| run.first);
+        let end = next.min(first + BlockCount(u64::from(*track)));
+        let blocks = BlockRange::between(first, end);
         Some(Ensemble { blocks, switch: BlockCount(u64::from(*switch)) })
     }
 

@@ -40,6 +40,7 @@
 //! ```
 
 mod discovered;
+mod kept;
 mod trees;
 
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use discovered::drive_profile;
+pub use kept::{Kept, identity, kept_path, kept_paths};
 pub use moirai_btree as btree;
 pub use moirai_devices as devices;
 pub use moirai_discovery as discovery;
@@ -125,11 +127,11 @@ async fn open_nested(
         _ => (false, Vec::new()),
     };
     let Some((path, description)) = described(&uri)? else {
-        return moirai_devices::open(uri, access);
+        return kept::open(uri, |uri| moirai_devices::open(uri, access));
     };
     // The devices of a volume exist since it was made: one that is not there was lost, and must not come back empty.
     let access = if matches!(access, Access::Create(_)) { Access::Write } else { access };
-    let open = |uri| moirai_devices::open(uri, access);
+    let open = |uri| kept::open(uri, |uri| moirai_devices::open(uri, access));
     if !description.parts.is_empty() {
         if !left_out.is_empty() {
             return Err(uri.error("the volume has parts: leave disks out of one of them"));
@@ -148,7 +150,7 @@ async fn open_nested(
         return Ok(moirai_volume::salvage(&path, &description, &left_out, open).await?);
     }
     let access = if description.opening_writes(&path)? { Access::Write } else { access };
-    let open = |uri| moirai_devices::open(uri, access);
+    let open = |uri| kept::open(uri, |uri| moirai_devices::open(uri, access));
     let volume = moirai_volume::open_described(&path, &description, open).await?;
     behind_controller(&path, &description, volume)
 }
@@ -165,7 +167,7 @@ fn time_nested(
     outer: &mut Vec<PathBuf>,
 ) -> storage::Result<Arc<dyn Device>> {
     let uri: DeviceUri = uri.parse()?;
-    let open = |uri| moirai_devices::open_without_data(uri, access);
+    let open = |uri| kept::open(uri, |uri| moirai_devices::open_without_data(uri, access));
     let Some((path, description)) = described(&uri)? else {
         return open(uri);
     };

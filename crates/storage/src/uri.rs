@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// [`take`](DeviceUri::take) and then calls [`finish`](DeviceUri::finish), so that a misspelt
 /// parameter is an error and is not ignored.
 ///
-/// Relative paths in a URI (the target of `file:` and `volume:`, a profile's file, `data=`) are relative to
+/// Relative paths in a URI (the target of `file:` and `volume:`, a profile's file, `data=`, `profile=`) are relative to
 /// the current folder; in the description of a volume they are relative to the description's folder
 /// ([`resolved`](DeviceUri::resolved), [`relative_to`](DeviceUri::relative_to)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl DeviceUri {
             other.target = replaced(&self.target);
         }
         for (name, value) in &mut other.parameters {
-            if name == "data" && value != "none" {
+            if name == "profile" || (name == "data" && value != "none") {
                 *value = replaced(value);
             }
         }

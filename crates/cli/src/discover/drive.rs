@@ -43,6 +43,7 @@ pub(super) fn discovered(
         system: None,
         unsure: Vec::new(),
         doubts: found.doubts.clone(),
+        kept: None,
         elapsed_device_s: found.elapsed.as_s(),
         steps: steps.collect(),
         commands: found.commands.clone(),

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 /// The tool, to be run in `folder`.
 pub(crate) fn moirai(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moirai"));
-    command.current_dir(folder).args(arguments);
+    // What is discovered is kept beside the test's own files.
+    command.current_dir(folder).env("XDG_DATA_HOME", folder.join("data")).args(arguments);
     command
 }
 

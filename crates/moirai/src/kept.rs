@@ -1,0 +1,255 @@
+//! What was discovered of a device, kept in a file: its ensembles, and a few timings by which it is known again.
+//!
+//! `docs/formats/device-profile.md` describes the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moirai_discovery::{Angle, Annotated, TrackMap};
+use moirai_storage::{Device, DeviceUri, Error, Result};
+use moirai_units::{BlockCount, Lbn};
+use serde::{Deserialize, Serialize};
+
+/// What the first line of a file begins with.
+const KEPT_MAGIC: &str = "# moirai device profile";
+/// The version of the format.
+const KEPT_VERSION: u32 = 1;
+/// How the names of the files end.
+const KEPT_EXTENSION: &str = "device";
+
+/// What was discovered of a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// The device, as its URI names it, without parameters.
+    pub device: String,
+    /// Its size.
+    pub capacity_blocks: u64,
+    /// How it was found out: `diagnostic` or `timing`.
+    pub method: String,
+    /// How many requests at a time bring all that more would.
+    pub parallelism: u32,
+    /// The time of a revolution in ns, of what turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation_ns: Option<f64>,
+    /// Angles between blocks: two blocks, and the time in ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub angles: Vec<(u64, u64, f64)>,
+    /// Ensembles of equal length: the first block of the first, blocks of each, and the switch behind each.
+    pub ensembles: Vec<(u64, u32, u32)>,
+}
+
+impl Kept {
+    /// The angles, as they were measured.
+    pub fn angles(&self) -> impl Iterator<Item = Angle> + '_ {
+        let angle =
+            |(from, to, ns): &(u64, u64, f64)| Angle { from: Lbn(*from), to: Lbn(*to), ns: *ns };
+        self.angles.iter().map(angle)
+    }
+
+    /// Its ensembles.
+    #[must_use]
+    pub fn map(&self) -> TrackMap {
+        TrackMap::from_runs(self.ensembles.iter().copied(), BlockCount(self.capacity_blocks))
+    }
+
+    /// The text of a file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        // Plain values, all of which TOML has.
+        let body = toml::to_string(self).unwrap_or_default();
+        let checksum = crc32c::crc32c(body.as_bytes());
+        format!("{KEPT_MAGIC} {KEPT_VERSION}, crc32c {checksum:08x}\n{body}")
+    }
+
+    /// Reads the text of a file; the message says what is wrong with it.
+    pub fn parse(text: &str) -> std::result::Result<Kept, String> {
+        let (line, body) = text.split_once('\n').unwrap_or((text, ""));
+        let rest = line.strip_prefix(KEPT_MAGIC).ok_or_else(|| {
+            format!(
+                "it is no profile of a device: the first line does not begin with `{KEPT_MAGIC}`"
+            )
+        })?;
+        let (version, checksum) = rest
+            .trim()
+            .split_once(", crc32c ")
+            .ok_or("its first line has no version or checksum")?;
+        if version != KEPT_VERSION.to_string() {
+            return Err(format!(
+                "it has format version {version}, and this program reads {KEPT_VERSION}: discover the device again"
+            ));
+        }
+        if checksum.trim_end() != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
+            return Err("its checksum does not match: discover the device again".to_owned());
+        }
+        let kept: Kept = toml::from_str(body).map_err(|problem| problem.to_string())?;
+        kept.check()?;
+        Ok(kept)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        let ascends = self.ensembles.is_sorted_by(|one, next| one.0 < next.0);
+        let begins = self.ensembles.first().is_some_and(|run| run.0 == 0);
+        let fits = self.ensembles.iter().all(|run| run.0 < self.capacity_blocks && run.1 > 0);
+        if !(ascends && begins && fits) {
+            return Err(
+                "its ensembles do not begin at 0 and ascend to the end of the device".to_owned()
+            );
+        }
+        let known = |lbn: u64| lbn < self.capacity_blocks;
+        let turns = |ns: f64| ns.is_finite() && ns > 0.0;
+        let is_fine = self.angles.iter().all(|(a, b, ns)| known(*a) && known(*b) && ns.is_finite());
+        match is_fine && self.rotation_ns.is_none_or(turns) {
+            true => Ok(()),
+            false => {
+                Err("its times are of blocks that the device does not have, or no times".to_owned())
+            }
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no such profile.
+    pub fn load(path: &Path) -> Result<Kept> {
+        let text = std::fs::read_to_string(path).map_err(|source| file(path, "reading", source))?;
+        Kept::parse(&text).map_err(|problem| Error::Description { path: path.to_owned(), problem })
+    }
+
+    /// Writes the file of its device in `folder`, over an older one; gives its path.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(folder).map_err(|source| file(folder, "creating", source))?;
+        let path = folder.join(name_of(&self.device));
+        let new = path.with_extension("new");
+        std::fs::write(&new, self.text()).map_err(|source| file(&new, "writing", source))?;
+        std::fs::rename(&new, &path).map_err(|source| file(&path, "renaming", source))?;
+        Ok(path)
+    }
+}
+
+fn file(path: &Path, action: &'static str, source: io::Error) -> Error {
+    Error::File { path: path.to_owned(), action, source }
+}
+
+/// What the profile of a device is kept under: the URI without parameters, of a file with its whole path.
+///
+/// # Errors
+/// A text that is no URI.
+pub fn identity(uri: &str) -> Result<String> {
+    let uri: DeviceUri = uri.parse()?;
+    let path = Path::new(&uri.target);
+    let target = match path.canonicalize() {
+        Ok(whole) => whole.display().to_string(),
+        Err(_) => uri.target.clone(),
+    };
+    Ok(format!("{}:{target}", uri.scheme))
+}
+
+fn name_of(identity: &str) -> String {
+    let readable: String = identity
+        .rsplit('/')
+        .next()
+        .unwrap_or(identity)
+        .chars()
+        .map(|char| if char.is_ascii_alphanumeric() { char } else { '-' })
+        .collect();
+    format!("{readable}-{:08x}.{KEPT_EXTENSION}", crc32c::crc32c(identity.as_bytes()))
+}
+
+/// The file in which the profile of a device is kept, if it is.
+///
+/// # Errors
+/// A text that is no URI.
+pub fn kept_path(folder: &Path, uri: &str) -> Result<Option<PathBuf>> {
+    let path = folder.join(name_of(&identity(uri)?));
+    Ok(path.is_file().then_some(path))
+}
+
+/// All files of a folder with profiles of devices, by name.
+#[must_use]
+pub fn kept_paths(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == KEPT_EXTENSION))
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
+/// Opens a device; a file with the ensembles that the profile in its parameter `profile` says.
+pub(crate) fn open(
+    mut uri: DeviceUri,
+    open: impl FnOnce(DeviceUri) -> Result<Arc<dyn Device>>,
+) -> Result<Arc<dyn Device>> {
+    if uri.scheme != "file" {
+        return open(uri);
+    }
+    let profile: Option<PathBuf> = uri.take("profile")?;
+    let Some(path) = profile else { return open(uri) };
+    let kept = Kept::load(&path)?;
+    let device = open(uri)?;
+    let capacity = device.inquiry().capacity;
+    if capacity.0 != kept.capacity_blocks {
+        let problem = format!(
+            "it is of a device of {}, and {} has {capacity}: discover the device again",
+            BlockCount(kept.capacity_blocks),
+            device.inquiry().name
+        );
+        return Err(Error::Description { path, problem });
+    }
+    Ok(Arc::new(Annotated::new(device, kept.map())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept {
+            device: "file:/srv/vol.img".to_owned(),
+            capacity_blocks: 1000,
+            method: "timing".to_owned(),
+            parallelism: 4,
+            rotation_ns: Some(5_985_037.4),
+            angles: vec![(99, 100, 1234.5), (700, 3, -77.0)],
+            ensembles: vec![(0, 100, 9), (500, 90, 8)],
+        }
+    }
+
+    #[test]
+    fn a_profile_is_read_as_it_was_written() {
+        assert_eq!(Kept::parse(&kept().text()), Ok(kept()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = kept().save(folder.path()).unwrap();
+        assert_eq!(Kept::load(&path).unwrap(), kept());
+        assert_eq!(kept_paths(folder.path()), [path]);
+    }
+
+    #[test]
+    fn a_profile_that_was_changed_is_an_error() {
+        let text = kept().text();
+        for (at, _) in text.char_indices() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8(bytes).unwrap();
+            assert!(Kept::parse(&changed).is_err() || changed == text, "{at}: {changed}");
+            assert!(Kept::parse(&text[..at]).is_err());
+        }
+        let bad = [
+            Kept { ensembles: vec![], ..kept() },
+            Kept { ensembles: vec![(1, 10, 0)], ..kept() },
+            Kept { ensembles: vec![(0, 0, 0)], ..kept() },
+            Kept { ensembles: vec![(0, 10, 0), (1000, 10, 0)], ..kept() },
+            Kept { angles: vec![(0, 1000, 0.0)], ..kept() },
+            Kept { rotation_ns: Some(f64::NAN), ..kept() },
+        ];
+        for bad in bad {
+            assert!(Kept::parse(&bad.text()).is_err(), "{bad:?}");
+        }
+    }
+}
