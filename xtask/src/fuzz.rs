@@ -48,7 +48,7 @@ pub(crate) struct Target {
     seeds: &'static [&'static str],
 }
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 9] = [
     Target {
         name: "profile",
         dictionary: "profile.dict",
@@ -64,6 +64,8 @@ const TARGETS: [Target; 7] = [
     Target { name: "uri", dictionary: "uri.dict", seeds: &["fuzz/seeds/uri"] },
     Target { name: "log", dictionary: "log.dict", seeds: &["fuzz/seeds/log"] },
     Target { name: "leaf", dictionary: "leaf.dict", seeds: &["fuzz/seeds/leaf"] },
+    Target { name: "scsi", dictionary: "scsi.dict", seeds: &["fuzz/seeds/scsi"] },
+    Target { name: "kept", dictionary: "kept.dict", seeds: &["fuzz/seeds/kept"] },
 ];
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod lock;
 mod open;
 mod profiles;
 mod ring;
+pub mod scsi;
 mod simulated;
 mod system;
 

@@ -1,5 +1,6 @@
 //! From a URI to a device.
 
+use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +11,13 @@ use moirai_storage::{Device, DeviceUri, Error, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use parking_lot::Mutex;
 
+use crate::scsi::{Generic, ScsiDrive};
 use crate::{
     Contents, FileDevice, FileOptions, NamedDrive, SimulatedDisk, SimulatedOptions, drive,
 };
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
-pub const SCHEMES: [(&str, &str); 2] = [
+pub const SCHEMES: [(&str, &str); 3] = [
     (
         "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false][&physical=SIZE][&profile=FILE]",
         "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created; \
@@ -27,6 +29,11 @@ pub const SCHEMES: [(&str, &str); 2] = [
         "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
          in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
          DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default",
+    ),
+    (
+        "scsi:/dev/sgN",
+        "a SCSI drive with blocks of 512 bytes, by Linux's generic interface, which discovery can ask where its blocks lie; written \
+         by the SCSI documents, and not tried on a real drive",
     ),
 ];
 
@@ -168,8 +175,19 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
                 SimulatedOptions { name, scheduler, contents, physical_block, host_bus: None };
             Ok(SimulatedDisk::start(profile, options))
         }
+        "scsi" => {
+            check_runtime().map_err(Error::NoRuntime)?;
+            let name = uri.to_string();
+            let path = Path::new(&uri.target).to_owned();
+            uri.finish()?;
+            let read_only = access.is_read_only();
+            let file = File::options().read(true).write(true).open(&path);
+            let file = file.map_err(|source| Error::File { path, action: "opening", source })?;
+            Ok(ScsiDrive::open(&name, Generic::new(file), read_only)?)
+        }
         other => {
-            Err(uri.error(format!("there is no scheme `{other}`: use file:, sim: or volume:")))
+            Err(uri
+                .error(format!("there is no scheme `{other}`: use file:, sim:, scsi: or volume:")))
         }
     }
 }

@@ -83,6 +83,11 @@ impl Kept {
         if checksum.trim_end() != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
             return Err("its checksum does not match: discover the device again".to_owned());
         }
+        Kept::parse_body(body)
+    }
+
+    /// Reads what lies behind the first line.
+    pub fn parse_body(body: &str) -> std::result::Result<Kept, String> {
         let kept: Kept = toml::from_str(body).map_err(|problem| problem.to_string())?;
         kept.check()?;
         Ok(kept)

@@ -147,7 +147,7 @@ impl DeviceUri {
         let mut other = self.clone();
         let mut replaced = |text: &str| replace(Path::new(text)).to_string_lossy().into_owned();
         let is_path = match self.scheme.as_str() {
-            "file" | "volume" => true,
+            "file" | "volume" | "scsi" => true,
             // A built-in profile's name has no extension.
             "sim" => Path::new(&self.target).extension().is_some() || self.target.contains('/'),
             _ => false,

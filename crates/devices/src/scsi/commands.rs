@@ -1,0 +1,408 @@
+//! Commands and answers, byte by byte: SCSI-2 (ANSI X3.131-1994), with the longer forms of SBC and SPC for large drives.
+//!
+//! Answers are from outside: whatever they are, decoding gives a value or says what is wrong.
+
+use std::fmt;
+
+use moirai_storage::{CachePage, CachePages, Defect, Located, Sector};
+use moirai_units::{BLOCK_BYTES, BlockCount, Lbn, Location};
+
+/// Formats of an address: a logical block, and a physical sector.
+const LOGICAL: u8 = 0;
+const PHYSICAL: u8 = 5;
+const FORMAT: u8 = 7;
+/// Bits of a translation: in an area that is reserved, on an alternate sector or track.
+const RESERVED_AREA: u8 = 0x80;
+const ALTERNATES: u8 = 0x60;
+/// Of a defect descriptor: the whole track.
+const WHOLE_TRACK: u32 = u32::MAX;
+/// The caching page, and its bits.
+const CACHING: u8 = 8;
+const WRITE_CACHE: u8 = 0x04;
+const READ_CACHE_DISABLED: u8 = 0x01;
+/// Where its fields lie in the page.
+const FLAGS_AT: usize = 2;
+const MAXIMUM_PREFETCH_AT: usize = 8;
+/// What a drive with more blocks than 32 bits count says.
+const TOO_LARGE: u32 = u32::MAX;
+/// ILLEGAL REQUEST.
+const ILLEGAL_REQUEST: u8 = 5;
+
+/// How long answers may be.
+pub(super) const TRANSLATION_BYTES: usize = 14;
+pub(super) const CAPACITY_10_BYTES: usize = 8;
+pub(super) const CAPACITY_16_BYTES: usize = 32;
+pub(super) const DEFECT_BYTES_MAX: u16 = u16::MAX;
+pub(super) const MODE_BYTES: u16 = 255;
+/// The longest form of a block's address in the short commands.
+pub(super) const SHORT_BLOCKS: u64 = 1 << 32;
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// The sense key.
+    pub key: u8,
+    /// The additional sense code.
+    pub code: u8,
+    /// Its qualifier.
+    pub qualifier: u8,
+}
+
+impl fmt::Display for Sense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sense { key, code, qualifier } = self;
+        write!(f, "sense key {key:x}h, additional sense {code:02x}/{qualifier:02x}")
+    }
+}
+
+impl Sense {
+    /// What sense data say, in the fixed or the descriptor format.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Sense> {
+        let at = |index: usize| bytes.get(index).copied();
+        match at(0)? & 0x7f {
+            0x70 | 0x71 => Some(Sense {
+                key: at(2)? & 0x0f,
+                code: at(12).unwrap_or(0),
+                qualifier: at(13).unwrap_or(0),
+            }),
+            0x72 | 0x73 => Some(Sense { key: at(1)? & 0x0f, code: at(2)?, qualifier: at(3)? }),
+            _ => None,
+        }
+    }
+
+    /// The drive does not know what was named: a place, a page, a command.
+    #[must_use]
+    pub fn is_illegal_request(self) -> bool {
+        self.key == ILLEGAL_REQUEST
+    }
+}
+
+/// READ CAPACITY (10).
+pub(super) fn read_capacity_10() -> [u8; 10] {
+    [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+/// READ CAPACITY (16).
+pub(super) fn read_capacity_16() -> [u8; 16] {
+    let mut command = [0; 16];
+    command[..2].copy_from_slice(&[0x9e, 0x10]);
+    command[13] = CAPACITY_16_BYTES as u8;
+    command
+}
+
+/// Blocks of a drive; `None` when the long form must be asked.
+pub(super) fn decode_capacity_10(bytes: &[u8]) -> Result<Option<BlockCount>, String> {
+    let last = be_u32(bytes, 0)?;
+    check_block(be_u32(bytes, 4)?)?;
+    Ok((last != TOO_LARGE).then_some(BlockCount(u64::from(last) + 1)))
+}
+
+/// Blocks of a drive, and of a physical sector.
+pub(super) fn decode_capacity_16(bytes: &[u8]) -> Result<(BlockCount, BlockCount), String> {
+    let last = be_u64(bytes, 0)?;
+    check_block(be_u32(bytes, 8)?)?;
+    let exponent = u32::from(bytes.get(13).copied().unwrap_or(0) & 0x0f);
+    let blocks = last.checked_add(1).ok_or("it has more blocks than can be counted")?;
+    Ok((BlockCount(blocks), BlockCount(1 << exponent)))
+}
+
+fn check_block(bytes: u32) -> Result<(), String> {
+    match u64::from(bytes) == BLOCK_BYTES {
+        true => Ok(()),
+        false => Err(format!("its blocks have {bytes} bytes, and must have {BLOCK_BYTES}")),
+    }
+}
+
+/// SEND DIAGNOSTIC of a page of `length` bytes.
+pub(super) fn send_diagnostic(length: u16) -> [u8; 6] {
+    let [high, low] = length.to_be_bytes();
+    [0x1d, 0x10, 0, high, low, 0]
+}
+
+/// RECEIVE DIAGNOSTIC RESULTS of the page that was sent.
+pub(super) fn receive_diagnostic() -> [u8; 6] {
+    [0x1c, 0, 0, 0, TRANSLATION_BYTES as u8, 0]
+}
+
+/// The page that asks where a block lies.
+pub(super) fn translate_block(lbn: Lbn) -> Result<[u8; TRANSLATION_BYTES], String> {
+    let short = u32::try_from(lbn.0);
+    let lbn = short.map_err(|_| format!("{lbn} has no short address, which translations take"))?;
+    let mut page = translation(LOGICAL, PHYSICAL);
+    page[6..10].copy_from_slice(&lbn.to_be_bytes());
+    Ok(page)
+}
+
+/// The page that asks what a place holds.
+pub(super) fn translate_place(at: Location) -> Result<[u8; TRANSLATION_BYTES], String> {
+    let mut page = translation(PHYSICAL, LOGICAL);
+    page[6..].copy_from_slice(&place(at)?);
+    Ok(page)
+}
+
+fn translation(supplied: u8, wanted: u8) -> [u8; TRANSLATION_BYTES] {
+    let mut page = [0; TRANSLATION_BYTES];
+    page[..6].copy_from_slice(&[0x40, 0, 0, 0x0a, supplied, wanted]);
+    page
+}
+
+/// The physical sector format: cylinder, head, sector.
+fn place(at: Location) -> Result<[u8; 8], String> {
+    let Location { cylinder, head, sector } = at;
+    let ([0, a, b, c], Ok(head)) = (cylinder.to_be_bytes(), u8::try_from(head)) else {
+        return Err(format!("cylinder {cylinder}, head {head} have no address in its format"));
+    };
+    let [d, e, f, g] = sector.to_be_bytes();
+    Ok([a, b, c, head, d, e, f, g])
+}
+
+fn decode_place(bytes: &[u8], at: usize) -> Result<Location, String> {
+    let first = be_u32(bytes, at)?;
+    Ok(Location { cylinder: first >> 8, head: first & 0xff, sector: be_u32(bytes, at + 4)? })
+}
+
+/// Where a block lies.
+pub(super) fn decode_located(bytes: &[u8]) -> Result<Located, String> {
+    let flags = translation_flags(bytes, PHYSICAL)?;
+    Ok(Located { location: decode_place(bytes, 6)?, is_moved: flags & ALTERNATES != 0 })
+}
+
+/// What a place holds.
+pub(super) fn decode_sector(bytes: &[u8]) -> Result<Sector, String> {
+    // In a reserved area the answer may have no address.
+    if bytes.get(5).is_some_and(|flags| flags & RESERVED_AREA != 0) {
+        return Ok(Sector::Reserved);
+    }
+    translation_flags(bytes, LOGICAL)?;
+    Ok(Sector::Block(Lbn(u64::from(be_u32(bytes, 6)?))))
+}
+
+fn translation_flags(bytes: &[u8], format: u8) -> Result<u8, String> {
+    let (page, flags) = (bytes.first().copied(), bytes.get(5).copied());
+    match (page, flags) {
+        (Some(0x40), Some(flags)) if flags & FORMAT == format => Ok(flags),
+        _ => Err(format!("it answers a translation with page {page:x?} and flags {flags:x?}")),
+    }
+}
+
+/// READ DEFECT DATA (10) of the primary or of the grown list, as physical sectors.
+pub(super) fn read_defects(grown: bool) -> [u8; 10] {
+    let list = if grown { 0x08 } else { 0x10 };
+    let [high, low] = DEFECT_BYTES_MAX.to_be_bytes();
+    [0x37, 0, list | PHYSICAL, 0, 0, 0, 0, high, low, 0]
+}
+
+/// The bad places of a list.
+pub(super) fn decode_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
+    let format = bytes.get(1).copied().unwrap_or(0) & FORMAT;
+    let length = usize::from(be_u16(bytes, 2)?);
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    if format != PHYSICAL {
+        return Err(format!("it lists defects in format {format}, and not as physical sectors"));
+    }
+    let list = bytes.get(4..4 + length).ok_or_else(|| {
+        format!("its list of defects has {length} bytes, more than a command takes")
+    })?;
+    let mut defects = Vec::with_capacity(list.len() / 8);
+    for one in list.chunks_exact(8) {
+        let Location { cylinder, head, sector } = decode_place(one, 0)?;
+        let sector = (sector != WHOLE_TRACK).then_some(sector);
+        defects.push(Defect { cylinder, head, sector });
+    }
+    Ok(defects)
+}
+
+/// MODE SENSE (10) of the caching page: as it is, or which of its bits can be changed.
+pub(super) fn sense_caching(changeable: bool) -> [u8; 10] {
+    let control = if changeable { 0x40 } else { 0 };
+    let [high, low] = MODE_BYTES.to_be_bytes();
+    [0x5a, 0x08, control | CACHING, 0, 0, 0, 0, high, low, 0]
+}
+
+/// MODE SELECT (10) of `length` bytes.
+pub(super) fn select_mode(length: u16) -> [u8; 10] {
+    let [high, low] = length.to_be_bytes();
+    [0x55, 0x10, 0, 0, 0, 0, 0, high, low, 0]
+}
+
+/// The caching page in an answer, behind the header and the block descriptors.
+pub(super) fn caching_page(bytes: &[u8]) -> Result<&[u8], String> {
+    let descriptors = usize::from(be_u16(bytes, 6)?);
+    let page = bytes.get(8 + descriptors..).unwrap_or_default();
+    let length = page.get(1).map_or(0, |length| usize::from(*length) + 2);
+    match (page.first().map(|code| code & 0x3f), page.get(..length)) {
+        (Some(CACHING), Some(page)) if length > MAXIMUM_PREFETCH_AT + 1 => Ok(page),
+        _ => Err("it has no caching page".to_owned()),
+    }
+}
+
+/// The cache, by the caching page as it is and as it can be changed.
+pub(super) fn decode_caching(current: &[u8], changeable: &[u8]) -> Result<CachePages, String> {
+    let bit = |page: &[u8], bit: u8| page.get(FLAGS_AT).is_some_and(|flags| flags & bit != 0);
+    Ok(CachePages {
+        current: CachePage {
+            reads: !bit(current, READ_CACHE_DISABLED),
+            writes: bit(current, WRITE_CACHE),
+            read_ahead_blocks: be_u16(current, MAXIMUM_PREFETCH_AT)?,
+        },
+        can_set_reads: bit(changeable, READ_CACHE_DISABLED),
+        can_set_writes: bit(changeable, WRITE_CACHE),
+        can_set_read_ahead: be_u16(changeable, MAXIMUM_PREFETCH_AT)? == u16::MAX,
+    })
+}
+
+/// What MODE SELECT is given: a header, and the caching page with these settings.
+pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
+    let mut bytes = vec![0; 8];
+    bytes.extend_from_slice(current);
+    let page_at = 8;
+    // The bit that says a page can be saved is reserved here.
+    if let Some(code) = bytes.get_mut(page_at) {
+        *code &= 0x3f;
+    }
+    if let Some(flags) = bytes.get_mut(page_at + FLAGS_AT) {
+        let set = |flags: u8, bit: u8, on: bool| if on { flags | bit } else { flags & !bit };
+        *flags = set(*flags, READ_CACHE_DISABLED, !page.reads);
+        *flags = set(*flags, WRITE_CACHE, page.writes);
+    }
+    let at = page_at + MAXIMUM_PREFETCH_AT;
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&page.read_ahead_blocks.to_be_bytes());
+    }
+    bytes
+}
+
+/// SEEK (10).
+pub(super) fn seek(lbn: Lbn) -> Result<[u8; 10], String> {
+    let short = u32::try_from(lbn.0);
+    let [a, b, c, d] = short.map_err(|_| format!("{lbn} has no short address"))?.to_be_bytes();
+    Ok([0x2b, 0, a, b, c, d, 0, 0, 0, 0])
+}
+
+/// READ or WRITE of up to 65,535 blocks: (10) where the address is short, else (16).
+pub(super) fn transfer(is_write: bool, first: Lbn, blocks: u16) -> Vec<u8> {
+    if first.0 + u64::from(blocks) <= SHORT_BLOCKS {
+        let [a, b, c, d] = (first.0 as u32).to_be_bytes();
+        let [high, low] = blocks.to_be_bytes();
+        return vec![if is_write { 0x2a } else { 0x28 }, 0, a, b, c, d, 0, high, low, 0];
+    }
+    let mut command = vec![if is_write { 0x8a } else { 0x88 }, 0];
+    command.extend_from_slice(&first.0.to_be_bytes());
+    command.extend_from_slice(&u32::from(blocks).to_be_bytes());
+    command.extend_from_slice(&[0, 0]);
+    command
+}
+
+/// SYNCHRONIZE CACHE (10) of all blocks.
+pub(super) fn synchronize_cache() -> [u8; 10] {
+    [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+fn be_u16(bytes: &[u8], at: usize) -> Result<u16, String> {
+    field(bytes, at).map(u16::from_be_bytes)
+}
+
+fn be_u32(bytes: &[u8], at: usize) -> Result<u32, String> {
+    field(bytes, at).map(u32::from_be_bytes)
+}
+
+fn be_u64(bytes: &[u8], at: usize) -> Result<u64, String> {
+    field(bytes, at).map(u64::from_be_bytes)
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], String> {
+    let field = bytes.get(at..at + N).and_then(|field| field.try_into().ok());
+    field.ok_or_else(|| format!("its answer of {} bytes ends before byte {}", bytes.len(), at + N))
+}
+
+/// Decodes bytes as every kind of answer: for a fuzzer.
+pub fn fuzz(bytes: &[u8]) {
+    let _ = Sense::decode(bytes);
+    let _ = decode_capacity_10(bytes);
+    let _ = decode_capacity_16(bytes);
+    let _ = decode_located(bytes);
+    let _ = decode_sector(bytes);
+    let _ = decode_defects(bytes);
+    let (current, changeable) = bytes.split_at(bytes.len() / 2);
+    if let (Ok(current), Ok(changeable)) = (caching_page(current), caching_page(changeable))
+        && let Ok(pages) = decode_caching(current, changeable)
+    {
+        let told = with_caching(current, pages.current);
+        assert_eq!(caching_page(&told).map(|page| page.get(1..)), Ok(current.get(1..)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_the_bytes_of_the_documents() {
+        let at = Location { cylinder: 0x01_2345, head: 6, sector: 0x89 };
+        let page = [0x40, 0, 0, 0x0a, 5, 0, 0x01, 0x23, 0x45, 6, 0, 0, 0, 0x89];
+        assert_eq!(translate_place(at), Ok(page));
+        let page = [0x40, 0, 0, 0x0a, 0, 5, 0, 0x12, 0xd6, 0x87, 0, 0, 0, 0];
+        assert_eq!(translate_block(Lbn(1_234_567)), Ok(page));
+        assert!(translate_block(Lbn(1 << 32)).is_err());
+        assert!(translate_place(Location { cylinder: 1 << 24, head: 0, sector: 0 }).is_err());
+        assert!(translate_place(Location { cylinder: 0, head: 256, sector: 0 }).is_err());
+        assert_eq!(read_defects(false), [0x37, 0, 0x15, 0, 0, 0, 0, 0xff, 0xff, 0]);
+        assert_eq!(read_defects(true), [0x37, 0, 0x0d, 0, 0, 0, 0, 0xff, 0xff, 0]);
+        assert_eq!(seek(Lbn(0x0102_0304)), Ok([0x2b, 0, 1, 2, 3, 4, 0, 0, 0, 0]));
+        assert_eq!(transfer(false, Lbn(5), 8), [0x28, 0, 0, 0, 0, 5, 0, 0, 8, 0]);
+        let long = [0x8a, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 8, 0, 0];
+        assert_eq!(transfer(true, Lbn((1 << 32) - 1), 8), long);
+        assert_eq!(sense_caching(true), [0x5a, 8, 0x48, 0, 0, 0, 0, 0, 255, 0]);
+    }
+
+    #[test]
+    fn answers_are_read_as_the_documents_have_them() {
+        assert_eq!(decode_capacity_10(&[0, 0, 0, 99, 0, 0, 2, 0]), Ok(Some(BlockCount(100))));
+        assert_eq!(decode_capacity_10(&[0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0]), Ok(None));
+        assert!(decode_capacity_10(&[0, 0, 0, 99, 0, 0, 16, 0]).is_err(), "4 KiB blocks");
+        let mut long = [0; 32];
+        long[..14].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 3]);
+        let blocks = BlockCount((1 << 32) + 1);
+        assert_eq!(decode_capacity_16(&long), Ok((blocks, BlockCount(8))));
+        let located = decode_located(&[0x40, 0, 0, 0x0a, 0, 0x45, 0, 1, 2, 3, 0, 0, 0, 9]);
+        let location = Location { cylinder: 0x102, head: 3, sector: 9 };
+        assert_eq!(located, Ok(Located { location, is_moved: true }));
+        let sector = [0x40, 0, 0, 0x0a, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0];
+        assert_eq!(decode_sector(&sector), Ok(Sector::Block(Lbn(256))));
+        assert_eq!(decode_sector(&[0x40, 0, 0, 2, 5, 0x80]), Ok(Sector::Reserved));
+        let list = [0, 0x15, 0, 16, 0, 0, 7, 2, 0, 0, 0, 5, 0, 0, 8, 0, 0xff, 0xff, 0xff, 0xff];
+        let defect = |cylinder, head, sector| Defect { cylinder, head, sector };
+        assert_eq!(decode_defects(&list), Ok(vec![defect(7, 2, Some(5)), defect(8, 0, None)]));
+        let fixed = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x26, 0];
+        let sense = Sense { key: 5, code: 0x26, qualifier: 0 };
+        assert_eq!(Sense::decode(&fixed), Some(sense));
+        assert_eq!(Sense::decode(&[0x72, 5, 0x26, 0]), Some(sense));
+        assert!(sense.is_illegal_request());
+    }
+
+    #[test]
+    fn the_caching_page_is_found_behind_block_descriptors_and_changed() {
+        let mut answer = vec![0, 36, 0, 0, 0, 0, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+        answer.extend_from_slice(&[
+            0x88, 0x12, 0x04, 0, 0xff, 0xff, 0, 0, 1, 2, 3, 4, 0, 16, 0, 0, 0, 0, 0, 0,
+        ]);
+        let page = caching_page(&answer).unwrap();
+        let mut changeable = page.to_vec();
+        changeable[2] = 0x05;
+        let pages = decode_caching(page, &changeable).unwrap();
+        let current = CachePage { reads: true, writes: true, read_ahead_blocks: 0x0102 };
+        assert_eq!(pages.current, current);
+        assert_eq!(
+            (pages.can_set_reads, pages.can_set_writes, pages.can_set_read_ahead),
+            (true, true, false)
+        );
+        let off = CachePage { reads: false, writes: false, read_ahead_blocks: 7 };
+        let told = with_caching(page, off);
+        assert_eq!(told[..8], [0; 8]);
+        assert_eq!(told[8..18], [0x08, 0x12, 0x01, 0, 0xff, 0xff, 0, 0, 0, 7]);
+        assert_eq!(told[18..], page[10..]);
+    }
+}

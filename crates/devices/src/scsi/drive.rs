@@ -1,0 +1,296 @@
+//! A SCSI drive as a device.
+
+use std::io;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, join_all};
+use moirai_runtime::{blocking, now};
+use moirai_storage::{
+    Answer, CachePage, CachePages, Completion, Completions, DefectLists, Device, Diagnostics,
+    Ensemble, EquivalenceClass, Error, Flushed, Inquiry, IoBuf, Located, Op, Request, Result,
+    Sector, Timing,
+};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Location};
+use parking_lot::Mutex;
+
+use super::commands as scsi;
+use super::{Data, Sense, Transport};
+
+/// Blocks of one command: longer requests are several.
+const BLOCKS_MAX: u64 = 1024;
+/// Without attributes of its own, blocks are accessed by so many.
+const ENSEMBLE: BlockCount = BlockCount(2048);
+
+/// A SCSI drive.
+#[derive(Debug)]
+pub struct ScsiDrive<T> {
+    transport: Arc<T>,
+    inquiry: Inquiry,
+    /// A translation is two commands, which belong together.
+    translating: Arc<Mutex<()>>,
+}
+
+impl<T: Transport> ScsiDrive<T> {
+    /// Asks a drive for its size.
+    ///
+    /// # Errors
+    /// A drive that does not answer, or whose blocks have not 512 bytes.
+    pub fn open(name: &str, transport: T, read_only: bool) -> Result<Arc<ScsiDrive<T>>> {
+        let commands = Commands { device: name, transport: &transport };
+        let mut short = [0; scsi::CAPACITY_10_BYTES];
+        let bytes = commands.read(&scsi::read_capacity_10(), &mut short)?;
+        let told = commands.decode(scsi::decode_capacity_10(bytes))?;
+        let (capacity, physical_block) = match told {
+            Some(capacity) => (capacity, BlockCount(1)),
+            None => {
+                let mut long = [0; scsi::CAPACITY_16_BYTES];
+                let bytes = commands.read(&scsi::read_capacity_16(), &mut long)?;
+                commands.decode(scsi::decode_capacity_16(bytes))?
+            }
+        };
+        // A drive without a caching page has no write cache that could be switched off.
+        let writes = commands.caching().is_ok_and(|(pages, _)| pages.current.writes);
+        Ok(Arc::new(ScsiDrive {
+            inquiry: Inquiry {
+                name: name.to_owned(),
+                capacity,
+                parallelism: 1,
+                depth: 1,
+                volume_block: BlockCount(1),
+                atomic_write: BlockCount(1),
+                physical_block,
+                discard: None,
+                volatile_cache: writes,
+                read_only,
+                keeps_data: true,
+            },
+            transport: Arc::new(transport),
+            translating: Arc::default(),
+        }))
+    }
+
+    /// Carries out commands on a thread that may block.
+    fn ask<A: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Commands<'_, T>) -> Result<A> + Send + 'static,
+    ) -> Answer<'_, A> {
+        let (transport, device) = (Arc::clone(&self.transport), self.inquiry.name.clone());
+        Box::pin(async move {
+            blocking(move || ask(&Commands { device: &device, transport: &transport })).await
+        })
+    }
+
+    async fn access(&self, mut request: Request) -> Result<Completion> {
+        request.check(&self.inquiry)?;
+        let Request { op, blocks, ref mut data } = request;
+        let buffers = std::mem::take(data);
+        let issued = now();
+        let buffers = self.ask(move |commands| commands.transfer(op, blocks, buffers)).await?;
+        let finished = now();
+        Ok(Completion {
+            data: buffers,
+            timing: Timing { issued, started: issued, finished, parts: None },
+        })
+    }
+
+    fn ensemble_at(&self, lbn: Lbn) -> Result<BlockRange> {
+        (self as &dyn Device).check_lbn(lbn)?;
+        let first = Lbn(lbn.0 / ENSEMBLE.0 * ENSEMBLE.0);
+        let end = (first + ENSEMBLE).min(Lbn(self.inquiry.capacity.0));
+        Ok(BlockRange::between(first, end))
+    }
+}
+
+/// The drive, for one command or some that belong together.
+struct Commands<'a, T> {
+    device: &'a str,
+    transport: &'a T,
+}
+
+impl<T: Transport> Commands<'_, T> {
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::Io { device: self.device.to_owned(), action, offset: 0, source }
+    }
+
+    fn sensed(&self, sense: Sense) -> Error {
+        self.failed("a SCSI command", io::Error::other(sense.to_string()))
+    }
+
+    fn decode<A>(&self, decoded: std::result::Result<A, String>) -> Result<A> {
+        decoded.map_err(|problem| self.failed("a SCSI command", io::Error::other(problem)))
+    }
+
+    /// The bytes that came, or what the drive says instead.
+    fn execute(&self, command: &[u8], data: Data<'_>) -> Result<std::result::Result<usize, Sense>> {
+        let reply = self.transport.execute(command, data);
+        let reply = reply.map_err(|source| self.failed("a SCSI command", source))?;
+        Ok(reply.sense.map_or(Ok(reply.bytes), Err))
+    }
+
+    fn read<'b>(&self, command: &[u8], answer: &'b mut [u8]) -> Result<&'b [u8]> {
+        let bytes = self.execute(command, Data::In(answer))?;
+        let bytes = bytes.map_err(|sense| self.sensed(sense))?;
+        Ok(answer.get(..bytes).unwrap_or(answer))
+    }
+
+    fn write(&self, command: &[u8], data: Data<'_>) -> Result<()> {
+        let done = self.execute(command, data)?;
+        done.map(drop).map_err(|sense| self.sensed(sense))
+    }
+
+    /// The answer to a translation; `None` where the drive does not know what is to be translated.
+    fn translate(
+        &self,
+        page: &[u8],
+        together: &Mutex<()>,
+    ) -> Result<Option<[u8; scsi::TRANSLATION_BYTES]>> {
+        let _both = together.lock();
+        let send = scsi::send_diagnostic(page.len() as u16);
+        match self.execute(&send, Data::Out(page))? {
+            Err(sense) if sense.is_illegal_request() => return Ok(None),
+            Err(sense) => return Err(self.sensed(sense)),
+            Ok(_) => {}
+        }
+        let mut answer = [0; scsi::TRANSLATION_BYTES];
+        match self.execute(&scsi::receive_diagnostic(), Data::In(&mut answer))? {
+            Err(sense) if sense.is_illegal_request() => Ok(None),
+            Err(sense) => Err(self.sensed(sense)),
+            Ok(_) => Ok(Some(answer)),
+        }
+    }
+
+    fn defects(&self, grown: bool) -> Result<Vec<moirai_storage::Defect>> {
+        let mut answer = vec![0; usize::from(scsi::DEFECT_BYTES_MAX)];
+        let bytes = self.read(&scsi::read_defects(grown), &mut answer)?;
+        self.decode(scsi::decode_defects(bytes))
+    }
+
+    /// How the cache is set, with the page as the drive has it.
+    fn caching(&self) -> Result<(CachePages, Vec<u8>)> {
+        let ask = |changeable| {
+            let mut answer = [0; scsi::MODE_BYTES as usize];
+            let bytes = self.read(&scsi::sense_caching(changeable), &mut answer)?;
+            self.decode(scsi::caching_page(bytes).map(<[u8]>::to_vec))
+        };
+        let (current, changeable) = (ask(false)?, ask(true)?);
+        let pages = self.decode(scsi::decode_caching(&current, &changeable))?;
+        Ok((pages, current))
+    }
+
+    fn transfer(&self, op: Op, blocks: BlockRange, mut buffers: Vec<IoBuf>) -> Result<Vec<IoBuf>> {
+        // An access without buffers moves its data all the same.
+        let mut spare = buffers.is_empty().then(|| IoBuf::zeroed(blocks.count));
+        let mut at = blocks.first;
+        for buffer in buffers.iter_mut().chain(&mut spare) {
+            for piece in buffer.chunks_mut((BLOCKS_MAX * BLOCK_BYTES) as usize) {
+                let count = piece.len() as u64 / BLOCK_BYTES;
+                let command = scsi::transfer(op == Op::Write, at, count as u16);
+                let length = piece.len();
+                let data = match op {
+                    Op::Read => Data::In(piece),
+                    Op::Write => Data::Out(piece),
+                };
+                let action = if op == Op::Write { "write" } else { "read" };
+                let failed = |text: String| Error::Io {
+                    device: self.device.to_owned(),
+                    action,
+                    offset: at.byte_offset(),
+                    source: io::Error::other(text),
+                };
+                let done = self.execute(&command, data)?;
+                let bytes = done.map_err(|sense| failed(sense.to_string()))?;
+                if op == Op::Read && bytes < length {
+                    return Err(failed(format!("{bytes} of {length} bytes came")));
+                }
+                at += BlockCount(count);
+            }
+        }
+        Ok(buffers)
+    }
+}
+
+impl<T: Transport> Device for ScsiDrive<T> {
+    fn inquiry(&self) -> &Inquiry {
+        &self.inquiry
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
+        let blocks = self.ensemble_at(lbn)?;
+        Ok(Ensemble { blocks, switch: BlockCount::ZERO })
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
+        self.ensemble_at(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
+        self.ensemble_at(lbn).map(|_| EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        Box::pin(join_all(batch.into_iter().map(|request| self.access(request))))
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.ask(|commands| commands.write(&scsi::synchronize_cache(), Data::None))
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl<T: Transport> Diagnostics for ScsiDrive<T> {
+    fn capacity(&self) -> Answer<'_, BlockCount> {
+        Box::pin(async { Ok(self.inquiry.capacity) })
+    }
+
+    fn locate(&self, lbn: Lbn) -> Answer<'_, Located> {
+        let together = Arc::clone(&self.translating);
+        self.ask(move |commands| {
+            let page = commands.decode(scsi::translate_block(lbn))?;
+            let answer = commands.translate(&page, &together)?;
+            let answer = answer.ok_or_else(|| format!("it does not translate {lbn}"));
+            let answer = commands.decode(answer)?;
+            commands.decode(scsi::decode_located(&answer))
+        })
+    }
+
+    fn sector(&self, at: Location) -> Answer<'_, Option<Sector>> {
+        let together = Arc::clone(&self.translating);
+        self.ask(move |commands| {
+            // A place that has no address in this format is none that the drive has.
+            let Ok(page) = scsi::translate_place(at) else { return Ok(None) };
+            let answer = commands.translate(&page, &together)?;
+            let sector = answer.map(|answer| commands.decode(scsi::decode_sector(&answer)));
+            sector.transpose()
+        })
+    }
+
+    fn defects(&self) -> Answer<'_, DefectLists> {
+        self.ask(|commands| {
+            Ok(DefectLists { primary: commands.defects(false)?, grown: commands.defects(true)? })
+        })
+    }
+
+    fn cache(&self) -> Answer<'_, CachePages> {
+        self.ask(|commands| commands.caching().map(|(pages, _)| pages))
+    }
+
+    fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
+        self.ask(move |commands| {
+            let (_, current) = commands.caching()?;
+            let told = scsi::with_caching(&current, page);
+            commands.write(&scsi::select_mode(told.len() as u16), Data::Out(&told))
+        })
+    }
+
+    fn seek(&self, lbn: Lbn) -> Answer<'_, Timing> {
+        self.ask(move |commands| {
+            let command = commands.decode(scsi::seek(lbn))?;
+            let issued = now();
+            commands.write(&command, Data::None)?;
+            Ok(Timing { issued, started: issued, finished: now(), parts: None })
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! A drive behind SCSI commands, whose layout is extracted: a transport answers with the bytes of the SCSI documents, from the tables
+//! of a simulated drive.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use moirai_devices::scsi::{Data, Reply, ScsiDrive, Sense, Transport};
+use moirai_discovery::find_layout;
+use moirai_models::{Geometry, Profile, Sparing, TrackOrder, Zone};
+use moirai_runtime::{Random, block_on_virtual, random};
+use moirai_storage::{CachePage, Device, IoBuf, conformance};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location};
+use parking_lot::Mutex;
+use rand::Rng;
+
+/// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST.
+const UNKNOWN: Sense = Sense { key: 5, code: 0x26, qualifier: 0 };
+
+#[derive(Debug)]
+struct Mock {
+    geometry: Geometry,
+    page: Mutex<[u8; 14]>,
+    caching: Mutex<Vec<u8>>,
+    blocks: Mutex<Vec<u8>>,
+    /// Answers are changed at random.
+    noise: Option<Mutex<Random>>,
+    synchronized: AtomicBool,
+}
+
+impl Mock {
+    fn of(name: &str) -> Mock {
+        let caching =
+            vec![0x88, 0x12, 0x04, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0];
+        Mock {
+            geometry: Profile::built_in(name).unwrap().geometry,
+            page: Mutex::new([0; 14]),
+            caching: Mutex::new(caching),
+            blocks: Mutex::new(vec![0; 64 * 512]),
+            noise: None,
+            synchronized: AtomicBool::new(false),
+        }
+    }
+
+    /// The answer to the translation that was sent, or none where the drive does not know what was named.
+    fn translated(&self) -> Option<Vec<u8>> {
+        let page = *self.page.lock();
+        let word = |at: usize| u32::from_be_bytes(page[at..at + 4].try_into().unwrap());
+        let mut answer = vec![0x40, 0, 0, 0x0a, page[4], page[5]];
+        if page[4] == 0 {
+            let lbn = Lbn(u64::from(word(6)));
+            let at = self.geometry.locate(lbn)?;
+            answer[5] |= if self.geometry.is_remapped(lbn) { 0x40 } else { 0 };
+            answer.extend_from_slice(&((at.cylinder << 8) | at.head).to_be_bytes());
+            answer.extend_from_slice(&at.sector.to_be_bytes());
+            return Some(answer);
+        }
+        let at = Location { cylinder: word(6) >> 8, head: word(6) & 0xff, sector: word(10) };
+        if !self.geometry.has(at) {
+            return None;
+        }
+        match self.geometry.lbn_at(at) {
+            Some(lbn) => answer.extend_from_slice(&(lbn.0 as u32).to_be_bytes()),
+            // Without an address, as drives may.
+            None => answer[5] |= 0x80,
+        }
+        answer.resize(14, 0);
+        Some(answer)
+    }
+
+    fn defects(&self, list: u8) -> Vec<u8> {
+        let (slipped, remapped) = self.geometry.defects();
+        let places = if list & 0x10 != 0 { slipped } else { remapped };
+        let mut answer = vec![0, list];
+        answer.extend_from_slice(&(8 * places.len() as u16).to_be_bytes());
+        for place in places {
+            let Location { cylinder, head, sector } = place.location;
+            let sector = if place.is_track { u32::MAX } else { sector };
+            answer.extend_from_slice(&((cylinder << 8) | head).to_be_bytes());
+            answer.extend_from_slice(&sector.to_be_bytes());
+        }
+        answer
+    }
+}
+
+impl Transport for Mock {
+    fn execute(&self, command: &[u8], data: Data<'_>) -> io::Result<Reply> {
+        let done = |bytes| Ok(Reply { bytes, sense: None });
+        let refused = Ok(Reply { bytes: 0, sense: Some(UNKNOWN) });
+        let mut answer = match command[0] {
+            0x25 => {
+                let last = (self.geometry.capacity().0 - 1) as u32;
+                [last.to_be_bytes(), 512_u32.to_be_bytes()].concat()
+            }
+            0x1d => {
+                let Data::Out(page) = data else { return refused };
+                *self.page.lock() = page.try_into().unwrap();
+                return done(0);
+            }
+            0x1c => match self.translated() {
+                Some(answer) => answer,
+                None => return refused,
+            },
+            0x37 => self.defects(command[2]),
+            0x5a => {
+                let page = self.caching.lock().clone();
+                let is_changeable = command[2] & 0xc0 == 0x40;
+                let mut answer = vec![0, 26, 0, 0, 0, 0, 0, 0];
+                match is_changeable {
+                    true => answer.extend_from_slice(&[
+                        0x88, 0x12, 0x05, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                    ]),
+                    false => answer.extend(page),
+                }
+                answer
+            }
+            0x55 => {
+                let Data::Out(list) = data else { return refused };
+                assert_eq!(
+                    (list[8] & 0x80, command[1]),
+                    (0, 0x10),
+                    "the page has no PS bit, and PF is set"
+                );
+                *self.caching.lock() = list[8..].to_vec();
+                return done(0);
+            }
+            0x28 | 0x2a => {
+                let at = u32::from_be_bytes(command[2..6].try_into().unwrap()) as usize * 512;
+                let length =
+                    usize::from(u16::from_be_bytes(command[7..9].try_into().unwrap())) * 512;
+                let mut blocks = self.blocks.lock();
+                let Some(held) = blocks.get_mut(at..at + length) else { return refused };
+                match data {
+                    Data::In(into) => into.copy_from_slice(held),
+                    Data::Out(from) => held.copy_from_slice(from),
+                    Data::None => return refused,
+                }
+                return done(length);
+            }
+            0x35 => {
+                self.synchronized.store(true, Relaxed);
+                return done(0);
+            }
+            0x2b => return done(0),
+            _ => return refused,
+        };
+        if let Some(random) = &self.noise {
+            let mut random = random.lock();
+            if random.random_ratio(1, 40) {
+                let cut = random.random_range(0..=answer.len());
+                answer.truncate(cut);
+                answer.iter_mut().for_each(|byte| *byte ^= random.random::<u8>());
+            }
+        }
+        let Data::In(into) = data else { return refused };
+        let bytes = answer.len().min(into.len());
+        into[..bytes].copy_from_slice(&answer[..bytes]);
+        done(bytes)
+    }
+}
+
+#[test]
+fn the_layout_is_extracted_by_commands() {
+    for name in ["quantum-atlas-10k-extracted", "hp-c2247", "seagate-cheetah-4lp"] {
+        let mock = Mock::of(name);
+        let truth = mock.geometry.clone();
+        block_on_virtual(1, async {
+            let drive = ScsiDrive::open("scsi:mock", mock, true).unwrap();
+            assert_eq!(drive.inquiry().capacity, truth.capacity());
+            let (found, _) = find_layout(&*drive).await.unwrap();
+            let mut at = Lbn(0);
+            while let Some(track) = truth.track(at) {
+                assert_eq!(found.track(at).unwrap().blocks, track.blocks, "{name}");
+                at = track.blocks.end();
+            }
+        });
+    }
+}
+
+#[test]
+fn blocks_and_the_cache_are_read_and_written() {
+    block_on_virtual(1, async {
+        let drive = ScsiDrive::open("scsi:mock", Mock::of("hp-c2247"), false).unwrap();
+        let device: &dyn Device = &*drive;
+        assert!(device.inquiry().volatile_cache);
+        device.write(Lbn(7), IoBuf::holding(b"apple")).await.unwrap();
+        device.flush().await.unwrap();
+        let read = device.read(BlockRange::new(Lbn(7), BlockCount(1))).await.unwrap();
+        assert_eq!(&read[..5], b"apple");
+        let beyond = device.read(BlockRange::new(Lbn(64), BlockCount(1))).await;
+        assert!(beyond.unwrap_err().to_string().contains("26/00"));
+        let diagnostics = device.diagnostics().unwrap();
+        let pages = diagnostics.cache().await.unwrap();
+        let page = CachePage { reads: true, writes: true, read_ahead_blocks: 0xffff };
+        assert_eq!((pages.current, pages.can_set_read_ahead), (page, true));
+        let off = CachePage { reads: false, writes: false, read_ahead_blocks: 4 };
+        diagnostics.set_cache(off).await.unwrap();
+        assert_eq!(diagnostics.cache().await.unwrap().current, off);
+        assert_eq!(diagnostics.capacity().await.unwrap(), device.inquiry().capacity);
+        diagnostics.seek(Lbn(9)).await.unwrap();
+    });
+}
+
+#[test]
+fn it_is_a_device_as_others_are() {
+    block_on_virtual(1, async {
+        let zone = Zone { cylinders: 20, track_sectors: 50, ..Zone::default() };
+        let geometry =
+            Geometry::new(2, TrackOrder::Cylinder, Sparing::None, vec![zone], None).unwrap();
+        let blocks = Mutex::new(vec![0; geometry.capacity().bytes().0 as usize]);
+        let mock = Mock { geometry, blocks, ..Mock::of("hp-c2247") };
+        let drive = ScsiDrive::open("scsi:mock", mock, false).unwrap();
+        conformance::check(drive).await;
+    });
+}
+
+#[test]
+fn rubbish_is_an_error_and_no_layout() {
+    for seed in 0..20 {
+        block_on_virtual(seed, async {
+            let mut mock = Mock::of("hp-c2247");
+            mock.noise = Some(Mutex::new(random("noise")));
+            let Ok(drive) = ScsiDrive::open("scsi:mock", mock, true) else { return };
+            let found = find_layout(&*drive).await;
+            assert!(found.is_err(), "{found:?}");
+        });
+    }
+}
