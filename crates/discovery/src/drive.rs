@@ -23,13 +23,17 @@ pub(crate) struct Drive<'a> {
     device: &'a dyn Device,
     diagnostics: &'a dyn Diagnostics,
     commands: Commands,
+    /// No read of a block takes longer, once that is known, in ns.
+    longest_ns: f64,
+    late: u64,
 }
 
 impl<'a> Drive<'a> {
     /// `None` when the device answers no diagnostic commands.
     pub(crate) fn new(device: &'a dyn Device) -> Option<Drive<'a>> {
         let diagnostics = device.diagnostics()?;
-        Some(Drive { device, diagnostics, commands: Commands::new() })
+        let commands = Commands::new();
+        Some(Drive { device, diagnostics, commands, longest_ns: f64::INFINITY, late: 0 })
     }
 
     pub(crate) fn device(&self) -> &'a dyn Device {
@@ -46,6 +50,16 @@ impl<'a> Drive<'a> {
 
     pub(crate) fn count(&mut self, command: &'static str, times: u64) {
         *self.commands.entry(command).or_default() += times;
+    }
+
+    /// From now on, reads of a block that take longer were held up.
+    pub(crate) fn set_longest(&mut self, ns: f64) {
+        self.longest_ns = ns;
+    }
+
+    /// How many reads of a block were held up.
+    pub(crate) fn late(&self) -> u64 {
+        self.late
     }
 
     /// An error about what the drive answered.
@@ -124,8 +138,12 @@ impl<'a> Drive<'a> {
     }
 
     pub(crate) async fn carry_out(&mut self, request: Request) -> Result<Timing> {
+        let is_one = request.blocks.count == BlockCount(1);
         let timings = self.submit(vec![request]).await?;
-        timings.first().copied().ok_or_else(|| self.contradiction("it gave no answer".to_owned()))
+        let timing = timings.first().copied();
+        let timing = timing.ok_or_else(|| self.contradiction("it gave no answer".to_owned()))?;
+        self.late += u64::from(is_one && timing.response().0 as f64 > self.longest_ns);
+        Ok(timing)
     }
 
     /// Gives the drive several requests at once.

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use moirai_devices::{Access, open};
-use moirai_discovery::{Error, extract};
-use moirai_runtime::block_on_virtual;
+use moirai_discovery::{DriveFound, Error, extract};
+use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
     self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
     Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Request, Sector, Timing,
 };
-use moirai_units::{BlockCount, BlockRange, Lbn, Location};
+use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
 
 /// What is wrong with a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,6 +33,8 @@ enum Lie {
     Scatters,
     /// Says that every place exists.
     Endless,
+    /// Answers one command in so many 50 ms late.
+    Stalls(u64),
 }
 
 struct Liar {
@@ -78,10 +80,19 @@ impl Device for Liar {
     }
 
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
-        match self.fails() {
-            Some(error) => Box::pin(async move { vec![Err(error)] }),
-            None => self.device.submit(batch),
+        if let Some(error) = self.fails() {
+            return Box::pin(async move { vec![Err(error)] });
         }
+        Box::pin(async move {
+            let mut done = self.device.submit(batch).await;
+            // Not always at the same place of what is measured.
+            let count = self.commands.load(Relaxed);
+            if matches!(self.lie, Lie::Stalls(every) if count * 7919 % every == 0) {
+                sleep(Nanos(50_000_000)).await;
+                done.iter_mut().flatten().for_each(|one| one.timing.finished = now());
+            }
+            done
+        })
     }
 
     fn flush(&self) -> Flushed<'_> {
@@ -200,6 +211,40 @@ fn a_drive_that_fails_at_any_time_is_an_error() {
         let found = extract_from(Lie::FailsAfter(after));
         assert!(matches!(found, Err(Error::Device(_))), "{after}: {found:?}");
     }
+}
+
+#[test]
+fn a_drive_that_stalls_is_found_as_it_is_or_is_an_error() {
+    let truth = extract_from(Lie::None).unwrap();
+    let mut found = 0;
+    for every in [211, 307, 401, 503, 997, 1009] {
+        let Ok(ours) = extract_from(Lie::Stalls(every)) else { continue };
+        found += 1;
+        assert_eq!(ours.geometry, truth.geometry, "{every}");
+        let cache = |found: &DriveFound| found.cache.clone().unwrap();
+        let (ours_cache, truth_cache) = (cache(&ours), cache(&truth));
+        assert_eq!(
+            (ours_cache.segments, ours_cache.segment_blocks, ours_cache.read_ahead),
+            (truth_cache.segments, truth_cache.segment_blocks, truth_cache.read_ahead),
+            "{every}"
+        );
+        let near = |what: &str, ours: f64, truth: f64| {
+            assert!((ours - truth).abs() < 20e3, "{every}: {what} {ours} and not {truth}");
+        };
+        near("head switch", ours.head_switch_ns.unwrap(), truth.head_switch_ns.unwrap());
+        near("read miss", ours.overheads.read_miss.read, truth.overheads.read_miss.read);
+        near(
+            "read hit",
+            ours.overheads.read_hit.unwrap().read,
+            truth.overheads.read_hit.unwrap().read,
+        );
+        assert_eq!(ours.scheduler, truth.scheduler, "{every}");
+        for (one, other) in ours.seeks.iter().zip(&truth.seeks) {
+            assert_eq!(one.0, other.0, "{every}");
+            near("seek", one.1, other.1);
+        }
+    }
+    assert!(found >= 3, "{found}");
 }
 
 #[test]

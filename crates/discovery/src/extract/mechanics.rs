@@ -249,9 +249,13 @@ impl Rig<'_, '_> {
     /// a slow bus hides it.
     pub(super) async fn is_zero_latency_read(&mut self) -> Result<Option<bool>> {
         let Some((first, count)) = self.whole_track() else { return Ok(Some(false)) };
-        self.drive.read(first, 1).await?;
-        let whole = self.drive.read(first, count).await?.response().0 as f64;
-        let turns = whole / self.turn_ns();
+        // One of them may have been held up.
+        let mut turns = f64::INFINITY;
+        for _ in 0..3 {
+            self.drive.read(first, 1).await?;
+            let whole = self.drive.read(first, count).await?.response().0 as f64;
+            turns = turns.min(whole / self.turn_ns());
+        }
         Ok((turns < SLOW_TURNS).then_some(turns < 1.5))
     }
 

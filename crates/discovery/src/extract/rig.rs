@@ -20,9 +20,10 @@ use crate::rotation::Rotation;
 
 /// How well a threshold is known, in ns.
 const STEP_NS: f64 = 500.0;
-/// Thresholds of which the median counts, where times are noisy.
+/// What is measured must agree so often, where times have no noise: an answer may have been held up.
+const REPEATS: usize = 2;
+/// Thresholds of which the median counts, where times are noisy or do not agree; and angles.
 const NOISY_REPEATS: usize = 5;
-/// Angles of which the median counts then.
 const NOISY_ANGLES: usize = 9;
 /// Times with less noise are exact.
 const EXACT_NS: f64 = 50.0;
@@ -73,13 +74,21 @@ impl<'r, 'd> Rig<'r, 'd> {
 
     /// The least response of `then` after `first`, in ns.
     pub(super) async fn least(&mut self, first: Command, then: Command) -> Result<f64> {
-        let repeats = if self.rotation.noise_ns > EXACT_NS { NOISY_REPEATS } else { 1 };
-        let mut found = Vec::with_capacity(repeats);
-        for _ in 0..repeats {
+        let mut found = Vec::new();
+        while !self.is_settled(&found, REPEATS, NOISY_REPEATS, 2.0 * STEP_NS) {
             found.push(self.threshold(first, then).await?);
         }
-        found.sort_unstable_by(f64::total_cmp);
-        Ok(found.get(found.len() / 2).copied().unwrap_or_default())
+        Ok(median(found))
+    }
+
+    /// Whether enough was measured: without noise, as much as needs to agree; with noise, or where not all agrees, more.
+    fn is_settled(&self, found: &[f64], exact: usize, noisy: usize, within_ns: f64) -> bool {
+        let span = |found: &[f64]| {
+            let most = found.iter().copied().fold(f64::MIN, f64::max);
+            most - found.iter().copied().fold(f64::MAX, f64::min)
+        };
+        let is_exact = self.rotation.noise_ns <= EXACT_NS;
+        found.len() >= noisy || (is_exact && found.len() >= exact && span(found) <= within_ns)
     }
 
     async fn threshold(&mut self, first: Command, then: Command) -> Result<f64> {
@@ -107,20 +116,28 @@ impl<'r, 'd> Rig<'r, 'd> {
     /// When a command ends within a turn, in ns from when a read of a certain block does: from 0 to a turn.
     pub(super) async fn angle(&mut self, command: Command) -> Result<f64> {
         let turn = self.turn_ns();
-        let repeats = if self.rotation.noise_ns > EXACT_NS { NOISY_ANGLES } else { 1 };
-        let (mut first, mut offsets) = (None, Vec::with_capacity(repeats));
-        for _ in 0..repeats {
-            // Each time anew: what the time of a turn is off by would add up.
+        let (mut first, mut offsets) = (None, Vec::new());
+        while !self.is_settled(&offsets, REPEATS, NOISY_ANGLES, EXACT_NS) {
             let request = self.drive.prepare(command.0, command.1, command.2).await?;
+            // Each time anew: what the time of a turn is off by would add up.
             let from = self.drive.read(self.origin, 1).await?.finished;
             let done = self.drive.carry_out(request).await?;
             let offset = self.rotation.offset(from, done.finished, 0.0);
             let first = *first.get_or_insert(offset);
             offsets.push(self.rotation.wrap(offset - first));
         }
-        offsets.sort_unstable_by(f64::total_cmp);
-        let median = offsets.get(offsets.len() / 2).copied().unwrap_or_default();
-        Ok((first.unwrap_or_default() + median).rem_euclid(turn))
+        Ok((first.unwrap_or_default() + median(offsets)).rem_euclid(turn))
+    }
+
+    /// An error when more answers came late than are put down to chance.
+    pub(super) fn give_up_after(&self, most: u64) -> Result<()> {
+        let late = self.drive.late();
+        match late <= most {
+            true => Ok(()),
+            false => Err(self.drive.contradiction(format!(
+                "{late} reads took longer than its longest seek and a turn: see that nobody else uses it"
+            ))),
+        }
     }
 
     /// A block on a cylinder and head, about so far along the track.
@@ -139,4 +156,9 @@ impl<'r, 'd> Rig<'r, 'd> {
     pub(super) fn cylinder_from(&self, cylinder: u32) -> Option<u32> {
         (cylinder..self.geometry.cylinders()).find(|at| self.block_at(*at, 0, 0.5).is_some())
     }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
