@@ -150,6 +150,11 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let access = if arguments.write { Access::Write } else { Access::Read };
     let device = moirai::open_device_for(&arguments.uri, access).await?;
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
+    if arguments.write && !asks {
+        return Err(Failure::Usage(
+            "--write is for drives that are asked by diagnostic commands".into(),
+        ));
+    }
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
         true => by_commands(&device, arguments, boundaries, out).await?,
         false => by_times(&device, arguments, boundaries, out).await?,
@@ -182,13 +187,15 @@ async fn by_commands(
         file.write(map.firsts())?;
     }
     let file = moirai::drive_profile(&found, format!("as discovered of {}", arguments.uri));
-    if let Some(out) = out {
-        out.write(&drive::text_of(&file)?)?;
-    }
+    let text = drive::text_of(&file)?;
     let kept = kept_of(&arguments.uri, &**device, &map, "diagnostic", 1, true).await?;
     let annotated = Annotated::new(Arc::clone(device), map);
+    // A profile that is not valid is not written.
     let mut discovered = drive::discovered(&annotated, &found, file)?;
-    discovered.kept = keep(&kept);
+    if let Some(out) = out {
+        out.write(&text)?;
+    }
+    discovered.kept = keep(&kept)?;
     Ok(discovered)
 }
 
@@ -270,7 +277,7 @@ fn keep_as(kept: &Kept, out: Option<NewFile>) -> Result<Option<PathBuf>, Failure
     if let Some(out) = out {
         out.write(&kept.text())?;
     }
-    Ok(keep(kept))
+    keep(kept)
 }
 
 impl Discovered {

@@ -3,12 +3,13 @@
 use std::env;
 use std::path::PathBuf;
 
-use moirai::discovery::{TrackMap, angles};
+use moirai::discovery::{Angle, TrackMap, angles};
 use moirai::storage::Device;
 use moirai::units::Lbn;
 use moirai::{Kept, identity};
 
 use crate::failure::Failure;
+use crate::print;
 
 /// Boundaries whose angles are kept, all over the device.
 const ANGLES: usize = 16;
@@ -45,21 +46,28 @@ pub(crate) async fn kept_of(
         let step = (count / ANGLES).max(1);
         let firsts = map.firsts().skip(1).step_by(step).take(ANGLES);
         let pairs: Vec<(Lbn, Lbn)> = firsts.map(|first| (Lbn(first.0 - 1), first)).collect();
-        let (rotation, measured) = angles(device, &pairs).await?;
-        kept.rotation_ns = Some(rotation.period_ns);
-        kept.angles = measured.iter().map(|one| (one.from.0, one.to.0, one.ns.round())).collect();
+        // What was found is kept without them if they cannot be measured.
+        match angles(device, &pairs).await {
+            Ok((rotation, measured)) => {
+                kept.rotation_ns = Some(rotation.period_ns);
+                let angle = |one: &Angle| (one.from.0, one.to.0, one.ns.round());
+                kept.angles = measured.iter().map(angle).collect();
+            }
+            Err(error) => print::error_line(&format!("no angles are kept: {error}")),
+        }
     }
     Ok(kept)
 }
 
 /// Keeps it. Where that is not possible, says so: the work was done all the same.
-pub(crate) fn keep(kept: &Kept) -> Option<PathBuf> {
-    let folder = folder()?;
-    match kept.save(&folder) {
-        Ok(path) => Some(path),
-        Err(error) => {
-            eprintln!("moirai: the profile is not kept: {error}");
-            None
-        }
+pub(crate) fn keep(kept: &Kept) -> Result<Option<PathBuf>, Failure> {
+    let Some(folder) = folder() else {
+        print::error_line("the profile is not kept: neither XDG_DATA_HOME nor HOME names a folder");
+        return Ok(None);
+    };
+    let saved = kept.save(&folder);
+    if let Err(error) = &saved {
+        print::error_line(&format!("the profile is not kept: {error}"));
     }
+    Ok(saved.ok())
 }

@@ -1,6 +1,5 @@
 //! From a URI to a device.
 
-use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,9 +180,8 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             let path = Path::new(&uri.target).to_owned();
             uri.finish()?;
             let read_only = access.is_read_only();
-            let file = File::options().read(true).write(true).open(&path);
-            let file = file.map_err(|source| Error::File { path, action: "opening", source })?;
-            Ok(ScsiDrive::open(&name, Generic::new(file), read_only)?)
+            let generic = Generic::open(&path, read_only)?;
+            Ok(ScsiDrive::open(&name, generic, read_only)?)
         }
         other => {
             Err(uri

@@ -11,7 +11,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
 use crate::error::{Error, Result};
 
 /// What no drive has more of: answers beyond are rubbish.
-const CYLINDERS_MAX: u32 = 10_000_000;
+pub(crate) const CYLINDERS_MAX: u32 = 10_000_000;
 const HEADS_MAX: u32 = 256;
 pub(crate) const TRACK_SECTORS_MAX: u32 = 1_000_000;
 
@@ -23,7 +23,7 @@ pub(crate) struct Drive<'a> {
     device: &'a dyn Device,
     diagnostics: &'a dyn Diagnostics,
     commands: Commands,
-    /// No read of a block takes longer, once that is known, in ns.
+    /// No access to a block takes longer, once that is known, in ns.
     longest_ns: f64,
     late: u64,
 }
@@ -48,16 +48,21 @@ impl<'a> Drive<'a> {
         &self.commands
     }
 
+    /// Commands so far.
+    pub(crate) fn asked(&self) -> u64 {
+        self.commands.values().sum()
+    }
+
     pub(crate) fn count(&mut self, command: &'static str, times: u64) {
         *self.commands.entry(command).or_default() += times;
     }
 
-    /// From now on, reads of a block that take longer were held up.
+    /// From now on, accesses to a block that take longer were held up.
     pub(crate) fn set_longest(&mut self, ns: f64) {
         self.longest_ns = ns;
     }
 
-    /// How many reads of a block were held up.
+    /// How many accesses to a block were held up.
     pub(crate) fn late(&self) -> u64 {
         self.late
     }

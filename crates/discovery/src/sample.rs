@@ -41,7 +41,8 @@ pub async fn angles(device: &dyn Device, pairs: &[(Lbn, Lbn)]) -> Result<(Rotati
 async fn read(prober: &mut Prober<'_>, lbn: Lbn, seen: &mut CacheSeen) -> Result<Read> {
     loop {
         let read = prober.read(lbn).await?;
-        if read.response > seen.hit || seen.forgotten_after > SCATTERED_MAX {
+        let is_known = seen.forgotten_after > 0 && seen.forgotten_after <= SCATTERED_MAX;
+        if read.response > seen.hit || !is_known {
             return Ok(read);
         }
         prober.scatter(seen.forgotten_after).await?;

@@ -1,6 +1,10 @@
 //! Drives that fail, shrink or lie while they are asked: each ends with an error that says what is wrong.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use moirai_discovery::{DriveFound, Error, extract};
 use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
     self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
-    Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Request, Sector, Timing,
+    Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Op, Request, Sector, Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
 
@@ -85,9 +89,8 @@ impl Device for Liar {
         }
         Box::pin(async move {
             let mut done = self.device.submit(batch).await;
-            // Not always at the same place of what is measured.
             let count = self.commands.load(Relaxed);
-            if matches!(self.lie, Lie::Stalls(every) if count * 7919 % every == 0) {
+            if matches!(self.lie, Lie::Stalls(every) if count.is_multiple_of(every)) {
                 sleep(Nanos(50_000_000)).await;
                 done.iter_mut().flatten().for_each(|one| one.timing.finished = now());
             }
@@ -206,10 +209,87 @@ fn extract_from(lie: Lie) -> moirai_discovery::Result<moirai_discovery::DriveFou
 
 #[test]
 fn a_drive_that_fails_at_any_time_is_an_error() {
-    assert!(extract_from(Lie::None).is_ok());
-    for after in [0, 1, 10, 1000, 11_000, 11_300, 11_600] {
+    let honest = extract_from(Lie::None).unwrap();
+    let all: u64 = ["translate_lbn", "read"].map(|command| honest.commands[command]).iter().sum();
+    for after in [0, 1, 10, all / 2, all * 9 / 10, all * 95 / 100] {
         let found = extract_from(Lie::FailsAfter(after));
-        assert!(matches!(found, Err(Error::Device(_))), "{after}: {found:?}");
+        assert!(matches!(found, Err(Error::Device(_))), "{after} of {all}: {found:?}");
+    }
+}
+
+#[test]
+fn the_cache_is_left_as_it_was() {
+    for lie in [Lie::None, Lie::FailsAfter(5000), Lie::Rubbish] {
+        block_on_virtual(1, async {
+            let device = device("quantum-atlas-10k-extracted");
+            let before = device.diagnostics().unwrap().cache().await.unwrap();
+            assert!(before.current.reads && before.current.writes);
+            let liar = Liar { device: Arc::clone(&device), lie, commands: AtomicU64::new(0) };
+            let _ = extract(&liar, false, |_| ()).await;
+            assert_eq!(device.diagnostics().unwrap().cache().await.unwrap(), before, "{lie:?}");
+        });
+    }
+}
+
+/// A drive whose blocks hold their numbers: what is written must be that.
+#[derive(Debug)]
+struct Numbered(Arc<dyn Device>);
+
+impl Device for Numbered {
+    fn inquiry(&self) -> &Inquiry {
+        self.0.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> storage::Result<Ensemble> {
+        self.0.ensemble(lbn)
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> storage::Result<BlockRange> {
+        self.0.parallel_ensemble(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> storage::Result<EquivalenceClass> {
+        self.0.equivalent(lbn)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        let number = |first: Lbn, index: usize| (first.0 + index as u64).to_le_bytes();
+        for request in batch.iter().filter(|request| request.op == Op::Write) {
+            let held = request.data.iter().flat_map(|buffer| buffer.chunks(512));
+            for (index, block) in held.enumerate() {
+                assert_eq!(block[..8], number(request.blocks.first, index));
+            }
+        }
+        Box::pin(async move {
+            let asked: Vec<_> = batch.iter().map(|one| (one.op, one.blocks.first)).collect();
+            let mut done = self.0.submit(batch).await;
+            for (one, (op, first)) in done.iter_mut().flatten().zip(asked) {
+                let blocks = one.data.iter_mut().flat_map(|buffer| buffer.chunks_mut(512));
+                for (index, block) in blocks.enumerate().filter(|_| op == Op::Read) {
+                    block[..8].copy_from_slice(&number(first, index));
+                }
+            }
+            done
+        })
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.0.flush()
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        self.0.diagnostics()
+    }
+}
+
+#[test]
+fn what_is_written_is_what_the_blocks_hold() {
+    for name in ["ibm-ultrastar-18es", "quantum-atlas-10k", "seagate-barracuda-4lp"] {
+        let found = block_on_virtual(1, async {
+            let device = open(format!("sim:{name}").parse().unwrap(), Access::Write).unwrap();
+            extract(&Numbered(device), true, |_| ()).await.unwrap()
+        });
+        assert!(found.commands["write"] > 50, "{:?}", found.commands);
     }
 }
 
@@ -221,7 +301,7 @@ fn a_drive_that_stalls_is_found_as_it_is_or_is_an_error() {
         let Ok(ours) = extract_from(Lie::Stalls(every)) else { continue };
         found += 1;
         assert_eq!(ours.geometry, truth.geometry, "{every}");
-        let cache = |found: &DriveFound| found.cache.clone().unwrap();
+        let cache = |found: &DriveFound| found.cache.unwrap();
         let (ours_cache, truth_cache) = (cache(&ours), cache(&truth));
         assert_eq!(
             (ours_cache.segments, ours_cache.segment_blocks, ours_cache.read_ahead),

@@ -8,6 +8,7 @@
 )]
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use moirai_devices::scsi::{Data, Reply, ScsiDrive, Sense, Transport};
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use rand::Rng;
 
 /// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST.
-const UNKNOWN: Sense = Sense { key: 5, code: 0x26, qualifier: 0 };
+const UNKNOWN: Sense = Sense { key: 5, code: 0x26, qualifier: 0, is_deferred: false };
 
 #[derive(Debug)]
 struct Mock {
@@ -30,7 +31,7 @@ struct Mock {
     blocks: Mutex<Vec<u8>>,
     /// Answers are changed at random.
     noise: Option<Mutex<Random>>,
-    synchronized: AtomicBool,
+    synchronized: Arc<AtomicBool>,
 }
 
 impl Mock {
@@ -43,7 +44,7 @@ impl Mock {
             caching: Mutex::new(caching),
             blocks: Mutex::new(vec![0; 64 * 512]),
             noise: None,
-            synchronized: AtomicBool::new(false),
+            synchronized: Arc::default(),
         }
     }
 
@@ -93,6 +94,13 @@ impl Transport for Mock {
         let done = |bytes| Ok(Reply { bytes, sense: None });
         let refused = Ok(Reply { bytes: 0, sense: Some(UNKNOWN) });
         let mut answer = match command[0] {
+            // Older drives do not know the long form.
+            0x9e if self.noise.is_none() && self.geometry.capacity().0.is_multiple_of(2) => {
+                let mut answer = (self.geometry.capacity().0 - 1).to_be_bytes().to_vec();
+                answer.extend_from_slice(&512_u32.to_be_bytes());
+                answer.resize(32, 0);
+                answer
+            }
             0x25 => {
                 let last = (self.geometry.capacity().0 - 1) as u32;
                 [last.to_be_bytes(), 512_u32.to_be_bytes()].concat()
@@ -185,11 +193,14 @@ fn the_layout_is_extracted_by_commands() {
 #[test]
 fn blocks_and_the_cache_are_read_and_written() {
     block_on_virtual(1, async {
-        let drive = ScsiDrive::open("scsi:mock", Mock::of("hp-c2247"), false).unwrap();
+        let mock = Mock::of("hp-c2247");
+        let synchronized = Arc::clone(&mock.synchronized);
+        let drive = ScsiDrive::open("scsi:mock", mock, false).unwrap();
         let device: &dyn Device = &*drive;
         assert!(device.inquiry().volatile_cache);
         device.write(Lbn(7), IoBuf::holding(b"apple")).await.unwrap();
         device.flush().await.unwrap();
+        assert!(synchronized.load(Relaxed));
         let read = device.read(BlockRange::new(Lbn(7), BlockCount(1))).await.unwrap();
         assert_eq!(&read[..5], b"apple");
         let beyond = device.read(BlockRange::new(Lbn(64), BlockCount(1))).await;

@@ -19,8 +19,12 @@ pub fn drive_profile(found: &DriveFound, description: String) -> ProfileFile {
     let ms = |ns: f64| ns.round() / 1e6;
     let held: BlockCount = found.geometry.zone_blocks().map(|blocks| blocks.count).sum();
     let is_cut = found.geometry.capacity() < held;
-    let seek_ms: Vec<(u32, f64)> =
+    let mut seek_ms: Vec<(u32, f64)> =
         found.seeks.iter().map(|(distance, ns)| (*distance, ms(*ns))).collect();
+    // Where no two cylinders with blocks lie beside each other, the shortest seek is longer.
+    if let Some(shortest) = seek_ms.first().copied().filter(|(distance, _)| *distance > 1) {
+        seek_ms.insert(0, (1, shortest.1));
+    }
     ProfileFile {
         name: "discovered".to_owned(),
         description,
@@ -74,7 +78,7 @@ fn cache(found: &CacheFound) -> CacheFile {
         segments: found.segments as u32,
         segment_blocks: found.segment_blocks,
         adaptive: found.is_adaptive,
-        write_segments: found.write_segments.unwrap_or(1) as u32,
+        write_segments: found.write_segments.unwrap_or(1).min(found.segments) as u32,
         read_ahead: match found.read_ahead {
             ReadAhead::None => ModelReadAhead::None,
             ReadAhead::Track => ModelReadAhead::Track,

@@ -2,7 +2,8 @@
 //!
 //! `docs/formats/device-profile.md` describes the file.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,10 @@ use serde::{Deserialize, Serialize};
 const KEPT_MAGIC: &str = "# moirai device profile";
 /// The version of the format.
 const KEPT_VERSION: u32 = 1;
+/// How much of a device's name is in that of its file.
+const NAME_CHARS: usize = 64;
+/// More blocks than any device has: their bytes can be counted.
+const BLOCKS_MAX: u64 = 1 << 54;
 /// How the names of the files end.
 const KEPT_EXTENSION: &str = "device";
 
@@ -97,6 +102,9 @@ impl Kept {
         let ascends = self.ensembles.is_sorted_by(|one, next| one.0 < next.0);
         let begins = self.ensembles.first().is_some_and(|run| run.0 == 0);
         let fits = self.ensembles.iter().all(|run| run.0 < self.capacity_blocks && run.1 > 0);
+        if self.capacity_blocks > BLOCKS_MAX {
+            return Err(format!("it says that the device has {} blocks", self.capacity_blocks));
+        }
         if !(ascends && begins && fits) {
             return Err(
                 "its ensembles do not begin at 0 and ascend to the end of the device".to_owned()
@@ -129,8 +137,13 @@ impl Kept {
     pub fn save(&self, folder: &Path) -> Result<PathBuf> {
         std::fs::create_dir_all(folder).map_err(|source| file(folder, "creating", source))?;
         let path = folder.join(name_of(&self.device));
-        let new = path.with_extension("new");
-        std::fs::write(&new, self.text()).map_err(|source| file(&new, "writing", source))?;
+        // Under a name of its own first: others may save, too, and the machine may stop in between.
+        let new = path.with_extension(format!("{}.new", std::process::id()));
+        let written = File::create(&new).and_then(|mut to| {
+            to.write_all(self.text().as_bytes())?;
+            to.sync_all()
+        });
+        written.map_err(|source| file(&new, "writing", source))?;
         std::fs::rename(&new, &path).map_err(|source| file(&path, "renaming", source))?;
         Ok(path)
     }
@@ -146,11 +159,12 @@ fn file(path: &Path, action: &'static str, source: io::Error) -> Error {
 /// A text that is no URI.
 pub fn identity(uri: &str) -> Result<String> {
     let uri: DeviceUri = uri.parse()?;
-    let path = Path::new(&uri.target);
-    let target = match path.canonicalize() {
-        Ok(whole) => whole.display().to_string(),
-        Err(_) => uri.target.clone(),
+    // A drive's name in /dev may be another one's tomorrow: what was given counts, and not what a link leads to.
+    let whole = match uri.scheme.as_str() {
+        "scsi" => None,
+        _ => uri.paths().first().and_then(|path| path.canonicalize().ok()),
     };
+    let target = whole.map_or_else(|| uri.target.clone(), |whole| whole.display().to_string());
     Ok(format!("{}:{target}", uri.scheme))
 }
 
@@ -160,6 +174,7 @@ fn name_of(identity: &str) -> String {
         .next()
         .unwrap_or(identity)
         .chars()
+        .take(NAME_CHARS)
         .map(|char| if char.is_ascii_alphanumeric() { char } else { '-' })
         .collect();
     format!("{readable}-{:08x}.{KEPT_EXTENSION}", crc32c::crc32c(identity.as_bytes()))

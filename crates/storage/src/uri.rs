@@ -124,6 +124,9 @@ impl DeviceUri {
     #[must_use]
     pub fn data_path(&self) -> Option<PathBuf> {
         let data = self.parameters.iter().find(|(name, _)| name == "data");
+        if self.scheme == "scsi" {
+            return Some(PathBuf::from(&self.target));
+        }
         match (self.scheme.as_str(), data) {
             ("file", _) => Some(PathBuf::from(&self.target)),
             (_, Some((_, path))) if path != "none" => Some(PathBuf::from(path)),

@@ -13,6 +13,8 @@ use crate::{kept, print, progress, run};
 /// How far an angle may be from the kept one, as a part of a revolution, and in standard deviations of what times differ by.
 const ANGLE_PART: f64 = 0.005;
 const DEVIATIONS: f64 = 8.0;
+/// With more noise than that nothing can be told.
+const NOISY_PART: f64 = 0.02;
 /// The same of the time of a revolution.
 const ROTATION_PART: f64 = 0.001;
 /// How long what does not turn is measured.
@@ -68,22 +70,27 @@ async fn check(arguments: &Arguments) -> Result<(), Failure> {
     };
     let holds = differences.is_empty();
     let checked = Checked { device: device.inquiry().name.clone(), holds, compared, differences };
-    if arguments.json {
-        print::json(&checked)?;
-    } else {
-        let verdict = if holds { "is as it was discovered" } else { "is not as it was discovered" };
-        print::line(format!("{} {verdict}: {compared} timings compared.", checked.device))?;
-        for difference in &checked.differences {
-            print::line(format!("  {difference}"))?;
-        }
-    }
+    // Whoever reads may be gone: the exit status tells all the same.
+    let shown = checked.print(arguments.json);
     match holds {
-        true => Ok(()),
+        true => shown,
         false => Err(Failure::Failed(format!(
             "the profile {} does not hold: `moirai discover {}` finds a new one",
             path.display(),
             arguments.uri
         ))),
+    }
+}
+
+impl Checked {
+    fn print(&self, json: bool) -> Result<(), Failure> {
+        if json {
+            return print::json(self);
+        }
+        let verdict =
+            if self.holds { "is as it was discovered" } else { "is not as it was discovered" };
+        print::line(format!("{} {verdict}: {} timings compared.", self.device, self.compared))?;
+        self.differences.iter().try_for_each(|difference| print::line(format!("  {difference}")))
     }
 }
 
@@ -98,6 +105,12 @@ async fn disk(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>
         differences.push(format!("it turns at {:.1} rpm, and did at {before:.1}", rpm(rotation)));
     }
     let allowed = (ANGLE_PART * rotation.period_ns).max(DEVIATIONS * rotation.noise_ns);
+    if allowed > NOISY_PART * rotation.period_ns {
+        differences.push(format!(
+            "its answers differ by {:.3} ms, too much to tell its tracks: see that nobody else uses it",
+            rotation.noise_ns / 1e6
+        ));
+    }
     for (before, now) in profile.angles().zip(&measured) {
         let off = rotation.wrap(now.ns - before.ns);
         if off.abs() > allowed {

@@ -28,6 +28,8 @@ const TOO_LARGE: u32 = u32::MAX;
 /// ILLEGAL REQUEST.
 const ILLEGAL_REQUEST: u8 = 5;
 
+/// More blocks than any device has: their bytes can be counted.
+const BLOCKS_MAX: u64 = 1 << 54;
 /// How long answers may be.
 pub(super) const TRANSLATION_BYTES: usize = 14;
 pub(super) const CAPACITY_10_BYTES: usize = 8;
@@ -46,12 +48,22 @@ pub struct Sense {
     pub code: u8,
     /// Its qualifier.
     pub qualifier: u8,
+    /// A command before failed, and this one was not carried out.
+    pub is_deferred: bool,
 }
 
 impl fmt::Display for Sense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sense { key, code, qualifier } = self;
-        write!(f, "sense key {key:x}h, additional sense {code:02x}/{qualifier:02x}")
+        let Sense { key, code, qualifier, .. } = self;
+        let what = match key {
+            2 => "it is not ready",
+            3 => "its media are damaged",
+            5 => "it does not know what it was asked",
+            6 => "it was reset: try again",
+            7 => "it is protected against that",
+            _ => "it failed",
+        };
+        write!(f, "{what} (sense key {key:x}h, additional sense {code:02x}/{qualifier:02x})")
     }
 }
 
@@ -60,13 +72,18 @@ impl Sense {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Sense> {
         let at = |index: usize| bytes.get(index).copied();
-        match at(0)? & 0x7f {
+        let response = at(0)? & 0x7f;
+        let is_deferred = matches!(response, 0x71 | 0x73);
+        match response {
             0x70 | 0x71 => Some(Sense {
+                is_deferred,
                 key: at(2)? & 0x0f,
                 code: at(12).unwrap_or(0),
                 qualifier: at(13).unwrap_or(0),
             }),
-            0x72 | 0x73 => Some(Sense { key: at(1)? & 0x0f, code: at(2)?, qualifier: at(3)? }),
+            0x72 | 0x73 => {
+                Some(Sense { is_deferred, key: at(1)? & 0x0f, code: at(2)?, qualifier: at(3)? })
+            }
             _ => None,
         }
     }
@@ -103,7 +120,10 @@ pub(super) fn decode_capacity_16(bytes: &[u8]) -> Result<(BlockCount, BlockCount
     let last = be_u64(bytes, 0)?;
     check_block(be_u32(bytes, 8)?)?;
     let exponent = u32::from(bytes.get(13).copied().unwrap_or(0) & 0x0f);
-    let blocks = last.checked_add(1).ok_or("it has more blocks than can be counted")?;
+    if last >= BLOCKS_MAX {
+        return Err(format!("it says that its last block is {last}"));
+    }
+    let blocks = last + 1;
     Ok((BlockCount(blocks), BlockCount(1 << exponent)))
 }
 
@@ -180,8 +200,9 @@ pub(super) fn decode_sector(bytes: &[u8]) -> Result<Sector, String> {
 
 fn translation_flags(bytes: &[u8], format: u8) -> Result<u8, String> {
     let (page, flags) = (bytes.first().copied(), bytes.get(5).copied());
+    let length = be_u16(bytes, 2)?;
     match (page, flags) {
-        (Some(0x40), Some(flags)) if flags & FORMAT == format => Ok(flags),
+        (Some(0x40), Some(flags)) if flags & FORMAT == format && length >= 10 => Ok(flags),
         _ => Err(format!("it answers a translation with page {page:x?} and flags {flags:x?}")),
     }
 }
@@ -197,11 +218,10 @@ pub(super) fn read_defects(grown: bool) -> [u8; 10] {
 pub(super) fn decode_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
     let format = bytes.get(1).copied().unwrap_or(0) & FORMAT;
     let length = usize::from(be_u16(bytes, 2)?);
-    if length == 0 {
-        return Ok(Vec::new());
-    }
-    if format != PHYSICAL {
-        return Err(format!("it lists defects in format {format}, and not as physical sectors"));
+    if format != PHYSICAL || !length.is_multiple_of(8) {
+        return Err(format!(
+            "it lists defects in {length} bytes of format {format}, and not as physical sectors"
+        ));
     }
     let list = bytes.get(4..4 + length).ok_or_else(|| {
         format!("its list of defects has {length} bytes, more than a command takes")
@@ -377,7 +397,7 @@ mod tests {
         let defect = |cylinder, head, sector| Defect { cylinder, head, sector };
         assert_eq!(decode_defects(&list), Ok(vec![defect(7, 2, Some(5)), defect(8, 0, None)]));
         let fixed = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x26, 0];
-        let sense = Sense { key: 5, code: 0x26, qualifier: 0 };
+        let sense = Sense { key: 5, code: 0x26, qualifier: 0, is_deferred: false };
         assert_eq!(Sense::decode(&fixed), Some(sense));
         assert_eq!(Sense::decode(&[0x72, 5, 0x26, 0]), Some(sense));
         assert!(sense.is_illegal_request());

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{BoxFuture, join_all};
 use moirai_runtime::{blocking, now};
@@ -28,6 +29,8 @@ pub struct ScsiDrive<T> {
     inquiry: Inquiry,
     /// A translation is two commands, which belong together.
     translating: Arc<Mutex<()>>,
+    /// Set by a failed flush and never cleared.
+    latched: Arc<AtomicBool>,
 }
 
 impl<T: Transport> ScsiDrive<T> {
@@ -37,19 +40,25 @@ impl<T: Transport> ScsiDrive<T> {
     /// A drive that does not answer, or whose blocks have not 512 bytes.
     pub fn open(name: &str, transport: T, read_only: bool) -> Result<Arc<ScsiDrive<T>>> {
         let commands = Commands { device: name, transport: &transport };
-        let mut short = [0; scsi::CAPACITY_10_BYTES];
-        let bytes = commands.read(&scsi::read_capacity_10(), &mut short)?;
-        let told = commands.decode(scsi::decode_capacity_10(bytes))?;
+        // The long form says how large a physical sector is; older drives know only the short one.
+        let mut long = [0; scsi::CAPACITY_16_BYTES];
+        let told = commands.execute(&scsi::read_capacity_16(), Data::In(&mut long))?;
         let (capacity, physical_block) = match told {
-            Some(capacity) => (capacity, BlockCount(1)),
-            None => {
-                let mut long = [0; scsi::CAPACITY_16_BYTES];
-                let bytes = commands.read(&scsi::read_capacity_16(), &mut long)?;
+            Ok(bytes) => {
+                let bytes = long.get(..bytes).unwrap_or(&long);
                 commands.decode(scsi::decode_capacity_16(bytes))?
             }
+            Err(sense) if sense.is_illegal_request() => {
+                let mut short = [0; scsi::CAPACITY_10_BYTES];
+                let bytes = commands.read(&scsi::read_capacity_10(), &mut short)?;
+                let capacity = commands.decode(scsi::decode_capacity_10(bytes))?;
+                let too_large = || "it has more blocks than its short answer counts".to_owned();
+                (commands.decode(capacity.ok_or_else(too_large))?, BlockCount(1))
+            }
+            Err(sense) => return Err(commands.sensed(sense)),
         };
-        // A drive without a caching page has no write cache that could be switched off.
-        let writes = commands.caching().is_ok_and(|(pages, _)| pages.current.writes);
+        // A drive that does not say whether it has a write cache may have one.
+        let writes = commands.caching().is_none_or(|(pages, _)| pages.current.writes);
         Ok(Arc::new(ScsiDrive {
             inquiry: Inquiry {
                 name: name.to_owned(),
@@ -66,6 +75,7 @@ impl<T: Transport> ScsiDrive<T> {
             },
             transport: Arc::new(transport),
             translating: Arc::default(),
+            latched: Arc::default(),
         }))
     }
 
@@ -81,16 +91,20 @@ impl<T: Transport> ScsiDrive<T> {
     }
 
     async fn access(&self, mut request: Request) -> Result<Completion> {
+        self.check()?;
         request.check(&self.inquiry)?;
         let Request { op, blocks, ref mut data } = request;
         let buffers = std::mem::take(data);
-        let issued = now();
-        let buffers = self.ask(move |commands| commands.transfer(op, blocks, buffers)).await?;
-        let finished = now();
-        Ok(Completion {
-            data: buffers,
-            timing: Timing { issued, started: issued, finished, parts: None },
-        })
+        let (data, timing) =
+            self.ask(move |commands| commands.transfer(op, blocks, buffers)).await?;
+        Ok(Completion { data, timing })
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.latched.load(Ordering::Acquire) {
+            true => Err(Error::Latched { device: self.inquiry.name.clone() }),
+            false => Ok(()),
+        }
     }
 
     fn ensemble_at(&self, lbn: Lbn) -> Result<BlockRange> {
@@ -139,11 +153,7 @@ impl<T: Transport> Commands<'_, T> {
     }
 
     /// The answer to a translation; `None` where the drive does not know what is to be translated.
-    fn translate(
-        &self,
-        page: &[u8],
-        together: &Mutex<()>,
-    ) -> Result<Option<[u8; scsi::TRANSLATION_BYTES]>> {
+    fn translate(&self, page: &[u8], together: &Mutex<()>) -> Result<Option<Vec<u8>>> {
         let _both = together.lock();
         let send = scsi::send_diagnostic(page.len() as u16);
         match self.execute(&send, Data::Out(page))? {
@@ -155,7 +165,7 @@ impl<T: Transport> Commands<'_, T> {
         match self.execute(&scsi::receive_diagnostic(), Data::In(&mut answer))? {
             Err(sense) if sense.is_illegal_request() => Ok(None),
             Err(sense) => Err(self.sensed(sense)),
-            Ok(_) => Ok(Some(answer)),
+            Ok(bytes) => Ok(Some(answer.get(..bytes).unwrap_or(&answer).to_vec())),
         }
     }
 
@@ -165,21 +175,27 @@ impl<T: Transport> Commands<'_, T> {
         self.decode(scsi::decode_defects(bytes))
     }
 
-    /// How the cache is set, with the page as the drive has it.
-    fn caching(&self) -> Result<(CachePages, Vec<u8>)> {
+    /// How the cache is set, with the page as the drive has it; `None` where it does not say.
+    fn caching(&self) -> Option<(CachePages, Vec<u8>)> {
         let ask = |changeable| {
             let mut answer = [0; scsi::MODE_BYTES as usize];
-            let bytes = self.read(&scsi::sense_caching(changeable), &mut answer)?;
-            self.decode(scsi::caching_page(bytes).map(<[u8]>::to_vec))
+            let bytes = self.read(&scsi::sense_caching(changeable), &mut answer).ok()?;
+            scsi::caching_page(bytes).ok().map(<[u8]>::to_vec)
         };
         let (current, changeable) = (ask(false)?, ask(true)?);
-        let pages = self.decode(scsi::decode_caching(&current, &changeable))?;
-        Ok((pages, current))
+        let pages = scsi::decode_caching(&current, &changeable).ok()?;
+        Some((pages, current))
     }
 
-    fn transfer(&self, op: Op, blocks: BlockRange, mut buffers: Vec<IoBuf>) -> Result<Vec<IoBuf>> {
+    fn transfer(
+        &self,
+        op: Op,
+        blocks: BlockRange,
+        mut buffers: Vec<IoBuf>,
+    ) -> Result<(Vec<IoBuf>, Timing)> {
         // An access without buffers moves its data all the same.
         let mut spare = buffers.is_empty().then(|| IoBuf::zeroed(blocks.count));
+        let issued = now();
         let mut at = blocks.first;
         for buffer in buffers.iter_mut().chain(&mut spare) {
             for piece in buffer.chunks_mut((BLOCKS_MAX * BLOCK_BYTES) as usize) {
@@ -197,15 +213,21 @@ impl<T: Transport> Commands<'_, T> {
                     offset: at.byte_offset(),
                     source: io::Error::other(text),
                 };
-                let done = self.execute(&command, data)?;
-                let bytes = done.map_err(|sense| failed(sense.to_string()))?;
-                if op == Op::Read && bytes < length {
-                    return Err(failed(format!("{bytes} of {length} bytes came")));
+                let reply = self.transport.execute(&command, data);
+                let reply = reply.map_err(|error| failed(error.to_string()))?;
+                if let Some(sense) = reply.sense {
+                    return Err(failed(sense.to_string()));
+                }
+                if reply.bytes < length {
+                    return Err(failed(format!(
+                        "{} of {length} bytes were transferred",
+                        reply.bytes
+                    )));
                 }
                 at += BlockCount(count);
             }
         }
-        Ok(buffers)
+        Ok((buffers, Timing { issued, started: issued, finished: now(), parts: None }))
     }
 }
 
@@ -232,7 +254,23 @@ impl<T: Transport> Device for ScsiDrive<T> {
     }
 
     fn flush(&self) -> Flushed<'_> {
-        self.ask(|commands| commands.write(&scsi::synchronize_cache(), Data::None))
+        let (latched, has_cache) = (Arc::clone(&self.latched), self.inquiry.volatile_cache);
+        Box::pin(async move {
+            self.check()?;
+            let flushed = self.ask(move |commands| {
+                match commands.execute(&scsi::synchronize_cache(), Data::None) {
+                    // Without a cache a drive may not know the command.
+                    Ok(Err(sense)) if sense.is_illegal_request() && !has_cache => Ok(()),
+                    Ok(done) => done.map(drop).map_err(|sense| commands.sensed(sense)),
+                    Err(error) => Err(error),
+                }
+            });
+            let flushed = flushed.await;
+            if flushed.is_err() {
+                latched.store(true, Ordering::Release);
+            }
+            flushed
+        })
     }
 
     fn diagnostics(&self) -> Option<&dyn Diagnostics> {
@@ -274,12 +312,21 @@ impl<T: Transport> Diagnostics for ScsiDrive<T> {
     }
 
     fn cache(&self) -> Answer<'_, CachePages> {
-        self.ask(|commands| commands.caching().map(|(pages, _)| pages))
+        // Where it does not say, its reads may come from a cache, and nothing of that can be set.
+        let unknown = CachePages {
+            current: CachePage { reads: true, writes: true, read_ahead_blocks: u16::MAX },
+            can_set_reads: false,
+            can_set_writes: false,
+            can_set_read_ahead: false,
+        };
+        self.ask(move |commands| Ok(commands.caching().map_or(unknown, |(pages, _)| pages)))
     }
 
     fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
         self.ask(move |commands| {
-            let (_, current) = commands.caching()?;
+            let current = commands.caching().map(|(_, current)| current);
+            let current =
+                commands.decode(current.ok_or_else(|| "it has no caching page".to_owned()))?;
             let told = scsi::with_caching(&current, page);
             commands.write(&scsi::select_mode(told.len() as u16), Data::Out(&told))
         })

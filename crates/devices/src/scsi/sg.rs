@@ -5,8 +5,13 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use moirai_storage::{Error, Result};
 
 use super::{Data, Reply, Sense, Transport};
+use crate::lock::lock;
 
 /// `SG_IO` of `<scsi/sg.h>`, and its directions.
 const SG_IO: libc::c_ulong = 0x2285;
@@ -46,15 +51,42 @@ struct Header {
     info: u32,
 }
 
-/// A drive behind `/dev/sg*`, or behind a block device that takes such commands.
+/// A drive behind `/dev/sg*`.
 #[derive(Debug)]
-pub struct Generic(File);
+pub struct Generic {
+    file: File,
+    /// The drive as a block device, held so that no file system is mounted from it meanwhile.
+    _held: Vec<File>,
+}
 
 impl Generic {
-    /// Commands go to this file.
-    #[must_use]
-    pub fn new(file: File) -> Generic {
-        Generic(file)
+    /// Opens a drive. To be written it must be nobody else's: no program's and no file system's.
+    ///
+    /// # Errors
+    /// A file that cannot be opened, or is in use.
+    pub fn open(path: &Path, read_only: bool) -> Result<Generic> {
+        let failed = |path: &Path, source: io::Error| match source.raw_os_error() {
+            Some(libc::EBUSY) => Error::InUse {
+                path: path.to_owned(),
+                holder: "a program or a file system".to_owned(),
+            },
+            _ => Error::File { path: path.to_owned(), action: "opening", source },
+        };
+        let exclusive = if read_only { 0 } else { libc::O_EXCL };
+        // Commands are writes to the file, whatever they do.
+        let file = File::options().read(true).write(true).custom_flags(exclusive).open(path);
+        let file = file.map_err(|source| failed(path, source))?;
+        lock(&file, path, read_only)?;
+        let mut held = Vec::new();
+        if !read_only && let Some(name) = path.file_name() {
+            let blocks = Path::new("/sys/class/scsi_generic").join(name).join("device/block");
+            for block in std::fs::read_dir(blocks).into_iter().flatten().flatten() {
+                let path = Path::new("/dev").join(block.file_name());
+                let block = File::options().read(true).custom_flags(libc::O_EXCL).open(&path);
+                held.push(block.map_err(|source| failed(&path, source))?);
+            }
+        }
+        Ok(Generic { file, _held: held })
     }
 }
 
@@ -94,22 +126,47 @@ impl Transport for Generic {
         };
         // SAFETY: the header has the layout of the kernel's, and its addresses are of buffers of the lengths that it says, which
         // outlive the call. The kernel writes into those that are meant for that, and is done when the call returns.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), SG_IO, &raw mut header) };
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), SG_IO, &raw mut header) };
         if done != 0 {
             return Err(io::Error::last_os_error());
         }
         let said = sense.get(..usize::from(header.sense_len)).unwrap_or_default();
-        if header.status == CHECK_CONDITION || !said.is_empty() {
-            // RECOVERED ERROR and NO SENSE are successes.
-            if let Some(sense) = Sense::decode(said).filter(|sense| sense.key > 1) {
-                return Ok(Reply { bytes: 0, sense: Some(sense) });
-            }
-        }
-        if header.host_status != 0 || header.status & !CHECK_CONDITION != 0 {
-            let (host, drive) = (header.host_status, header.status);
-            return Err(io::Error::other(format!("host status {host}, drive status {drive}")));
-        }
         let missing = usize::try_from(header.residual).unwrap_or(0);
-        Ok(Reply { bytes: length.saturating_sub(missing), sense: None })
+        verdict(header.status, header.host_status, said, length.saturating_sub(missing))
+    }
+}
+
+/// What the states of a command say: it is done where nothing says otherwise, or where the drive says that it recovered.
+fn verdict(status: u8, host: u16, sense: &[u8], bytes: usize) -> io::Result<Reply> {
+    if host != 0 || status & !CHECK_CONDITION != 0 {
+        return Err(io::Error::other(format!("host status {host}, drive status {status}")));
+    }
+    if status & CHECK_CONDITION == 0 {
+        return Ok(Reply { bytes, sense: None });
+    }
+    match Sense::decode(sense) {
+        // NO SENSE and RECOVERED ERROR of this command, and not of one before it.
+        Some(sense) if sense.key <= 1 && !sense.is_deferred => Ok(Reply { bytes, sense: None }),
+        Some(sense) => Ok(Reply { bytes: 0, sense: Some(sense) }),
+        None => Err(io::Error::other("it failed, and does not say why")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_done_only_where_the_drive_says_so() {
+        let reply = |bytes, sense| Some(Reply { bytes, sense });
+        assert_eq!(verdict(0, 0, &[], 8).ok(), reply(8, None));
+        let sense = |code: u8, key: u8| [code, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x17, 0];
+        assert_eq!(verdict(2, 0, &sense(0x70, 1), 8).ok(), reply(8, None), "recovered");
+        let medium = verdict(2, 0, &sense(0x70, 3), 8).unwrap();
+        assert_eq!((medium.bytes, medium.sense.map(|sense| sense.key)), (0, Some(3)));
+        assert!(verdict(2, 0, &sense(0x71, 1), 8).unwrap().sense.is_some(), "of another command");
+        for (status, host, said) in [(2, 0, &[][..]), (2, 0, &[0x70]), (8, 0, &[]), (0, 1, &[])] {
+            assert!(verdict(status, host, said, 8).is_err(), "{status} {host} {said:?}");
+        }
     }
 }

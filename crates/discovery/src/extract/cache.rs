@@ -26,6 +26,8 @@ const BLOCKS_MAX: u64 = 32_768;
 const SEGMENTS_MAX: u64 = 512;
 /// The size of an adaptive cache is found within one part in so many.
 const ADAPTIVE_PARTS: u64 = 8;
+/// Places that are tried for one with room behind it.
+const PLACES_TRIED: usize = 16;
 /// Writes at a time.
 const WRITES: u64 = 160;
 /// How far before the end of a track or cylinder a block is read whose reading ahead may stop there.
@@ -103,9 +105,15 @@ pub(super) struct CacheTests<'t, 'r, 'd> {
     passed: (Lbn, Instant),
     /// The zone that is read in: its first cylinder and how many it has.
     cylinders: (u32, u32),
+    /// Sectors of its tracks.
+    track_sectors: u32,
+    /// Blocks that are read ahead behind a block.
+    pub(super) ahead: u64,
     scattered: f64,
     used: BTreeSet<u32>,
     forgotten_after: u64,
+    /// The disk has too few cylinders for what was to be counted.
+    pub(super) is_limited: bool,
     /// What a hit is asked of behind a read of one block: the block itself, or the next one.
     further: u64,
 }
@@ -129,19 +137,23 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             (blocks.end().min(end).0.saturating_sub(blocks.first.0), zone, blocks.end() > end)
         });
         // The disk may end before its last zone does.
-        let cylinders =
-            used.max_by_key(|(count, ..)| *count).map_or((0, 1), |(_, zone, is_cut)| {
-                let last = rig.geometry.locate(Lbn(end.0 - 1)).filter(|_| is_cut);
-                let count = last.map_or(zone.cylinders, |at| at.cylinder - zone.first_cylinder + 1);
-                (zone.first_cylinder, count)
-            });
+        let largest = used.max_by_key(|(count, ..)| *count);
+        let (cylinders, track_sectors) = largest.map_or(((0, 1), 1), |(_, zone, is_cut)| {
+            let last = rig.geometry.locate(Lbn(end.0 - 1)).filter(|_| is_cut);
+            let last = last.map(|at| (at.cylinder + 1).saturating_sub(zone.first_cylinder));
+            let count = last.unwrap_or(zone.cylinders).max(1);
+            ((zone.first_cylinder, count), zone.track_sectors)
+        });
         Ok(CacheTests {
             rig,
             passed: (lbn, done.finished),
             cylinders,
+            track_sectors,
+            ahead: 0,
             scattered: 0.0,
             used: BTreeSet::new(),
             forgotten_after: 64,
+            is_limited: false,
             further: 0,
         })
     }
@@ -157,14 +169,29 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
 
     /// Whether a read of a block is answered from the cache.
     async fn hits(&mut self, lbn: Lbn) -> Result<bool> {
+        if lbn.0 >= self.rig.geometry.capacity().0 {
+            self.is_limited = true;
+            return Ok(false);
+        }
         self.wait_for(lbn).await;
         let done = self.rig.drive.read(lbn, 1).await?;
-        Ok((done.response().0 as f64) < HIT_PART * self.rig.turn_ns())
+        let is_hit = (done.response().0 as f64) < HIT_PART * self.rig.turn_ns();
+        if !is_hit {
+            // It has just passed: what the time of a turn is off by does not add up.
+            self.passed = (lbn, done.finished);
+        }
+        Ok(is_hit)
     }
 
     /// Lets reading ahead come to its end.
     async fn settle(&mut self) {
-        self.rig.drive.wait(TURNS * self.rig.turn_ns()).await;
+        self.settle_for(0).await;
+    }
+
+    /// The same where it reaches so many blocks.
+    async fn settle_for(&mut self, blocks: u64) {
+        let turns = 2.0 * blocks as f64 / f64::from(self.track_sectors.max(1));
+        self.rig.drive.wait(turns.max(TURNS) * self.rig.turn_ns()).await;
     }
 
     /// A cylinder on which nothing was read, or not for long.
@@ -209,13 +236,26 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
     }
 
     async fn fresh(&mut self, at: At) -> Result<Lbn> {
-        for _ in 0..64 {
+        for _ in 0..PLACES_TRIED {
             let cylinder = self.fresh_cylinder().await?;
             if let Some(lbn) = self.place(cylinder, at) {
                 return Ok(lbn);
             }
         }
+        self.is_limited = true;
         Ok(Lbn(0))
+    }
+
+    /// The same with so many blocks behind it; `None` where the disk seems too small for that.
+    async fn fresh_with_room(&mut self, at: At, count: u64) -> Result<Option<Lbn>> {
+        for _ in 0..PLACES_TRIED {
+            let first = self.fresh(at).await?;
+            if first.0 + count <= self.rig.geometry.capacity().0 {
+                return Ok(Some(first));
+            }
+        }
+        self.is_limited = true;
+        Ok(None)
     }
 
     /// A block of a cylinder whose tracks have no defects.
@@ -228,8 +268,7 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             (run.blocks == track.blocks.count && track.blocks.count.0 > 4 * BEFORE_END)
                 .then_some(track.blocks)
         };
-        let heads: Option<Vec<_>> = (0..geometry.heads()).map(head).collect();
-        let tracks = heads?;
+        let tracks: Vec<_> = (0..geometry.heads()).filter_map(head).collect();
         let along_surface = matches!(geometry.order(), TrackOrder::SurfaceSerpentine { .. });
         let first = tracks.iter().min_by_key(|track| track.first)?;
         let last = tracks.iter().max_by_key(|track| track.first)?;
@@ -245,7 +284,7 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
     async fn reach(&mut self, at: At, count: u64) -> Result<u64> {
         let (mut reached, mut beyond) = (0, 1);
         loop {
-            let first = self.fresh(at).await?;
+            let Some(first) = self.fresh_with_room(at, count + beyond).await? else { break };
             if !self.is_ahead(first, count, beyond).await? {
                 break;
             }
@@ -257,7 +296,7 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         }
         while beyond - reached > 1 {
             let middle = u64::midpoint(reached, beyond);
-            let first = self.fresh(at).await?;
+            let Some(first) = self.fresh_with_room(at, count + middle).await? else { break };
             match self.is_ahead(first, count, middle).await? {
                 true => reached = middle,
                 false => beyond = middle,
@@ -266,22 +305,26 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         Ok(reached)
     }
 
+    /// Whether a block is in the cache that lies so far behind a read; not behind the end of the disk.
     async fn is_ahead(&mut self, first: Lbn, count: u64, further: u64) -> Result<bool> {
         let probed = Lbn(first.0 + count - 1 + further);
         if probed.0 >= self.rig.geometry.capacity().0 {
             return Ok(false);
         }
         self.rig.drive.read(first, count).await?;
-        self.settle().await;
+        self.settle_for(further).await;
         self.hits(probed).await
     }
 
     /// What the cache does with reads; `None` when there is none.
     pub(super) async fn reads(&mut self) -> Result<Option<CacheFound>> {
         let first = self.fresh(At::CylinderFront).await?;
+        // The platter has just passed it, and reading ahead has not pushed it out yet.
         self.rig.drive.read(first, 1).await?;
-        let keeps = self.hits(first).await?;
+        let again = self.rig.drive.read(first, 1).await?;
+        let keeps = (again.response().0 as f64) < HIT_PART * self.rig.turn_ns();
         let ahead = self.reach(At::CylinderFront, 1).await?;
+        self.ahead = ahead;
         if !keeps && ahead == 0 {
             return Ok(None);
         }
@@ -349,11 +392,14 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
 
     /// Whether reading ahead goes on to the end of the next track behind a read that came from the track before.
     async fn goes_on_next_track(&mut self) -> Result<bool> {
-        let first = self.fresh(At::TrackEnd).await?;
+        let long = 2 * BEFORE_END + 1;
+        let Some(first) = self.fresh_with_room(At::TrackEnd, long).await? else {
+            return Ok(false);
+        };
         let geometry = self.rig.geometry;
         let Some(next) = geometry.track(Lbn(first.0 + BEFORE_END + 1)) else { return Ok(false) };
         let Some(third) = geometry.track(next.blocks.end()) else { return Ok(false) };
-        self.rig.drive.read(first, 2 * BEFORE_END + 1).await?;
+        self.rig.drive.read(first, long).await?;
         self.settle().await;
         self.hits(Lbn(third.blocks.first.0 + BEFORE_END)).await
     }
@@ -364,16 +410,20 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         loop {
             let at = At::CylinderFront;
             let beyond = self.reach(at, count).await?;
-            let first = self.fresh(at).await?;
+            let Some(first) = self.fresh_with_room(at, count).await? else {
+                return Ok((count / 2, false));
+            };
             self.rig.drive.read(first, count).await?;
-            self.settle().await;
+            self.settle_for(beyond).await;
             if !self.hits(first).await? {
                 let (mut low, mut high) = (0, count - 1 + beyond);
                 while high - low > 1 {
                     let middle = u64::midpoint(low, high);
-                    let first = self.fresh(at).await?;
+                    let Some(first) = self.fresh_with_room(at, count + beyond).await? else {
+                        return Ok((count / 2, false));
+                    };
                     self.rig.drive.read(first, count).await?;
-                    self.settle().await;
+                    self.settle_for(beyond).await;
                     match self.hits(Lbn(first.0 + middle)).await? {
                         true => high = middle,
                         false => low = middle,
@@ -430,12 +480,20 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
 
     /// Whether a block stays in the cache while so many others are read elsewhere, `count` with each.
     async fn stays_after(&mut self, others: u64, count: u64) -> Result<bool> {
+        // What is read again takes no segment: on a small disk not many can be counted.
+        let apart = (self.cylinders.1 / 256).clamp(1, 8);
+        if others + 2 > u64::from(self.cylinders.1 / apart) {
+            self.is_limited = true;
+            return Ok(false);
+        }
         self.reserve(others + 2).await?;
         let first = self.fresh(At::CylinderFront).await?;
         self.rig.drive.read(first, 1).await?;
         self.settle().await;
         for _ in 0..others {
-            let other = self.fresh(At::CylinderFront).await?;
+            let Some(other) = self.fresh_with_room(At::CylinderFront, count).await? else {
+                return Ok(false);
+            };
             self.rig.drive.read(other, count).await?;
         }
         self.hits(Lbn(first.0 + self.further)).await
@@ -472,7 +530,8 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
     async fn hits_behind(&mut self) -> Result<(u64, f64)> {
         let most = HIT_PART * self.rig.turn_ns();
         for further in 1..PASSED_MAX {
-            let first = self.fresh(At::CylinderFront).await?;
+            let room = self.fresh_with_room(At::CylinderFront, further + 1).await?;
+            let Some(first) = room else { break };
             let sector = self.rig.sector_ns(first);
             self.rig.drive.read(first, 1).await?;
             let done = self.rig.drive.read(Lbn(first.0 + further), 1).await?;
@@ -487,20 +546,29 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
     pub(super) async fn written_hit_ns(&mut self) -> Result<Option<f64>> {
         let first = self.fresh(At::CylinderFront).await?;
         self.rig.drive.access(Op::Write, first, 1).await?;
+        self.settle().await;
         self.wait_for(first).await;
         let response = self.rig.drive.read(first, 1).await?.response().0 as f64;
         Ok((response < HIT_PART * self.rig.turn_ns()).then_some(response))
     }
 
-    /// A read that is answered from the cache, and what it takes, in ns: `before` is done between.
+    /// A read that is answered from the cache, and what it takes, in ns: `before` is done between. The less of two: one may be held up.
     pub(super) async fn hit_ns(&mut self, before: Option<Op>, count: u64) -> Result<Option<f64>> {
-        let first = self.fresh(At::CylinderFront).await?;
+        let (one, other) =
+            (self.one_hit_ns(before, count).await?, self.one_hit_ns(before, count).await?);
+        Ok(one.into_iter().chain(other).reduce(f64::min))
+    }
+
+    async fn one_hit_ns(&mut self, before: Option<Op>, count: u64) -> Result<Option<f64>> {
+        let room = self.fresh_with_room(At::CylinderFront, count + 1).await?;
+        let Some(first) = room else { return Ok(None) };
         let other = self.fresh(At::CylinderFront).await?;
         // Some caches keep what they read ahead alone.
         self.rig.drive.read(first, if self.further == 0 { count } else { 1 }).await?;
         self.settle().await;
         if let Some(op) = before {
             self.rig.drive.access(op, other, 1).await?;
+            self.settle().await;
         }
         let block = Lbn(first.0 + self.further);
         self.wait_for(block).await;
@@ -558,12 +626,19 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         for _ in 0..WRITES {
             apart.push(self.fresh(At::CylinderFront).await?);
         }
+        // A batch must not have a block twice.
+        apart.sort_unstable();
+        apart.dedup();
         let at_once = self.taken_while_seeking(&apart).await?;
+        let at_once = at_once.min(self.taken_while_seeking(&apart).await?);
         if reported == Reported::All {
             found.write_segments = Some(at_once.max(1));
         }
-        let front = self.fresh(At::CylinderFront).await?;
-        let row = (0..(at_once + 8).min(WRITES)).map(|at| Lbn(front.0 + at));
+        let most = (at_once + 8).min(WRITES);
+        let Some(front) = self.fresh_with_room(At::CylinderFront, most).await? else {
+            return Ok(());
+        };
+        let row = (0..most).map(|at| Lbn(front.0 + at));
         let in_a_row = self.taken_while_seeking(&row.collect::<Vec<_>>()).await?;
         found.combines_writes = Some(in_a_row > at_once);
         Ok(())

@@ -14,7 +14,7 @@ const SECTORS_OFF: f64 = 0.6;
 /// Tracks of each zone that are compared with what its skews say.
 const CHECKED: [f64; 3] = [0.35, 0.7, 1.0];
 /// A whole track that takes more turns waits for the bus.
-const SLOW_TURNS: f64 = 2.2;
+const SLOW_TURNS: f64 = 2.02;
 /// Seeks of each distance.
 const SEEKS: usize = 3;
 /// Points of the seek curve lie so close that a line between them is off by no more than this part, or this time in ns.
@@ -23,27 +23,40 @@ const CURVE_NS: f64 = 4000.0;
 /// Points at most.
 const POINTS_MAX: usize = 600;
 
+/// A zone does not turn as its skews say: from this cylinder on.
+pub(super) struct Turned {
+    pub(super) cylinder: u32,
+    pub(super) why: String,
+}
+
 /// A point of the seek curve: cylinders, and the time in ns.
 pub type SeekPoint = (u32, f64);
 
 impl Rig<'_, '_> {
     /// Zones with skews and with the places of their first sectors.
-    pub(super) async fn zones(&mut self) -> Result<Vec<Zone>> {
+    pub(super) async fn zones(&mut self) -> Result<std::result::Result<Vec<Zone>, Turned>> {
         let mut zones: Vec<Zone> = self.geometry.zones().cloned().collect();
         let mut mark = None;
         for (index, zone) in zones.iter_mut().enumerate() {
-            self.skews(index, zone, &mut mark).await?;
+            if let Some(turned) = self.skews(index, zone, &mut mark).await? {
+                return Ok(Err(turned));
+            }
         }
-        Ok(zones)
+        Ok(Ok(zones))
     }
 
     /// Finds the skews of a zone, and where its first sector lies from `mark`: the angle in ns at which that of the first zone
     /// begins.
-    async fn skews(&mut self, index: usize, zone: &mut Zone, mark: &mut Option<f64>) -> Result<()> {
+    async fn skews(
+        &mut self,
+        index: usize,
+        zone: &mut Zone,
+        mark: &mut Option<f64>,
+    ) -> Result<Option<Turned>> {
         let sectors = u64::from(zone.track_sectors);
         let all = self.geometry.zone_blocks().nth(index).map_or(0, |blocks| blocks.count.0);
         if all == 0 {
-            return Ok(());
+            return Ok(None);
         }
         // Tracks that follow each other on a cylinder, and on two.
         let number = |rig: &Self, track: u64| {
@@ -78,7 +91,7 @@ impl Rig<'_, '_> {
             zone.cylinder_skew = self.skew(one, two).await?;
         }
         let Some((first, _)) = (0..=last).find_map(|track| number(self, track)) else {
-            return Ok(());
+            return Ok(None);
         };
         zone.origin_sector = 0;
         let begins = self.begins(first).await?;
@@ -86,22 +99,46 @@ impl Rig<'_, '_> {
         let mark = *mark.get_or_insert(begins - said);
         let origin = (begins - mark - said).rem_euclid(self.turn_ns()) / self.sector_ns(first);
         zone.origin_sector = (origin.round() as u64 % sectors) as u32;
+        let mut right = 0;
         for part in CHECKED {
             let track = (last as f64 * part) as u64;
             let Some((lbn, _)) = number(self, track) else { continue };
-            let turned = (self.begins(lbn).await? - mark) / self.sector_ns(lbn);
-            let said = self.with_skews(index, zone, lbn);
-            let off = (turned - said + sectors as f64 / 2.0).rem_euclid(sectors as f64)
-                - sectors as f64 / 2.0;
-            let noise = 6.0 * self.rotation.noise_ns / self.sector_ns(lbn);
-            // The place of the first sector is rounded.
-            if off.abs() > SECTORS_OFF + 0.5 + noise {
-                return Err(self.drive.contradiction(format!(
-                    "it translates {lbn} to a sector that passes {off:.1} sectors later than the skews of its zone say"
-                )));
+            let off = self.off_by(index, zone, mark, lbn).await?;
+            if off == 0.0 {
+                right = track;
+                continue;
             }
+            let why = format!(
+                "it translates {lbn} to a sector that passes {off:.1} sectors later than the skews of its zone say"
+            );
+            let mut wrong = track;
+            let mut cylinder = None;
+            while wrong - right > 1 {
+                let middle = u64::midpoint(right, wrong);
+                let Some((lbn, at)) = number(self, middle) else {
+                    right = middle;
+                    continue;
+                };
+                match self.off_by(index, zone, mark, lbn).await? == 0.0 {
+                    true => right = middle,
+                    false => (wrong, cylinder) = (middle, Some(at)),
+                }
+            }
+            let cylinder = cylinder.or_else(|| number(self, wrong).map(|(_, at)| at));
+            return Ok(Some(Turned { cylinder: cylinder.unwrap_or(zone.first_cylinder), why }));
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// How many sectors later a block passes than the skews of its zone say; 0 where that is as near as can be told.
+    async fn off_by(&mut self, index: usize, zone: &Zone, mark: f64, lbn: Lbn) -> Result<f64> {
+        let sectors = f64::from(zone.track_sectors);
+        let turned = (self.begins(lbn).await? - mark) / self.sector_ns(lbn);
+        let said = self.with_skews(index, zone, lbn);
+        let off = (turned - said + sectors / 2.0).rem_euclid(sectors) - sectors / 2.0;
+        let noise = 6.0 * self.rotation.noise_ns / self.sector_ns(lbn);
+        // The place of the first sector is rounded.
+        Ok(if off.abs() > SECTORS_OFF + 0.5 + noise { off } else { 0.0 })
     }
 
     /// Sectors that pass between the sectors 0 of two tracks that follow each other.
@@ -167,8 +204,7 @@ impl Rig<'_, '_> {
     /// The seek curve, by the SEEK command: at the distances of the thesis, and more closely where it bends.
     pub(super) async fn seeks(&mut self) -> Result<Vec<SeekPoint>> {
         let Some(first) = self.cylinder_from(0) else { return Ok(Vec::new()) };
-        let last = self.geometry.locate(Lbn(self.geometry.capacity().0 - 1));
-        let most = last.map_or(0, |at| at.cylinder).saturating_sub(first);
+        let most = self.last_cylinder().unwrap_or(first).saturating_sub(first);
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -245,18 +281,28 @@ impl Rig<'_, '_> {
         Ok(times.get(times.len() / 2).copied())
     }
 
-    /// Whether reads of whole tracks take one revolution from wherever they begin, and not up to two (thesis 4.2.3). `None` where
-    /// a slow bus hides it.
+    /// Whether reads of whole tracks take sectors in whatever order they pass (thesis 4.2.3): then their end depends on where the
+    /// head comes down, and else it does not. `None` where a slow bus hides it.
     pub(super) async fn is_zero_latency_read(&mut self) -> Result<Option<bool>> {
         let Some((first, count)) = self.whole_track() else { return Ok(Some(false)) };
-        // One of them may have been held up.
-        let mut turns = f64::INFINITY;
-        for _ in 0..3 {
-            self.drive.read(first, 1).await?;
-            let whole = self.drive.read(first, count).await?.response().0 as f64;
-            turns = turns.min(whole / self.turn_ns());
+        let mut ends = Vec::new();
+        for part in [0.0, 0.4] {
+            // The earlier of two: one may have been held up.
+            let mut end = f64::INFINITY;
+            for _ in 0..2 {
+                let before = self.drive.read(first, 1).await?;
+                self.drive.wait(part * self.turn_ns()).await;
+                let whole = self.drive.read(first, count).await?;
+                end = end.min(whole.finished.since(before.finished).0 as f64);
+            }
+            ends.push(end);
         }
-        Ok((turns < SLOW_TURNS).then_some(turns < 1.5))
+        let [at_once, later] = ends.as_slice() else { return Ok(None) };
+        let off = self.rotation.wrap(later - at_once).abs();
+        if off > 2.0 * self.sector_ns(first) + 6.0 * self.rotation.noise_ns {
+            return Ok(Some(true));
+        }
+        Ok((at_once / self.turn_ns() < SLOW_TURNS).then_some(false))
     }
 
     /// The same of writes: such a write ends with whatever sector comes last, and not with the last one. Data that come late do
@@ -264,17 +310,18 @@ impl Rig<'_, '_> {
     pub(super) async fn is_zero_latency_write(&mut self) -> Result<bool> {
         let Some((first, count)) = self.whole_track() else { return Ok(false) };
         let last = self.angle((Op::Write, Lbn(first.0 + count - 1), 1)).await?;
-        let mut ends_elsewhere = false;
-        for part in [0.0, 0.4] {
+        let mut ends_elsewhere = 0;
+        for part in [0.0, 0.2, 0.4, 0.6] {
             let whole = self.drive.prepare(Op::Write, first, count).await?;
             let from = self.drive.read(self.origin(), 1).await?.finished;
             self.drive.wait(part * self.turn_ns()).await;
             let done = self.drive.carry_out(whole).await?;
             let offset = self.rotation.offset(from, done.finished, last);
-            ends_elsewhere |=
-                offset.abs() > 2.0 * self.sector_ns(first) + 6.0 * self.rotation.noise_ns;
+            let far = 2.0 * self.sector_ns(first) + 6.0 * self.rotation.noise_ns;
+            ends_elsewhere += u32::from(offset.abs() > far);
         }
-        Ok(ends_elsewhere)
+        // One may have been held up, and one may end there by chance.
+        Ok(ends_elsewhere >= 2)
     }
 
     /// The blocks of a track that lie one beside the other, most of the track.

@@ -121,9 +121,14 @@ pub async fn extract(
     let began = now();
     let pages = drive.cache().await?;
     let found = extract_with(&mut drive, pages, writes, &mut progress, began).await;
-    // Whatever happened, the drive is left as it was.
-    drive.set_cache(pages.current).await?;
-    found
+    // Whatever happened, the drive is left as it was; what happened first is told first.
+    let restored = match can_set(pages) {
+        true => drive.set_cache(pages.current).await,
+        false => Ok(()),
+    };
+    let found = found?;
+    restored?;
+    Ok(found)
 }
 
 async fn extract_with(
@@ -140,8 +145,21 @@ async fn extract_with(
         writes: pages.current.writes && !pages.can_set_writes,
         ..pages.current
     };
-    drive.set_cache(off).await?;
     let (mut doubts, mut steps) = (Vec::new(), Vec::new());
+    if can_set(pages) {
+        drive.set_cache(off).await?;
+    }
+    let is = drive.cache().await?.current;
+    if is.reads {
+        return Err(drive.contradiction(
+            "its read cache cannot be switched off, which hides what its media take; `--method timing` does without that"
+                .to_owned(),
+        ));
+    }
+    let writes = writes && !is.writes;
+    if is.writes {
+        doubts.push("its write cache cannot be switched off: writes are not measured".to_owned());
+    }
     let mut last = began;
     let mut end_step = |step| {
         let at = now();
@@ -149,7 +167,7 @@ async fn extract_with(
         last = at;
     };
     progress(Step::Layout);
-    let plain = layout(drive).await?;
+    let mut plain = layout(drive, &[]).await?;
     end_step(Step::Layout);
 
     progress(Step::Mechanics);
@@ -159,7 +177,20 @@ async fn extract_with(
         drive.count("read", prober.commands());
         rotation
     };
-    let zones = Rig::new(drive, &plain, rotation).zones().await?;
+    // Zones whose addresses go on as if they were one may have other skews.
+    let mut cuts = Vec::new();
+    let zones = loop {
+        match Rig::new(drive, &plain, rotation).zones().await? {
+            Ok(zones) => break zones,
+            Err(turned) => {
+                if cuts.len() >= CUTS_MAX || cuts.contains(&turned.cylinder) {
+                    return Err(drive.contradiction(turned.why));
+                }
+                cuts.push(turned.cylinder);
+                plain = layout(drive, &cuts).await?;
+            }
+        }
+    };
     let Some(geometry) = rebuilt(&plain, zones) else {
         return Err(drive.contradiction("its zones hold fewer blocks than it has".to_owned()));
     };
@@ -191,7 +222,8 @@ async fn extract_with(
     end_step(Step::Seeks);
 
     // Nothing takes longer than the longest seek and a turn: what does was held up, and what it was part of is done again.
-    let longest = seeks.iter().map(|point| point.1).fold(responses.read.read, f64::max);
+    let longest = seeks.iter().map(|point| point.1).fold(0.0, f64::max);
+    let longest = longest.max(head_switch_ns.unwrap_or(0.0));
     rig.drive.set_longest(longest + responses.read.read + LONGEST_TURNS * rotation.period_ns);
 
     progress(Step::Overheads);
@@ -209,7 +241,7 @@ async fn extract_with(
     end_step(Step::Overheads);
 
     progress(Step::Cache);
-    let (mut cache, hits) = loop {
+    let (mut cache, hits, is_limited) = loop {
         let late = rig.drive.late();
         let found = cache_of(&mut rig, pages, cached, writes).await?;
         if rig.drive.late() == late {
@@ -219,6 +251,10 @@ async fn extract_with(
         rig.give_up_after(HELD_UP_MAX)?;
     };
     end_step(Step::Cache);
+    if is_limited {
+        let why = "it has too few cylinders without defects to look at its cache well: that may hold more";
+        doubts.push(why.to_owned());
+    }
     let sums = Sums { responses, hits, by_turns, by_writes, tails, behind_seeks };
     let (overheads, bus, write_settle_ns) = sums.taken_apart(&mut doubts);
     if let Some(found) = &mut cache {
@@ -247,23 +283,32 @@ async fn extract_with(
     })
 }
 
+/// Whether anything of the cache can be set.
+fn can_set(pages: CachePages) -> bool {
+    pages.can_set_reads || pages.can_set_writes || pages.can_set_read_ahead
+}
+
 /// Looks at the cache, which is switched off until then.
 async fn cache_of(
     rig: &mut Rig<'_, '_>,
     pages: CachePages,
     cached: CachePage,
     writes: bool,
-) -> Result<(Option<CacheFound>, Hits)> {
+) -> Result<(Option<CacheFound>, Hits, bool)> {
     let mut tests = CacheTests::new(rig).await?;
-    tests.rig.drive.set_cache(CachePage { writes: false, ..cached }).await?;
+    let stays = CachePage { writes: pages.current.writes && !pages.can_set_writes, ..cached };
+    if can_set(pages) {
+        tests.rig.drive.set_cache(stays).await?;
+    }
     let mut cache = tests.reads().await?;
     let mut hits = Hits::default();
     if let Some(found) = &mut cache {
         hits.after_read = tests.hit_ns(None, 1).await?;
-        hits.long = tests.hit_ns(None, LONG_HIT.min(found.segment_blocks / 4).max(2)).await?;
-        hits.long_blocks = LONG_HIT.min(found.segment_blocks / 4).max(2);
+        let most = if found.discards_sent { tests.ahead / 2 } else { found.segment_blocks / 4 };
+        hits.long_blocks = LONG_HIT.min(most).max(2);
+        hits.long = tests.hit_ns(None, hits.long_blocks).await?;
         if pages.can_set_read_ahead {
-            let limited = CachePage { writes: false, read_ahead_blocks: LIMIT, ..cached };
+            let limited = CachePage { read_ahead_blocks: LIMIT, ..stays };
             tests.rig.drive.set_cache(limited).await?;
             found.obeys_read_ahead = tests.obeys(u64::from(LIMIT)).await?;
         }
@@ -284,9 +329,12 @@ async fn cache_of(
             }
         }
     }
-    Ok((cache, hits))
+    let is_limited = tests.is_limited && cache.is_some();
+    Ok((cache, hits, is_limited))
 }
 
+/// Zones that are told from each other by their skews alone, at most.
+const CUTS_MAX: usize = 6;
 /// Turns that an access may take besides its seek.
 const LONGEST_TURNS: f64 = 1.5;
 /// So many reads may be held up before the drive counts as one that cannot be measured.

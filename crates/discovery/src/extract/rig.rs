@@ -152,6 +152,11 @@ impl<'r, 'd> Rig<'r, 'd> {
             .find(|lbn| !self.geometry.is_remapped(*lbn))
     }
 
+    /// The innermost cylinder with blocks on its first head.
+    pub(super) fn last_cylinder(&self) -> Option<u32> {
+        (0..self.geometry.cylinders()).rev().find(|at| self.block_at(*at, 0, 0.5).is_some())
+    }
+
     /// A cylinder with blocks on its first head, at or behind `cylinder`.
     pub(super) fn cylinder_from(&self, cylinder: u32) -> Option<u32> {
         (cylinder..self.geometry.cylinders()).find(|at| self.block_at(*at, 0, 0.5).is_some())

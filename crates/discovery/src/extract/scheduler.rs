@@ -27,8 +27,7 @@ const TRIES: u32 = 24;
 impl Rig<'_, '_> {
     /// The kind of scheduler; `None` where the drive is too small to tell.
     pub(super) async fn scheduler(&mut self) -> Result<Option<SchedulerKind>> {
-        let last = self.geometry.locate(Lbn(self.geometry.capacity().0 - 1));
-        let cylinders = last.map_or(0, |at| at.cylinder + 1);
+        let cylinders = self.last_cylinder().map_or(0, |last| last + 1);
         let here = self.cylinder_from(cylinders / 2);
         let far = self.cylinder_from(cylinders * 9 / 10);
         let blocks = here.and_then(|here| {
@@ -81,14 +80,25 @@ impl Rig<'_, '_> {
         Ok(true)
     }
 
-    /// With the head over `here`: whether `one`, which is asked for first, is served before `other`.
+    /// With the head over `here`: whether `one`, which is asked for first, is served before `other`. Asked until it is so twice, as
+    /// answers may be held up.
     async fn is_first(&mut self, here: Lbn, one: Lbn, other: Lbn) -> Result<bool> {
-        self.drive.read(here, 1).await?;
-        let both = vec![
-            self.drive.prepare(Op::Read, one, 1).await?,
-            self.drive.prepare(Op::Read, other, 1).await?,
-        ];
-        let timings = self.drive.submit(both).await?;
-        Ok(timings.first().map(|one| one.finished) < timings.get(1).map(|other| other.finished))
+        let mut seen = [0_u32; 2];
+        loop {
+            let both = vec![
+                self.drive.prepare(Op::Read, one, 1).await?,
+                self.drive.prepare(Op::Read, other, 1).await?,
+            ];
+            self.drive.read(here, 1).await?;
+            let timings = self.drive.submit(both).await?;
+            let ends = (timings.first(), timings.get(1));
+            let is_first = ends.0.map(|end| end.finished) < ends.1.map(|end| end.finished);
+            let [not, first] = &mut seen;
+            let count = if is_first { first } else { not };
+            *count += 1;
+            if *count == 2 {
+                return Ok(is_first);
+            }
+        }
     }
 }

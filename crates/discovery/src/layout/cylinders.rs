@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use moirai_units::Location;
 
 use super::Survey;
-use crate::drive::TRACK_SECTORS_MAX;
+use crate::drive::{CYLINDERS_MAX, TRACK_SECTORS_MAX};
 use crate::error::Result;
 
 /// Cylinders that are looked at first; all of a disk with fewer.
@@ -69,6 +69,9 @@ impl Survey<'_, '_> {
         while self.has(there + step, 0).await? {
             there += step;
             step *= 2;
+            if there + step > CYLINDERS_MAX {
+                return Err(self.drive.contradiction("its cylinders have no end".to_owned()));
+            }
         }
         let mut beyond = there + step;
         while beyond - there > 1 {

@@ -6,7 +6,7 @@
 //! 1. `cylinders`: heads, and the runs of cylinders with equally long tracks, by which places there are.
 //! 2. `order`: in which order tracks are numbered.
 //! 3. `spares`: where blocks leave out sectors that the defect lists do not explain.
-//! 4. Here: every answer so far must be as the layout says, and so must those about a sample of tracks, about all
+//! 4. Here: every answer so far must be as the layout says, and so must those about a sample of tracks, about most
 //!    defects, and about some places. Where it is not, a zone was missed, or another layout is tried.
 
 mod cylinders;
@@ -23,7 +23,7 @@ use crate::drive::{Commands, Drive};
 use crate::error::{Error, Result};
 use crate::probe::SCATTERED_PART;
 use cylinders::Run;
-use spares::Frame;
+use spares::{Frame, gcd};
 
 /// Tracks whose first block is asked for, at most: one of each cylinder of a disk of the thesis.
 const TRACKS_ASKED: u64 = 8192;
@@ -33,6 +33,10 @@ const DEFECTS_ASKED: usize = 2048;
 const PLACES_ASKED: usize = 128;
 /// How far behind a place a block is looked for.
 const REACH: u64 = 64;
+/// Translations after which a layout counts as unknown: ten times what the drives of the thesis took.
+const QUESTIONS_MAX: u64 = 400_000;
+/// Defects of a drive, at most, and sectors of bad tracks.
+const DEFECTS_MAX: usize = 100_000;
 /// How often zones are cut further before the layout counts as unknown.
 const ROUNDS_MAX: usize = 64;
 
@@ -42,6 +46,8 @@ pub(crate) struct Survey<'s, 'd> {
     capacity: BlockCount,
     heads: u32,
     defects: DefectLists,
+    /// Cylinders at which zones begin that are told by their skews alone.
+    cuts: Vec<u32>,
     located: BTreeMap<Lbn, Located>,
     sectors: BTreeMap<Location, Option<Sector>>,
 }
@@ -54,20 +60,26 @@ pub async fn find_layout(device: &dyn Device) -> Result<(Geometry, Commands)> {
     let Some(mut drive) = Drive::new(device) else {
         return Err(Error::NoDiagnostics { device: device.inquiry().name.clone() });
     };
-    let found = layout(&mut drive).await?;
+    let found = layout(&mut drive, &[]).await?;
     Ok((found, drive.commands().clone()))
 }
 
-/// Finds the layout of a drive.
-pub(crate) async fn layout(drive: &mut Drive<'_>) -> Result<Geometry> {
+/// Finds the layout of a drive, with zones that begin at the cylinders `cuts`, whatever their addresses say.
+pub(crate) async fn layout(drive: &mut Drive<'_>, cuts: &[u32]) -> Result<Geometry> {
     let capacity = drive.capacity().await?;
     let mut defects = drive.defects().await?;
+    let count = defects.primary.len() + defects.grown.len();
+    if count > DEFECTS_MAX {
+        return Err(drive.contradiction(format!("it lists {count} defects")));
+    }
     defects.primary.sort_unstable();
     defects.grown.sort_unstable();
     let (located, sectors) = (BTreeMap::new(), BTreeMap::new());
-    let mut survey = Survey { drive, capacity, heads: 0, defects, located, sectors };
+    let cuts = cuts.to_vec();
+    let mut survey = Survey { drive, capacity, heads: 0, defects, cuts, located, sectors };
     survey.heads = survey.count_heads().await?;
-    let runs = survey.runs().await?;
+    let mut runs = survey.runs().await?;
+    survey.cuts.iter().for_each(|at| cylinders::cut_at(&mut runs, *at));
     let mut orders = survey.orders(&runs).await?;
     let (mut tried, mut refuted) = (0, None);
     while let Some(order) = orders.get(tried).copied() {
@@ -151,7 +163,8 @@ impl Survey<'_, '_> {
         let mut at = 0;
         while let (Some(one), Some(next)) = (runs.get(at).copied(), runs.get(at + 1).copied()) {
             at += 1;
-            if one.end != next.first || one.track_sectors != next.track_sectors {
+            let is_cut = self.cuts.contains(&next.first);
+            if is_cut || one.end != next.first || one.track_sectors != next.track_sectors {
                 continue;
             }
             let mut fewer = runs.clone();
@@ -177,6 +190,7 @@ impl Survey<'_, '_> {
         if let Some(known) = self.located.get(&lbn) {
             return Ok(*known);
         }
+        self.check_questions()?;
         let found = self.drive.locate(lbn).await?;
         self.located.insert(lbn, found);
         Ok(found)
@@ -186,9 +200,20 @@ impl Survey<'_, '_> {
         if let Some(known) = self.sectors.get(&at) {
             return Ok(*known);
         }
+        self.check_questions()?;
         let found = self.drive.sector(at).await?;
         self.sectors.insert(at, found);
         Ok(found)
+    }
+
+    /// An error when the drive was asked more than any layout takes.
+    fn check_questions(&self) -> Result<()> {
+        match self.drive.asked() < QUESTIONS_MAX {
+            true => Ok(()),
+            false => Err(self.drive.contradiction(format!(
+                "{QUESTIONS_MAX} translations show no layout; `--method timing` finds its tracks without them"
+            ))),
+        }
     }
 
     fn last(&self) -> Lbn {
@@ -233,8 +258,9 @@ impl Survey<'_, '_> {
         }
         let cylinders: u64 = geometry.zones().map(|zone| u64::from(zone.cylinders)).sum();
         let tracks = cylinders * u64::from(self.heads);
-        // An odd step passes over all heads in turn.
-        let step = if tracks <= TRACKS_ASKED { 1 } else { (tracks / TRACKS_ASKED) | 1 };
+        // A step that shares no factor with the heads passes over all of them in turn.
+        let step = if tracks <= TRACKS_ASKED { 1 } else { tracks / TRACKS_ASKED + 1 };
+        let step = (step..).find(|step| gcd(*step, u64::from(self.heads)) == 1).unwrap_or(step);
         for (zone, of) in geometry.zones().enumerate() {
             let sectors = u64::from(of.track_sectors);
             let tracks = u64::from(of.cylinders) * u64::from(self.heads);

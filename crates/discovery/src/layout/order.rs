@@ -174,6 +174,7 @@ impl Survey<'_, '_> {
             at = self.next_track(lbn, here, frame).await?;
         }
         let spare = frame.spare_cylinders_before(turn);
-        Ok(Some(turn + 1 - frame.run.first - spare))
+        let cylinders = (turn + 1).checked_sub(frame.run.first + spare);
+        Ok(cylinders.filter(|cylinders| *cylinders > 0))
     }
 }

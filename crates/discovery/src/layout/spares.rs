@@ -16,6 +16,8 @@ use crate::error::Result;
 const GAPS: usize = 4;
 /// Cylinders that are looked at one by one for spare ones.
 const CYLINDERS_LOOKED_AT: u32 = 256;
+/// Bad sectors of a zone that are told apart, those of bad tracks included.
+const BAD_SECTORS_MAX: usize = 16 << 20;
 /// Spare cylinders at the end of a zone, at most.
 const LAST_CYLINDERS: u32 = 64;
 
@@ -85,7 +87,7 @@ impl Frame {
     pub(super) fn spare_cylinders_before(&self, cylinder: u32) -> u32 {
         let (spare, group) = self.spare_cylinders;
         let group = if group == 0 { self.run.end - self.run.first } else { group };
-        (cylinder - self.run.first) / group.max(1) * spare
+        cylinder.saturating_sub(self.run.first) / group.max(1) * spare
     }
 }
 
@@ -178,6 +180,9 @@ impl Survey<'_, '_> {
                 }) else {
                     continue;
                 };
+                if sectors.len() > BAD_SECTORS_MAX {
+                    break;
+                }
                 let count = if sector.is_none() { u64::from(frame.run.track_sectors) } else { 1 };
                 sectors.extend(place.sector..place.sector + count);
             }
@@ -611,6 +616,6 @@ impl Survey<'_, '_> {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

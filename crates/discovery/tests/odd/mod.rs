@@ -249,3 +249,69 @@ fn drive_text(random: &mut Random, heads: u32, zones: &str, scheme: &str, more: 
         ALL_ORDERS.choose(random).unwrap(),
     )
 }
+
+/// A drive of any layout with any mechanism, overheads, bus and cache.
+pub(crate) fn any_drive(random: &mut Random) -> String {
+    let layout = any_layout(random);
+    let ms = |random: &mut Random, most: f64| {
+        (random.random_range(0.0..most) * 1000.0_f64).round() / 1000.0
+    };
+    let rpm = random.random_range(3600..15_000);
+    let head_switch = 0.1 + ms(random, 1.2);
+    let mut seeks = String::new();
+    let (mut distance, mut time) = (1_u32, 0.3 + ms(random, 1.0));
+    while distance < 6000 {
+        let _ = write!(seeks, "[{distance}, {time:.3}], ");
+        distance += random.random_range(1..=distance * 2);
+        time += ms(random, 1.5);
+    }
+    let overhead = |random: &mut Random| format!("{:.3}", 0.02 + ms(random, 0.8));
+    let mut overheads = String::new();
+    for key in ["read_hit", "read_miss", "write_hit", "write_miss"] {
+        for after in ["read", "write"] {
+            let _ = write!(overheads, "{key}_after_{after}_ms = {}, ", overhead(random));
+        }
+    }
+    let cache = match random.random_range(0..4) {
+        0 => String::new(),
+        _ => {
+            let flag = |random: &mut Random| random.random_bool(0.5);
+            let ahead =
+                ["none", "track", "cylinder", "segment", "next-track"].choose(random).unwrap();
+            let report = ["none", "sequential", "all"].choose(random).unwrap();
+            format!(
+                "cache = {{ segments = {}, segment_blocks = {}, read_ahead = \"{ahead}\", immediate_report = \"{report}\", \
+                 write_segments = 1, resume_on_hit = {}, read_while_waiting = {}, hit_on_arriving = {}, discard_sent = false, \
+                 write_drops_reads = {}, hit_on_written = {}, combine_writes = {} }}\n",
+                [1, 2, 3, 8, 16].choose(random).unwrap(),
+                [64, 200, 512].choose(random).unwrap(),
+                flag(random),
+                flag(random),
+                flag(random),
+                flag(random),
+                flag(random),
+                flag(random),
+            )
+        }
+    };
+    let source = "cache = \"interpolated: at random\"\n[sources]";
+    let sources = if cache.is_empty() {
+        "[sources]\n"
+    } else {
+        &source.replacen("cache", "[sources]\ncache", 1).replace("\n[sources]", "\n")
+    };
+    layout
+        .replace("rotation_rpm = 7200", &format!("rotation_rpm = {rpm}"))
+        .replace("head_switch_ms = 0.8", &format!("head_switch_ms = {head_switch:.3}"))
+        .replace("write_settle_ms = 0.5", &format!("write_settle_ms = {:.3}", ms(random, 0.8)))
+        .replace("zero_latency_read = true", &format!("zero_latency_read = {}", random.random_bool(0.5)))
+        .replace("zero_latency_write = false", &format!("zero_latency_write = {}", random.random_bool(0.5)))
+        .replace("bus_mb_per_s = 40.0", &format!("bus_mb_per_s = {}", [5.0, 20.0, 160.0].choose(random).unwrap()))
+        .replace("overheads = { command_ms = 0.2 }", &format!("overheads = {{ {overheads}}}"))
+        .replace(
+            "seek = { formula = \"three-point-curve\", single_ms = 1.0, average_ms = 5.0, full_ms = 9.0 }",
+            &format!("seek_ms = [{seeks}]\n{cache}"),
+        )
+        .replace("seek = \"interpolated", "seek_ms = \"interpolated")
+        .replace("[sources]\n", sources)
+}
