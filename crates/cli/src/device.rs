@@ -103,7 +103,7 @@ fn discovered() -> Vec<ListedDevice> {
             device: kept.device,
         }),
         Err(error) => {
-            print::error_line(&error.to_string());
+            print::error_line(error);
             None
         }
     });

@@ -53,7 +53,7 @@ pub(crate) async fn kept_of(
                 let angle = |one: &Angle| (one.from.0, one.to.0, one.ns.round());
                 kept.angles = measured.iter().map(angle).collect();
             }
-            Err(error) => print::error_line(&format!("no angles are kept: {error}")),
+            Err(error) => print::error_line(format!("no angles are kept: {error}")),
         }
     }
     Ok(kept)
@@ -67,7 +67,7 @@ pub(crate) fn keep(kept: &Kept) -> Result<Option<PathBuf>, Failure> {
     };
     let saved = kept.save(&folder);
     if let Err(error) = &saved {
-        print::error_line(&format!("the profile is not kept: {error}"));
+        print::error_line(format!("the profile is not kept: {error}"));
     }
     Ok(saved.ok())
 }
