@@ -175,6 +175,8 @@ mod tests {
                 "cargo xtask fuzz uri",
                 "cargo xtask fuzz log",
                 "cargo xtask fuzz leaf",
+                "cargo xtask fuzz scsi",
+                "cargo xtask fuzz kept",
             ]
         );
     }

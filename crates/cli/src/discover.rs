@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use moirai::discovery::{
-    Annotated, Commands, Error, Step, TrackMap, extract, find_tracks, measure,
+    Annotated, Commands, Error, Step, TrackMap, extract, find_tracks, measure, measure_writes,
 };
 use moirai::storage::Device;
 use moirai::units::{BlockCount, Nanos, grouped};
@@ -23,7 +23,7 @@ use crate::kept::{keep, kept_of};
 use crate::output::NewFile;
 use crate::{print, progress, run};
 use claims::Claims;
-use throughput::ShownThroughput;
+use throughput::{ShownThroughput, ShownWrites};
 
 /// Find out what a device is good at, from what it is asked and when it answers
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// How to find out
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     method: Method,
-    /// Measure writes, too: blocks are written with what they hold
+    /// Measure writes, too: blocks are written with what they hold, of what does not turn at its end. Nobody else may use the device
     #[arg(long)]
     write: bool,
     /// How long to measure what does not turn: 30s, 2m
@@ -150,11 +150,6 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let access = if arguments.write { Access::Write } else { Access::Read };
     let device = moirai::open_device_for(&arguments.uri, access).await?;
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
-    if arguments.write && !asks {
-        return Err(Failure::Usage(
-            "--write is for drives that are asked by diagnostic commands".into(),
-        ));
-    }
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
         true => by_commands(&device, arguments, boundaries, out).await?,
         false => by_times(&device, arguments, boundaries, out).await?,
@@ -247,13 +242,31 @@ async fn by_times(
                     noise_us: found.rotation.noise_ns / 1e3,
                 })),
                 unsure: unsure.collect(),
+                doubts: match arguments.write {
+                    true => vec![
+                        "writes of a disk are measured by diagnostic commands alone".to_owned(),
+                    ],
+                    false => Vec::new(),
+                },
                 kept: keep_as(&kept, out)?,
                 ..blank(found.commands, found.elapsed)
             }
         }
         Err(Error::NoRotation { .. }) if boundaries.is_none() => {
-            let show = |share| progress::show(&bar, "throughput", share);
-            let found = measure(&**device, arguments.budget, show).await?;
+            // Half of the time for writes, if they are measured.
+            let budget = Nanos(arguments.budget.0 / (1 + u64::from(arguments.write)));
+            let show = |share| progress::show(&bar, "reads", share);
+            let found = measure(&**device, budget, show).await?;
+            let mut throughput = ShownThroughput::from(&found);
+            let mut elapsed = found.elapsed;
+            let mut commands = Commands::from([("read", found.commands)]);
+            if arguments.write {
+                let show = |share| progress::show(&bar, "writes", share);
+                let writes = measure_writes(&**device, budget, show).await?;
+                commands.insert("write", writes.commands);
+                elapsed += writes.elapsed;
+                throughput.writes = Some(ShownWrites::from(&writes));
+            }
             let runs = [(0, found.ensemble.0 as u32, 0)];
             let map = TrackMap::from_runs(runs.into_iter(), inquiry.capacity);
             let (uri, parallelism) = (&arguments.uri, found.parallelism);
@@ -262,8 +275,9 @@ async fn by_times(
                 kept: keep_as(&kept, out)?,
                 parallelism: found.parallelism,
                 zones: vec![ShownZone::whole(inquiry.capacity, found.ensemble)],
-                throughput: Some(ShownThroughput::from(&found)),
-                ..blank(found.commands, found.elapsed)
+                throughput: Some(throughput),
+                commands,
+                ..blank(found.commands, elapsed)
             }
         }
         Err(error) => return Err(error.into()),

@@ -136,6 +136,17 @@ fn a_file_is_measured_and_left_as_it_is() {
     assert!(throughput["by_size"].as_array().unwrap().len() > 5, "{found}");
     let written = read(folder.join("file")).unwrap();
     assert!(written.len() == 64 << 20 && written.iter().all(|byte| *byte == 7));
+    assert_eq!(found["commands"].get("write"), None);
+    // With leave to write, what the blocks hold is written.
+    let numbers: Vec<u8> = (0..8 << 20_u64).flat_map(u64::to_le_bytes).collect();
+    write(folder.join("file"), &numbers).unwrap();
+    let found = succeed(folder, &["discover", "file:file", "--budget", "2s", "--write", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert!(found["commands"]["write"].as_u64().unwrap() > 50, "{found}");
+    let writes = &found["throughput"]["writes"];
+    assert!(writes["flush_ms"].as_f64().unwrap() > 0.0, "{found}");
+    assert!(writes["by_depth"].as_array().unwrap().len() == 6, "{found}");
+    assert!(read(folder.join("file")).unwrap() == numbers);
     let (status, _, error) = run(folder, &["discover", "file:file", "--budget", "soon"]);
     assert_eq!((status, error.contains("30s")), (Some(2), true), "{error}");
 }

@@ -23,5 +23,5 @@ pub use layout::find_layout;
 pub use map::{Annotated, TrackMap};
 pub use rotation::Rotation;
 pub use sample::{Angle, angles};
-pub use throughput::{Preferences, Throughput, measure};
+pub use throughput::{Preferences, Throughput, Writes, measure, measure_writes};
 pub use tracks::{Progress, Tracks, find_tracks};

@@ -1,10 +1,11 @@
-//! What request sizes and how many requests at a time a device likes: its throughput, measured with reads.
+//! What request sizes and how many requests at a time a device likes: its throughput, measured with reads, and with leave with writes.
 //!
 //! Both are looked for as thesis 3.2 defines them: an ensemble is what is best accessed whole, so it is as long as the shortest request
 //! beyond which longer ones gain little; parallelism is how many requests at a time bring all that more of them would.
 
 use futures::{StreamExt, stream};
-use moirai_storage::{Device, Request};
+use moirai_runtime::now;
+use moirai_storage::{Device, IoBuf, Op, Request};
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::error::Result;
@@ -15,6 +16,12 @@ const SIZES: u32 = 12;
 const SHORTEST: BlockCount = BlockCount(8);
 /// Up to 128 requests at a time.
 const DEPTHS: u32 = 8;
+/// Writes of 4 KiB to 1 MiB, up to 32 at a time, in no more than this at the end of the device.
+const WRITE_SIZES: u32 = 9;
+const WRITE_DEPTHS: u32 = 6;
+const SCRATCH: BlockCount = BlockCount(131_072);
+/// As much of the time is spent on flushes as on so many of the other measurements.
+const FLUSH_RUNS: usize = 8;
 /// How often everything is measured, in turns: the machine and the device have other things to do now and then.
 const ROUNDS: usize = 5;
 /// What gains less is not worth it.
@@ -58,6 +65,23 @@ pub struct Preferences {
     pub elapsed: Nanos,
 }
 
+/// How fast a device is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Writes {
+    /// By length, one request at a time.
+    pub by_size: Vec<Throughput>,
+    /// By how many requests of 4 KiB there are at a time.
+    pub by_depth: Vec<Throughput>,
+    /// A write of 4 KiB and the flush behind it: the median.
+    pub flush: Nanos,
+    /// Where it was written, what it held.
+    pub scratch: BlockRange,
+    /// Writes that were sent.
+    pub commands: u64,
+    /// How long it took.
+    pub elapsed: Nanos,
+}
+
 /// What is measured at once.
 #[derive(Clone, Copy)]
 struct Setting {
@@ -94,7 +118,7 @@ pub async fn measure(
     let depths: Vec<Setting> = (0..DEPTHS).map(|power| Setting::of_depth(1 << power)).collect();
     let settings: Vec<Setting> = sizes.iter().chain(&depths).copied().collect();
     let runs = (settings.len() + 2) * ROUNDS;
-    let mut meter = Meter { device, at: 0.0, commands: 0, elapsed: Nanos::ZERO };
+    let mut meter = Meter::reading(device);
     let span = Nanos(budget.0 / runs as u64);
     let mut rounds: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); settings.len()];
     let mut done = 0;
@@ -150,6 +174,64 @@ pub async fn measure(
     })
 }
 
+/// Measures how fast `device` is written, in about the time `budget`: at its end, where what the blocks hold is written again. Nobody
+/// else may write there meanwhile. `progress` is told which share of it is over.
+///
+/// # Errors
+/// Failures of the device.
+pub async fn measure_writes(
+    device: &dyn Device,
+    budget: Nanos,
+    mut progress: impl FnMut(f64),
+) -> Result<Writes> {
+    let capacity = device.inquiry().capacity.0;
+    let count = (capacity / 16).min(SCRATCH.0).max(SHORTEST.0.min(capacity));
+    let first = Lbn((capacity - count) / SHORTEST.0 * SHORTEST.0);
+    let scratch = BlockRange::new(first, BlockCount(count));
+    let content = device.read(scratch).await?;
+    let sizes = (0..WRITE_SIZES).map(|power| Setting::of_size(BlockCount(SHORTEST.0 << power)));
+    let sizes: Vec<Setting> = sizes
+        .filter(|setting| setting.blocks.0 <= count / 4 || setting.blocks == SHORTEST)
+        .collect();
+    let depths: Vec<Setting> =
+        (0..WRITE_DEPTHS).map(|power| Setting::of_depth(1 << power)).collect();
+    let settings: Vec<Setting> = sizes.iter().chain(&depths).copied().collect();
+    let runs = settings.len() * ROUNDS + FLUSH_RUNS;
+    let span = Nanos(budget.0 / runs as u64);
+    let mut meter = Meter { scratch: Some((scratch, content)), ..Meter::reading(device) };
+    let mut rounds: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); settings.len()];
+    for round in 0..ROUNDS {
+        for (index, (setting, measured)) in settings.iter().zip(&mut rounds).enumerate() {
+            measured.push(meter.run(*setting, span).await?);
+            // What was written at a time is not left to the next measurement.
+            device.flush().await?;
+            progress((round * settings.len() + index) as f64 / runs as f64);
+        }
+    }
+    let mut flushes = Vec::new();
+    let mut left = Nanos(span.0 * FLUSH_RUNS as u64);
+    while flushes.is_empty() || left > Nanos::ZERO {
+        let began = now();
+        meter.run(Setting::of_size(SHORTEST), Nanos::ZERO).await?;
+        device.flush().await?;
+        let took = now().since(began);
+        flushes.push(took);
+        left = left - took.min(left);
+    }
+    flushes.sort_unstable();
+    meter.elapsed += Nanos(flushes.iter().map(|took| took.0).sum());
+    let (by_size, by_depth) = rounds.split_at(sizes.len());
+    let told = |(setting, measured): (&Setting, &Vec<f64>)| throughput(*setting, measured);
+    Ok(Writes {
+        by_size: sizes.iter().zip(by_size).map(told).collect(),
+        by_depth: depths.iter().zip(by_depth).map(told).collect(),
+        flush: flushes.get(flushes.len() / 2).copied().unwrap_or_default(),
+        scratch,
+        commands: meter.commands,
+        elapsed: meter.elapsed,
+    })
+}
+
 /// The first of values from which on none gains as much as [`GAIN`].
 fn knee(values: &[f64]) -> usize {
     let best_behind = |index: usize| {
@@ -175,24 +257,39 @@ fn throughput(setting: Setting, measured: &[f64]) -> Throughput {
 /// Sends requests, and measures how much they bring.
 struct Meter<'a> {
     device: &'a dyn Device,
+    /// Where is written, and what these blocks hold; without, all of the device is read.
+    scratch: Option<(BlockRange, IoBuf)>,
     /// Where the last request began, as a part of the device.
     at: f64,
     commands: u64,
     elapsed: Nanos,
 }
 
-impl Meter<'_> {
-    /// Bytes a second, of requests all over the device for about `span`, of which there is one in any case.
+impl<'a> Meter<'a> {
+    fn reading(device: &'a dyn Device) -> Meter<'a> {
+        Meter { device, scratch: None, at: 0.0, commands: 0, elapsed: Nanos::ZERO }
+    }
+
+    /// Bytes a second, of requests all over the device or its scratch for about `span`, of which there is one in any case.
     async fn run(&mut self, setting: Setting, span: Nanos) -> Result<f64> {
         let Setting { blocks, depth, is_aligned } = setting;
         let device = self.device;
         let offset = if is_aligned { 0 } else { blocks.0 / 2 };
-        let places = (device.inquiry().capacity.0.saturating_sub(offset) / blocks.0).max(1);
-        let at = &mut self.at;
+        let within = match &self.scratch {
+            Some((scratch, _)) => *scratch,
+            None => BlockRange::new(Lbn(0), device.inquiry().capacity),
+        };
+        let places = (within.count.0.saturating_sub(offset) / blocks.0).max(1);
+        let (at, scratch) = (&mut self.at, &self.scratch);
         let requests = std::iter::repeat_with(move || {
             *at = (*at + SCATTERED_PART).fract();
             let place = (*at * places as f64) as u64;
-            Request::read(BlockRange::new(Lbn(offset + place * blocks.0), blocks))
+            let from = BlockCount(offset + place * blocks.0);
+            let blocks = BlockRange::new(within.first + from, blocks);
+            let Some((_, content)) = scratch else { return Request::read(blocks) };
+            let bytes = from.bytes().0 as usize..(from + blocks.count).bytes().0 as usize;
+            let data = vec![IoBuf::holding(content.get(bytes).unwrap_or_default())];
+            Request { op: Op::Write, blocks, data }
         });
         let mut reads = stream::iter(requests)
             .map(|request| device.access(request))

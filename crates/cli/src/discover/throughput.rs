@@ -1,6 +1,6 @@
 //! What does not turn: throughput by size, depth and alignment.
 
-use moirai::discovery::{Preferences, Throughput};
+use moirai::discovery::{Preferences, Throughput, Writes};
 use moirai::units::BlockCount;
 use serde::Serialize;
 
@@ -17,6 +17,8 @@ pub(super) struct ShownThroughput {
     by_size: Vec<Measurement>,
     by_depth: Vec<Measurement>,
     by_alignment: Vec<Measurement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) writes: Option<ShownWrites>,
 }
 
 #[derive(Serialize)]
@@ -42,6 +44,28 @@ impl From<&Throughput> for Measurement {
     }
 }
 
+#[derive(Serialize)]
+pub(super) struct ShownWrites {
+    by_size: Vec<Measurement>,
+    by_depth: Vec<Measurement>,
+    /// A write of 4 KiB and the flush behind it.
+    flush_ms: f64,
+    first_lbn: u64,
+    blocks: u64,
+}
+
+impl From<&Writes> for ShownWrites {
+    fn from(found: &Writes) -> ShownWrites {
+        ShownWrites {
+            by_size: found.by_size.iter().map(Measurement::from).collect(),
+            by_depth: found.by_depth.iter().map(Measurement::from).collect(),
+            flush_ms: found.flush.as_ms(),
+            first_lbn: found.scratch.first.0,
+            blocks: found.scratch.count.0,
+        }
+    }
+}
+
 impl From<&Preferences> for ShownThroughput {
     fn from(found: &Preferences) -> ShownThroughput {
         let all = |measured: &[Throughput]| measured.iter().map(Measurement::from).collect();
@@ -55,6 +79,7 @@ impl From<&Preferences> for ShownThroughput {
             by_size: all(&found.by_size),
             by_depth: all(&found.by_depth),
             by_alignment: all(&found.by_alignment),
+            writes: None,
         }
     }
 }
@@ -86,18 +111,30 @@ impl ShownThroughput {
                 format!("{:.1}", one.most_mb_per_s),
             ]
         };
-        let columns = [
-            ("reads of", true),
-            ("at a time", true),
-            ("aligned", false),
-            ("MB/s", true),
-            ("least", true),
-            ("most", true),
-        ];
+        let columns = |requests| {
+            [
+                (requests, true),
+                ("at a time", true),
+                ("aligned", false),
+                ("MB/s", true),
+                ("least", true),
+                ("most", true),
+            ]
+        };
         print::line(
             "\nReads all over the device; the median, the least and the most of the rounds:",
         )?;
         let all = self.by_size.iter().chain(&self.by_depth).chain(&self.by_alignment);
-        print::table(&columns, all.map(row).collect())
+        print::table(&columns("reads of"), all.map(row).collect())?;
+        let Some(writes) = &self.writes else { return Ok(()) };
+        print::line(format!(
+            "\nWrites of what {} at its end hold; a write of 4 KiB with a flush takes {:.3} ms:",
+            BlockCount(writes.blocks).bytes(),
+            writes.flush_ms
+        ))?;
+        print::table(
+            &columns("writes of"),
+            writes.by_size.iter().chain(&writes.by_depth).map(row).collect(),
+        )
     }
 }
