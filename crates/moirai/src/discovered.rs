@@ -12,8 +12,8 @@ use moirai_units::BlockCount;
 /// A seek where no other cylinder was found, in ms.
 const NO_SEEK_MS: f64 = 1.0;
 
-/// The profile of a drive that was discovered, which `sim:` simulates; `description` says which drive it is. What was not measured
-/// is said to be so in its sources.
+/// The profile of a drive that was discovered, which `sim:` simulates; `description` says which drive it is. `sources` says of
+/// each value whether it was measured or assumed.
 #[must_use]
 pub fn drive_profile(found: &DriveFound, description: String) -> ProfileFile {
     let ms = |ns: f64| ns.round() / 1e6;
@@ -57,7 +57,7 @@ fn overheads(found: &DriveFound) -> OverheadsFile {
     let write = |after: Option<AfterNs>| after.map(|after| ms(after.write.unwrap_or(after.read)));
     let (misses, hits) = (Some(of.read_miss), of.read_hit);
     OverheadsFile {
-        // What was not seen.
+        // What has no overhead of its own takes as long as a read that misses.
         command_ms: ms(of.read_miss.read),
         read_hit_after_read_ms: read(hits),
         read_hit_after_write_ms: write(hits),

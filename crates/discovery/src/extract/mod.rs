@@ -76,10 +76,10 @@ pub struct DriveFound {
 pub enum Step {
     /// Layout extraction.
     Layout,
-    /// Complete seek curve.
-    Seeks,
     /// Rotation, head switch, skews, write settle.
     Mechanics,
+    /// Complete seek curve.
+    Seeks,
     /// Command processing overheads, bus, scheduler.
     Overheads,
     /// Cache parameters.

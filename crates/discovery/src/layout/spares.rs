@@ -457,13 +457,7 @@ impl Survey<'_, '_> {
         }
         schemes.extend([false, true].map(|slip_to_end| Sparing::SectorsPerZone { slip_to_end }));
         schemes.extend([Sparing::TracksPerZone, Sparing::None, Sparing::EndOfDisk]);
-        let mut unique = Vec::new();
-        for scheme in schemes {
-            if !unique.contains(&scheme) {
-                unique.push(scheme);
-            }
-        }
-        unique
+        each_once(schemes)
     }
 
     /// The layout under a scheme; `None` where a zone does not fit it.
@@ -582,13 +576,7 @@ impl Survey<'_, '_> {
         let seen = counts.clone();
         let often = |count: &u64| seen.iter().filter(|other| *other == count).count();
         counts.sort_by_key(|count| std::cmp::Reverse(often(count)));
-        let mut unique = Vec::new();
-        for count in counts {
-            if !unique.contains(&count) {
-                unique.push(count);
-            }
-        }
-        unique
+        each_once(counts)
     }
 
     /// Where the blocks of places that were found bad later lie: pairs of a bad place and its spare.
@@ -618,4 +606,15 @@ impl Survey<'_, '_> {
 
 pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Of equal values the first, in the order they have.
+fn each_once<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for value in values {
+        if !unique.contains(&value) {
+            unique.push(value);
+        }
+    }
+    unique
 }

@@ -79,26 +79,11 @@ pub(crate) fn profile(random: &mut Random) -> String {
         let _ = writeln!(zones, ", slipped = [{}] }},", slipped.join(", "));
         sectors = sectors.saturating_sub(random.random_range(0..40)).max(100);
     }
-    let known = [
-        "heads",
-        "rotation_rpm",
-        "head_switch_ms",
-        "write_settle_ms",
-        "zero_latency_read",
-        "zero_latency_write",
-        "bus_mb_per_s",
-        "bus_in_order",
-        "overheads",
-        "zones",
-        "seek",
-        "cache",
-    ];
-    let sources = known.map(|key| format!("{key} = \"interpolated: at random\"\n")).concat();
     format!(
         "name = \"odd\"\ndescription = \"odd\"\nheads = {heads}\nrotation_rpm = {rpm}\nhead_switch_ms = {switch_ms}\n\
          write_settle_ms = 0.5\nzero_latency_read = {}\nzero_latency_write = false\nbus_mb_per_s = {}\nbus_in_order = {}\n\
          overheads = {{ command_ms = {} }}\nseek = {{ formula = \"three-point-curve\", single_ms = {}, average_ms = 5.0, full_ms = 9.0 }}\n\
-         track_order = {}\nsparing = {{ scheme = \"{sparing}\" }}\n{}\nzones = [\n{zones}]\n[sources]\n{sources}",
+         track_order = {}\nsparing = {{ scheme = \"{sparing}\" }}\n{}\nzones = [\n{zones}]\n[sources]\n{}",
         random.random_bool(0.5),
         [10.0, 40.0, 160.0].choose(random).unwrap(),
         random.random_bool(0.5),
@@ -106,6 +91,7 @@ pub(crate) fn profile(random: &mut Random) -> String {
         switch_ms + 0.5,
         ORDERS.choose(random).unwrap(),
         CACHES.choose(random).unwrap(),
+        sources() + &source_of("cache"),
     )
 }
 
@@ -225,8 +211,13 @@ pub(crate) fn any_layout(random: &mut Random) -> String {
     drive_text(random, heads, &zones, scheme, cut)
 }
 
-fn drive_text(random: &mut Random, heads: u32, zones: &str, scheme: &str, more: &str) -> String {
-    let known = [
+fn source_of(key: &str) -> String {
+    format!("{key} = \"interpolated: at random\"\n")
+}
+
+/// The sources of all that a drive here has.
+fn sources() -> String {
+    let keys = [
         "heads",
         "rotation_rpm",
         "head_switch_ms",
@@ -239,14 +230,18 @@ fn drive_text(random: &mut Random, heads: u32, zones: &str, scheme: &str, more: 
         "zones",
         "seek",
     ];
-    let sources = known.map(|key| format!("{key} = \"interpolated: at random\"\n")).concat();
+    keys.map(source_of).concat()
+}
+
+fn drive_text(random: &mut Random, heads: u32, zones: &str, scheme: &str, more: &str) -> String {
     format!(
         "name = \"odd\"\ndescription = \"odd\"\nheads = {heads}\nrotation_rpm = 7200\nhead_switch_ms = 0.8\n{more}\
          write_settle_ms = 0.5\nzero_latency_read = true\nzero_latency_write = false\nbus_mb_per_s = 40.0\n\
          bus_in_order = true\noverheads = {{ command_ms = 0.2 }}\n\
          seek = {{ formula = \"three-point-curve\", single_ms = 1.0, average_ms = 5.0, full_ms = 9.0 }}\n\
-         track_order = {}\nsparing = {{ {scheme} }}\nzones = [\n{zones}]\n[sources]\n{sources}",
+         track_order = {}\nsparing = {{ {scheme} }}\nzones = [\n{zones}]\n[sources]\n{}",
         ALL_ORDERS.choose(random).unwrap(),
+        sources(),
     )
 }
 
@@ -294,12 +289,8 @@ pub(crate) fn any_drive(random: &mut Random) -> String {
             )
         }
     };
-    let source = "cache = \"interpolated: at random\"\n[sources]";
-    let sources = if cache.is_empty() {
-        "[sources]\n"
-    } else {
-        &source.replacen("cache", "[sources]\ncache", 1).replace("\n[sources]", "\n")
-    };
+    let of_cache = if cache.is_empty() { String::new() } else { source_of("cache") };
+    let sources = format!("[sources]\n{of_cache}");
     layout
         .replace("rotation_rpm = 7200", &format!("rotation_rpm = {rpm}"))
         .replace("head_switch_ms = 0.8", &format!("head_switch_ms = {head_switch:.3}"))
@@ -313,5 +304,5 @@ pub(crate) fn any_drive(random: &mut Random) -> String {
             &format!("seek_ms = [{seeks}]\n{cache}"),
         )
         .replace("seek = \"interpolated", "seek_ms = \"interpolated")
-        .replace("[sources]\n", sources)
+        .replace("[sources]\n", &sources)
 }
