@@ -3,17 +3,15 @@
 mod claims;
 mod drive;
 mod throughput;
+mod timing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use moirai::discovery::{
-    Annotated, Commands, Error, Step, TrackMap, extract, find_tracks, measure, measure_writes,
-};
+use moirai::discovery::{Annotated, Array, Commands, Step, TrackMap, extract};
 use moirai::storage::Device;
-use moirai::units::{BlockCount, Nanos, grouped};
-use moirai::volume::zones;
+use moirai::units::{BlockCount, BlockRange, Nanos, grouped};
 use moirai::{Access, Kept};
 use serde::Serialize;
 
@@ -23,7 +21,7 @@ use crate::kept::{keep, kept_of};
 use crate::output::NewFile;
 use crate::{print, progress, run};
 use claims::Claims;
-use throughput::{ShownThroughput, ShownWrites};
+use throughput::ShownThroughput;
 
 /// Find out what a device is good at, from what it is asked and when it answers
 ///
@@ -94,6 +92,9 @@ struct Discovered {
     /// How a drive orders its queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     scheduler: Option<&'static str>,
+    /// What shows of an array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    array: Option<ShownArray>,
     #[serde(skip_serializing_if = "Option::is_none")]
     throughput: Option<ShownThroughput>,
     /// What the system says of the device that a file lies on.
@@ -134,6 +135,50 @@ struct Unsure {
     blocks: u64,
 }
 
+impl From<&BlockRange> for Unsure {
+    fn from(range: &BlockRange) -> Unsure {
+        Unsure { first_lbn: range.first.0, blocks: range.count.0 }
+    }
+}
+
+#[derive(Serialize)]
+struct ShownArray {
+    disks: usize,
+    rotation_rpm: f64,
+    /// Runs of stripe units of equal length.
+    units: Vec<ShownUnits>,
+}
+
+#[derive(Serialize)]
+struct ShownUnits {
+    first_lbn: u64,
+    unit_blocks: u64,
+}
+
+impl From<&Array> for ShownArray {
+    fn from(found: &Array) -> ShownArray {
+        let units = found.units.iter();
+        let units =
+            units.map(|(first, unit)| ShownUnits { first_lbn: first.0, unit_blocks: unit.0 });
+        ShownArray {
+            disks: found.disks,
+            rotation_rpm: found.rotation.rpm(),
+            units: units.collect(),
+        }
+    }
+}
+
+impl ShownArray {
+    fn unit(&self) -> String {
+        let size = |units: &ShownUnits| BlockCount(units.unit_blocks).bytes().to_string();
+        match &*self.units {
+            [] => "not found".to_owned(),
+            [all] => size(all),
+            [first, ..] => format!("{} in the first of {} runs", size(first), self.units.len()),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct ShownStep {
     step: &'static str,
@@ -152,7 +197,7 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
         true => by_commands(&device, arguments, boundaries, out).await?,
-        false => by_times(&device, arguments, boundaries, out).await?,
+        false => timing::by_times(&device, arguments, boundaries, out).await?,
     };
     if let Some(mut claims) = Claims::of(&arguments.uri)? {
         claims.doubt(&discovered);
@@ -194,98 +239,6 @@ async fn by_commands(
     Ok(discovered)
 }
 
-async fn by_times(
-    device: &Arc<dyn Device>,
-    arguments: &Arguments,
-    boundaries: Option<BoundariesFile>,
-    out: Option<NewFile>,
-) -> Result<Discovered, Failure> {
-    let inquiry = device.inquiry();
-    let bar = progress::shares();
-    let tracks = find_tracks(&**device, |progress| {
-        let share = progress.done.0 as f64 / progress.capacity.0.max(1) as f64;
-        progress::show(&bar, "tracks", share);
-    });
-    let blank = |commands: u64, elapsed: Nanos| Discovered {
-        device: inquiry.name.clone(),
-        method: "timing",
-        capacity_bytes: inquiry.capacity.bytes().0,
-        parallelism: 1,
-        zones: Vec::new(),
-        profile: None,
-        scheduler: None,
-        throughput: None,
-        system: None,
-        unsure: Vec::new(),
-        doubts: Vec::new(),
-        kept: None,
-        elapsed_device_s: elapsed.as_s(),
-        steps: Vec::new(),
-        commands: Commands::from([("read", commands)]),
-    };
-    let discovered = match tracks.await {
-        Ok(found) => {
-            if let Some(file) = boundaries {
-                file.write(found.firsts.iter().copied().filter(|first| found.is_certain(*first)))?;
-            }
-            let map = TrackMap::of(&found, inquiry.capacity);
-            let kept = kept_of(&arguments.uri, &**device, &map, "timing", 1, true).await?;
-            let annotated = Annotated::new(Arc::clone(device), map);
-            let unsure = found.unsure.iter();
-            let unsure =
-                unsure.map(|range| Unsure { first_lbn: range.first.0, blocks: range.count.0 });
-            Discovered {
-                zones: zones(&annotated)?.into_iter().map(ShownZone::from).collect(),
-                profile: Some(Disk::Timed(Timed {
-                    rotation_rpm: 60e9 / found.rotation.period_ns,
-                    tracks: found.firsts.len(),
-                    noise_us: found.rotation.noise_ns / 1e3,
-                })),
-                unsure: unsure.collect(),
-                doubts: match arguments.write {
-                    true => vec![
-                        "writes of a disk are measured by diagnostic commands alone".to_owned(),
-                    ],
-                    false => Vec::new(),
-                },
-                kept: keep_as(&kept, out)?,
-                ..blank(found.commands, found.elapsed)
-            }
-        }
-        Err(Error::NoRotation { .. }) if boundaries.is_none() => {
-            // Half of the time for writes, if they are measured.
-            let budget = Nanos(arguments.budget.0 / (1 + u64::from(arguments.write)));
-            let show = |share| progress::show(&bar, "reads", share);
-            let found = measure(&**device, budget, show).await?;
-            let mut throughput = ShownThroughput::from(&found);
-            let mut elapsed = found.elapsed;
-            let mut commands = Commands::from([("read", found.commands)]);
-            if arguments.write {
-                let show = |share| progress::show(&bar, "writes", share);
-                let writes = measure_writes(&**device, budget, show).await?;
-                commands.insert("write", writes.commands);
-                elapsed += writes.elapsed;
-                throughput.writes = Some(ShownWrites::from(&writes));
-            }
-            let runs = [(0, found.ensemble.0 as u32, 0)];
-            let map = TrackMap::from_runs(runs.into_iter(), inquiry.capacity);
-            let (uri, parallelism) = (&arguments.uri, found.parallelism);
-            let kept = kept_of(uri, &**device, &map, "timing", parallelism, false).await?;
-            Discovered {
-                kept: keep_as(&kept, out)?,
-                parallelism: found.parallelism,
-                zones: vec![ShownZone::whole(inquiry.capacity, found.ensemble)],
-                throughput: Some(throughput),
-                commands,
-                ..blank(found.commands, elapsed)
-            }
-        }
-        Err(error) => return Err(error.into()),
-    };
-    bar.finish_and_clear();
-    Ok(discovered)
-}
-
 /// Keeps what was found, and writes it to a file that was named.
 fn keep_as(kept: &Kept, out: Option<NewFile>) -> Result<Option<PathBuf>, Failure> {
     if let Some(out) = out {
@@ -299,16 +252,21 @@ impl Discovered {
         let blocks = self.capacity_bytes / 512;
         let capacity = format!("{} blocks, {}", grouped(blocks), BlockCount(blocks).bytes());
         let mut facts = vec![("capacity", capacity)];
+        let sure = |all: &str| match self.unsure.iter().map(|range| range.blocks).sum() {
+            0 => all.to_owned(),
+            guessed => format!("boundaries within {} blocks are guesses", grouped(guessed)),
+        };
+        if let Some(array) = &self.array {
+            facts.push(("disks that show", array.disks.to_string()));
+            facts.push(("stripe unit", array.unit()));
+            facts.push(("rotation", format!("{:.1} rpm", array.rotation_rpm)));
+            facts.push(("how sure", sure("units were looked at all over the device")));
+        }
         match &self.profile {
             Some(Disk::Timed(profile)) => {
-                let guessed: u64 = self.unsure.iter().map(|range| range.blocks).sum();
-                let sure = match guessed {
-                    0 => "all boundaries were seen".to_owned(),
-                    guessed => format!("boundaries within {} blocks are guesses", grouped(guessed)),
-                };
                 facts.push(("rotation", format!("{:.1} rpm", profile.rotation_rpm)));
                 facts.push(("tracks", grouped(profile.tracks as u64)));
-                facts.push(("how sure", sure));
+                facts.push(("how sure", sure("all boundaries were seen")));
                 facts.push(("noise of the times", format!("{:.1} us", profile.noise_us)));
             }
             Some(Disk::Drive(profile)) => {

@@ -2,6 +2,7 @@
 //!
 //! This crate sees commands, data and completion times, and nothing else: it does not depend on `models`.
 
+mod array;
 mod drive;
 mod error;
 mod extract;
@@ -13,6 +14,7 @@ mod sample;
 mod throughput;
 mod tracks;
 
+pub use array::{Array, find_array};
 pub use drive::Commands;
 pub use error::{Error, Result};
 pub use extract::{

@@ -61,6 +61,18 @@ impl<'a> Prober<'a> {
         Ok(Read { finished: timing.finished, response: timing.response() })
     }
 
+    /// Reads blocks all at once.
+    pub(crate) async fn read_at_once(&self, lbns: &[Lbn]) -> Result<Vec<Read>> {
+        self.commands.fetch_add(lbns.len() as u64, Ordering::Relaxed);
+        let request = |lbn: &Lbn| Request::read(BlockRange::new(*lbn, BlockCount(1)));
+        let mut reads = Vec::with_capacity(lbns.len());
+        for done in self.device.submit(lbns.iter().map(request).collect()).await {
+            let timing = done?.timing;
+            reads.push(Read { finished: timing.finished, response: timing.response() });
+        }
+        Ok(reads)
+    }
+
     /// Reads blocks all over the device: afterwards its cache holds none of those that were read before, if there are enough.
     pub(crate) async fn scatter(&mut self, count: u64) -> Result<()> {
         for _ in 0..count {

@@ -31,6 +31,12 @@ pub struct Rotation {
 }
 
 impl Rotation {
+    /// Revolutions a minute.
+    #[must_use]
+    pub fn rpm(&self) -> f64 {
+        60e9 / self.period_ns
+    }
+
     /// The part of a time that is no whole number of revolutions, in ns: from minus one half of a revolution to one half.
     #[must_use]
     pub fn wrap(&self, ns: f64) -> f64 {

@@ -21,6 +21,7 @@ use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
 use crate::error::Result;
+use crate::map::is_certain;
 use crate::probe::{Prober, Read};
 use crate::rotation::{CacheSeen, Rotation, SCATTERED_MAX, cache, rotation};
 
@@ -89,7 +90,7 @@ impl Tracks {
     /// Whether it is certain that a track begins with `lbn`, or that none does.
     #[must_use]
     pub fn is_certain(&self, lbn: Lbn) -> bool {
-        !self.unsure.iter().any(|range| range.first < lbn && lbn < range.end())
+        is_certain(&self.unsure, lbn)
     }
 }
 

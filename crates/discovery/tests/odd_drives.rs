@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use moirai_devices::{Contents, SimulatedDisk, SimulatedOptions};
-use moirai_discovery::find_tracks;
+use moirai_discovery::{find_array, find_tracks};
 use moirai_models::{Profile, Scheduler};
 use moirai_runtime::{each_seed, random};
 use moirai_storage::Device;
@@ -45,6 +45,9 @@ fn no_wrong_boundary_is_called_certain() {
             return;
         }
         looked_at.fetch_add(1, Relaxed);
+        let array = find_array(&*disk, |_| ()).await;
+        let array = array.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert!(array.is_none(), "it is taken for several disks: {array:?}\n{text}");
         let found = find_tracks(&*disk, |_| ()).await;
         let found = found.unwrap_or_else(|error| panic!("{error}\n{text}"));
         let is_sure = |lbn: &&Lbn| found.is_certain(**lbn);

@@ -100,9 +100,8 @@ async fn disk(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>
     let mut differences = Vec::new();
     let was = profile.rotation_ns.unwrap_or(rotation.period_ns);
     if (rotation.period_ns / was - 1.0).abs() > ROTATION_PART {
-        let rpm = |Rotation { period_ns, .. }| 60e9 / period_ns;
-        let before = rpm(Rotation { period_ns: was, ..rotation });
-        differences.push(format!("it turns at {:.1} rpm, and did at {before:.1}", rpm(rotation)));
+        let before = Rotation { period_ns: was, ..rotation }.rpm();
+        differences.push(format!("it turns at {:.1} rpm, and did at {before:.1}", rotation.rpm()));
     }
     let allowed = (ANGLE_PART * rotation.period_ns).max(DEVIATIONS * rotation.noise_ns);
     if allowed > NOISY_PART * rotation.period_ns {

@@ -39,6 +39,7 @@ pub(super) fn discovered(
         zones: zones(device)?.into_iter().map(ShownZone::from).collect(),
         profile: Some(Disk::Drive(Box::new(ShownProfile::from(profile)))),
         scheduler,
+        array: None,
         throughput: None,
         system: None,
         unsure: Vec::new(),

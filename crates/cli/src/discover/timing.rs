@@ -1,0 +1,170 @@
+//! A device that only reads: its tracks, its stripe units, or its throughput, by the times of its answers.
+
+use std::sync::Arc;
+
+use moirai::discovery::{
+    Annotated, Array, Commands, Error, Preferences, Progress, TrackMap, Tracks, find_array,
+    find_tracks, measure, measure_writes,
+};
+use moirai::storage::Device;
+use moirai::units::Nanos;
+use moirai::volume::zones;
+
+use super::throughput::{ShownThroughput, ShownWrites};
+use super::{Arguments, Discovered, Disk, ShownArray, Timed, Unsure, keep_as};
+use crate::device::{BoundariesFile, ShownZone};
+use crate::failure::Failure;
+use crate::kept::kept_of;
+use crate::output::NewFile;
+use crate::progress;
+
+/// Why nothing is written to what turns.
+const NO_WRITES: &str = "writes of a disk are measured by diagnostic commands alone";
+
+/// A device that is examined, and the files that were asked for.
+struct Examined<'a> {
+    device: &'a Arc<dyn Device>,
+    arguments: &'a Arguments,
+    boundaries: Option<BoundariesFile>,
+    out: Option<NewFile>,
+}
+
+pub(super) async fn by_times(
+    device: &Arc<dyn Device>,
+    arguments: &Arguments,
+    boundaries: Option<BoundariesFile>,
+    out: Option<NewFile>,
+) -> Result<Discovered, Failure> {
+    let bar = progress::shares();
+    let show = |what: &str, Progress { done, capacity }: Progress| {
+        progress::show(&bar, what, done.0 as f64 / capacity.0.max(1) as f64);
+    };
+    let examined = Examined { device, arguments, boundaries, out };
+    let discovered = match find_array(&**device, |progress| show("stripe units", progress)).await {
+        Ok(Some(array)) => examined.array(array).await?,
+        Ok(None) => {
+            let tracks = find_tracks(&**device, |progress| show("tracks", progress)).await?;
+            examined.disk(tracks).await?
+        }
+        Err(Error::NoRotation { .. }) if examined.boundaries.is_none() => {
+            // Half of the time for writes, if they are measured.
+            let budget = Nanos(arguments.budget.0 / (1 + u64::from(arguments.write)));
+            let reads = |share| progress::show(&bar, "reads", share);
+            let found = measure(&**device, budget, reads).await?;
+            examined.other(&found, budget, |share| progress::show(&bar, "writes", share)).await?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    bar.finish_and_clear();
+    Ok(discovered)
+}
+
+impl Examined<'_> {
+    /// What is the same of all devices.
+    fn discovered(&self, commands: u64, elapsed: Nanos) -> Discovered {
+        let inquiry = self.device.inquiry();
+        Discovered {
+            device: inquiry.name.clone(),
+            method: "timing",
+            capacity_bytes: inquiry.capacity.bytes().0,
+            parallelism: 1,
+            zones: Vec::new(),
+            profile: None,
+            scheduler: None,
+            array: None,
+            throughput: None,
+            system: None,
+            unsure: Vec::new(),
+            doubts: Vec::new(),
+            kept: None,
+            elapsed_device_s: elapsed.as_s(),
+            steps: Vec::new(),
+            commands: Commands::from([("read", commands)]),
+        }
+    }
+
+    fn zones(&self, map: TrackMap) -> Result<Vec<ShownZone>, Failure> {
+        let annotated = Annotated::new(Arc::clone(self.device), map);
+        Ok(zones(&annotated)?.into_iter().map(ShownZone::from).collect())
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        self.arguments.write.then(|| NO_WRITES.to_owned()).into_iter().collect()
+    }
+
+    async fn disk(self, found: Tracks) -> Result<Discovered, Failure> {
+        let discovered = self.discovered(found.commands, found.elapsed);
+        let map = TrackMap::of(&found, self.device.inquiry().capacity);
+        let kept = kept_of(&self.arguments.uri, &**self.device, &map, "timing", 1, true).await?;
+        let discovered = Discovered {
+            zones: self.zones(map)?,
+            profile: Some(Disk::Timed(Timed {
+                rotation_rpm: found.rotation.rpm(),
+                tracks: found.firsts.len(),
+                noise_us: found.rotation.noise_ns / 1e3,
+            })),
+            unsure: found.unsure.iter().map(Unsure::from).collect(),
+            doubts: self.doubts(),
+            ..discovered
+        };
+        if let Some(file) = self.boundaries {
+            file.write(found.firsts.iter().copied().filter(|first| found.is_certain(*first)))?;
+        }
+        Ok(Discovered { kept: keep_as(&kept, self.out)?, ..discovered })
+    }
+
+    async fn array(self, found: Array) -> Result<Discovered, Failure> {
+        let capacity = self.device.inquiry().capacity;
+        let discovered = self.discovered(found.commands, found.elapsed);
+        let mut doubts = self.doubts();
+        let array = Some(ShownArray::from(&found));
+        let unsure: Vec<Unsure> = found.unsure.iter().map(Unsure::from).collect();
+        let Some(map) = found.map(capacity) else {
+            doubts.push(
+                "any two reads go at once: copies, or disks one behind the other; no stripe units \
+                 show, and nothing is kept"
+                    .to_owned(),
+            );
+            let parallelism = found.disks as u32;
+            return Ok(Discovered { array, parallelism, unsure, doubts, ..discovered });
+        };
+        if let Some(file) = self.boundaries {
+            file.write(map.firsts().filter(|first| found.is_certain(*first)))?;
+        }
+        let parallelism = found.disks as u32;
+        // The angle between disks changes: nothing but the ensembles is kept.
+        let (uri, device) = (&self.arguments.uri, &**self.device);
+        let kept = kept_of(uri, device, &map, "timing", parallelism, false).await?;
+        let zones = self.zones(map)?;
+        let kept = keep_as(&kept, self.out)?;
+        Ok(Discovered { zones, array, parallelism, unsure, doubts, kept, ..discovered })
+    }
+
+    async fn other(
+        self,
+        found: &Preferences,
+        budget: Nanos,
+        show: impl FnMut(f64),
+    ) -> Result<Discovered, Failure> {
+        let capacity = self.device.inquiry().capacity;
+        let mut discovered = self.discovered(found.commands, found.elapsed);
+        let mut throughput = ShownThroughput::from(found);
+        if self.arguments.write {
+            let writes = measure_writes(&**self.device, budget, show).await?;
+            discovered.commands.insert("write", writes.commands);
+            discovered.elapsed_device_s += writes.elapsed.as_s();
+            throughput.writes = Some(ShownWrites::from(&writes));
+        }
+        let runs = [(0, found.ensemble.0 as u32, 0)];
+        let map = TrackMap::from_runs(runs.into_iter(), capacity);
+        let (uri, parallelism) = (&self.arguments.uri, found.parallelism);
+        let kept = kept_of(uri, &**self.device, &map, "timing", parallelism, false).await?;
+        Ok(Discovered {
+            kept: keep_as(&kept, self.out)?,
+            parallelism,
+            zones: vec![ShownZone::whole(capacity, found.ensemble)],
+            throughput: Some(throughput),
+            ..discovered
+        })
+    }
+}
