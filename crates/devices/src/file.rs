@@ -1,10 +1,10 @@
-//! A file as a device: direct I/O where the file system allows it, and a flush that is one.
+//! A file or a block device: direct I/O where the file system allows it, and a flush that is one.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +18,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn}
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use crate::block;
 use crate::flushes::Flushes;
 use crate::lock::lock;
 use crate::ring::{Carried, Ring};
@@ -52,6 +53,7 @@ pub struct FileDevice {
 }
 
 struct Files {
+    name: String,
     path: PathBuf,
     buffered: File,
     direct: Option<Direct>,
@@ -66,17 +68,30 @@ struct Direct {
 }
 
 impl FileDevice {
-    /// Opens the file that `uri` names; with [`Access::Create`] creates it where it does not exist.
+    /// Opens the file or the block device that `uri` names; with [`Access::Create`] creates a file where it does not exist.
     pub fn open(
         uri: &DeviceUri,
         options: FileOptions,
         access: Access<'_>,
     ) -> Result<Arc<FileDevice>> {
         let path = PathBuf::from(&uri.target);
-        let (buffered, read_only) = open_or_create(uri, &path, options.size, access)?;
+        let is_block = uri.scheme == "block";
+        let (buffered, read_only) = match is_block {
+            true => block::open_block(uri, &path, access)?,
+            false => open_or_create(uri, &path, options.size, access)?,
+        };
         lock(&buffered, &path, read_only)?;
-        let metadata = buffered.metadata().map_err(file_error(&path, "reading the size"))?;
-        let length = ByteCount(metadata.len());
+        let failed = || file_error(&path, "reading the size");
+        let (length, own_block) = match is_block {
+            true => (
+                block::length(&buffered).map_err(failed())?,
+                block::physical_block(&buffered).map_err(failed())?,
+            ),
+            false => {
+                let metadata = buffered.metadata().map_err(failed())?;
+                (ByteCount(metadata.len()), block_of_file_system(metadata.blksize()))
+            }
+        };
         let capacity = BlockCount(length.0 / BLOCK_BYTES / PAGE.0 * PAGE.0);
         if capacity == BlockCount::ZERO {
             return Err(Error::TooSmall {
@@ -89,10 +104,11 @@ impl FileDevice {
         if ensemble == BlockCount::ZERO || !ensemble.0.is_multiple_of(PAGE.0) {
             return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
-        let physical_block =
-            options.physical_block.unwrap_or_else(|| block_of_file_system(metadata.blksize()));
-        let discard =
-            (!read_only && has_holes(&buffered, length)).then_some(PAGE.max(physical_block));
+        let physical_block = options.physical_block.unwrap_or(own_block);
+        // Of a block device it cannot be tried without discarding something.
+        let discard = (!is_block && !read_only && has_holes(&buffered, length))
+            .then_some(PAGE.max(physical_block));
+        let name = format!("{}:{}", uri.scheme, path.display());
         let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
@@ -102,7 +118,7 @@ impl FileDevice {
         }
         Ok(Arc::new(FileDevice {
             inquiry: Inquiry {
-                name: format!("file:{}", path.display()),
+                name: name.clone(),
                 capacity,
                 parallelism: 1,
                 depth: 1,
@@ -116,7 +132,7 @@ impl FileDevice {
             },
             ensemble,
             ring: OnceLock::new(),
-            files: Arc::new(Files { path, buffered, direct, flushes: Flushes::default() }),
+            files: Arc::new(Files { name, path, buffered, direct, flushes: Flushes::default() }),
         }))
     }
 
@@ -197,7 +213,7 @@ impl FileDevice {
     }
 }
 
-fn file_error<'a>(
+pub(crate) fn file_error<'a>(
     path: &'a Path,
     action: &'static str,
 ) -> impl FnOnce(io::Error) -> Error + use<'a> {
@@ -226,6 +242,9 @@ fn open_or_create(
             Ok((create_file(path, size, new)?, false))
         }
         Err(source) => Err(file_error(path, "opening")(source)),
+        Ok(metadata) if metadata.file_type().is_block_device() => {
+            Err(uri.error("this is a block device: name it as block:PATH"))
+        }
         Ok(metadata) if !metadata.is_file() => Err(uri.error("this is not a regular file")),
         Ok(metadata) => {
             let is_other = |size: &ByteCount| whole_pages(*size) != ByteCount(metadata.len());
@@ -365,7 +384,7 @@ impl Files {
         let started = now();
         let offset = request.blocks.first.byte_offset();
         self.transfer(&mut request).map_err(|source| Error::Io {
-            device: format!("file:{}", self.path.display()),
+            device: self.name.clone(),
             action: match request.op {
                 Op::Read => "reading",
                 Op::Write => "writing",

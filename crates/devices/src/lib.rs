@@ -1,5 +1,6 @@
 //! Devices behind the storage interface: files, and disks simulated in virtual time.
 
+mod block;
 mod contents;
 mod controller;
 mod faulty;

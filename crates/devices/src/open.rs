@@ -16,12 +16,16 @@ use crate::{
 };
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
-pub const SCHEMES: [(&str, &str); 3] = [
+pub const SCHEMES: [(&str, &str); 4] = [
     (
         "file:PATH[?size=SIZE][&ensemble=SIZE][&direct=true|false][&physical=SIZE][&profile=FILE]",
         "a file, with direct I/O where the file system allows it; `size` is the size of a file that is created; \
          `physical` is the physical sector of the drive below, by default the block of the file system; \
          `profile` is what `moirai discover` kept of it, whose ensembles it then has",
+    ),
+    (
+        "block:DEVICE[?ensemble=SIZE][&direct=true|false][&physical=SIZE][&profile=FILE]",
+        "a block device of Linux, such as block:/dev/sdb; the kernel refuses to write one that is mounted or in use",
     ),
     (
         "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE]",
@@ -145,9 +149,10 @@ fn physical_block(uri: &mut DeviceUri) -> Result<Option<BlockCount>> {
 
 fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
     match uri.scheme.as_str() {
-        "file" => {
+        "file" | "block" => {
+            let is_file = uri.scheme == "file";
             let options = FileOptions {
-                size: uri.take("size")?,
+                size: if is_file { uri.take("size")? } else { None },
                 ensemble: uri.take("ensemble")?.unwrap_or(ByteCount::mib(1)),
                 direct: uri.take("direct")?.unwrap_or(true),
                 physical_block: physical_block(&mut uri)?,
@@ -183,9 +188,8 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             let generic = Generic::open(&path, read_only)?;
             Ok(ScsiDrive::open(&name, generic, read_only)?)
         }
-        other => {
-            Err(uri
-                .error(format!("there is no scheme `{other}`: use file:, sim:, scsi: or volume:")))
-        }
+        other => Err(uri.error(format!(
+            "there is no scheme `{other}`: use file:, block:, sim:, scsi: or volume:"
+        ))),
     }
 }

@@ -6,7 +6,7 @@ use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
 use std::sync::Arc;
 
-use moirai_storage::{Device, DeviceUri, conformance};
+use moirai_storage::{Device, DeviceUri, Error, conformance, occupant};
 use moirai_units::BlockCount;
 
 fn check_file(parameters: &str) {
@@ -27,6 +27,22 @@ fn files_conform() {
     check_file("");
     check_file("&direct=false");
     check_file("&ensemble=36KiB");
+}
+
+/// On the block device that `MOIRAI_BLOCK_DEVICE` names and that is blank, such as one that `losetup -f --show FILE` made of a file of
+/// zeros. It is overwritten.
+#[test]
+fn block_devices_conform() {
+    let Ok(path) = std::env::var("MOIRAI_BLOCK_DEVICE") else { return };
+    block_on_real(1, async {
+        let uri = format!("block:{path}");
+        let device = create(uri.parse().unwrap()).unwrap();
+        let occupant = occupant(&*device).await.unwrap();
+        assert_eq!(occupant, None, "{path} is not blank");
+        let again = create(uri.parse().unwrap()).unwrap_err();
+        assert!(matches!(again, Error::InUse { .. }), "{again}");
+        conformance::check(device).await;
+    });
 }
 
 #[test]

@@ -30,6 +30,9 @@ fn unknown_devices_are_errors_that_name_what_there_is() {
     check("sim:quantum-atlas-10k?date=x", "takes no parameter `date`; it takes data, scheduler");
     check("file:/no/such/file", "add ?size=SIZE");
     check("file:/tmp", "not a regular file");
+    check("block:/tmp", "not a block device");
+    check("block:/no/such/device", "/no/such/device");
+    check("block:/dev/null?size=1MiB", "takes no parameter `size`; it takes ensemble");
 }
 
 #[test]

@@ -161,7 +161,7 @@ pub fn identity(uri: &str) -> Result<String> {
     let uri: DeviceUri = uri.parse()?;
     // A drive's name in /dev may be another one's tomorrow: what was given counts, and not what a link leads to.
     let whole = match uri.scheme.as_str() {
-        "scsi" => None,
+        "scsi" | "block" => None,
         _ => uri.paths().first().and_then(|path| path.canonicalize().ok()),
     };
     let target = whole.map_or_else(|| uri.target.clone(), |whole| whole.display().to_string());
@@ -201,12 +201,12 @@ pub fn kept_paths(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Opens a device; a file with the ensembles that the profile in its parameter `profile` says.
+/// Opens a device; a file or a block device with the ensembles that the profile in its parameter `profile` says.
 pub(crate) fn open(
     mut uri: DeviceUri,
     open: impl FnOnce(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<dyn Device>> {
-    if uri.scheme != "file" {
+    if !matches!(uri.scheme.as_str(), "file" | "block") {
         return open(uri);
     }
     let profile: Option<PathBuf> = uri.take("profile")?;

@@ -128,7 +128,7 @@ impl DeviceUri {
             return Some(PathBuf::from(&self.target));
         }
         match (self.scheme.as_str(), data) {
-            ("file", _) => Some(PathBuf::from(&self.target)),
+            ("file" | "block", _) => Some(PathBuf::from(&self.target)),
             (_, Some((_, path))) if path != "none" => Some(PathBuf::from(path)),
             _ => None,
         }
@@ -150,7 +150,7 @@ impl DeviceUri {
         let mut other = self.clone();
         let mut replaced = |text: &str| replace(Path::new(text)).to_string_lossy().into_owned();
         let is_path = match self.scheme.as_str() {
-            "file" | "volume" | "scsi" => true,
+            "file" | "block" | "volume" | "scsi" => true,
             // A built-in profile's name has no extension.
             "sim" => Path::new(&self.target).extension().is_some() || self.target.contains('/'),
             _ => false,

@@ -39,7 +39,7 @@ impl Claims {
     /// What the system says of the device that `uri` lies on.
     pub(super) fn of(uri: &str) -> Result<Option<Claims>, Failure> {
         let uri: DeviceUri = uri.parse()?;
-        if uri.scheme != "file" {
+        if !matches!(uri.scheme.as_str(), "file" | "block") {
             return Ok(None);
         }
         let says = SystemSays::of(Path::new(&uri.target))?;

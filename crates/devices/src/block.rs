@@ -1,0 +1,45 @@
+//! Opening a block device of Linux. What is done with it then is what is done with a file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use moirai_storage::{DeviceUri, Error, Result};
+use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
+use rustix::fs::{OFlags, SeekFrom, ioctl_blkpbszget};
+use rustix::io::Errno;
+
+use crate::Access;
+use crate::file::file_error;
+
+/// Opens a block device; tells whether it takes no writes. Who writes it has it alone: the kernel refuses one that is mounted, or that
+/// another program or an array has.
+pub(crate) fn open_block(uri: &DeviceUri, path: &Path, access: Access<'_>) -> Result<(File, bool)> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NoFile { path: path.to_owned() },
+        _ if Errno::from_io_error(&error) == Some(Errno::BUSY) => Error::InUse {
+            path: path.to_owned(),
+            holder: "a file system, an array or another program, which has it open".to_owned(),
+        },
+        _ => file_error(path, "opening")(error),
+    };
+    if !path.metadata().map_err(failed)?.file_type().is_block_device() {
+        return Err(uri.error("this is not a block device: a file is named as file:PATH"));
+    }
+    let is_read_only = access.is_read_only();
+    let alone = if is_read_only { OFlags::empty() } else { OFlags::EXCL };
+    let mut options = OpenOptions::new();
+    options.read(true).write(!is_read_only).custom_flags(alone.bits() as i32);
+    options.open(path).map(|file| (file, is_read_only)).map_err(failed)
+}
+
+/// How long a block device is.
+pub(crate) fn length(file: &File) -> io::Result<ByteCount> {
+    Ok(ByteCount(rustix::fs::seek(file, SeekFrom::End(0))?))
+}
+
+/// What its medium writes as one.
+pub(crate) fn physical_block(file: &File) -> io::Result<BlockCount> {
+    Ok(BlockCount(u64::from(ioctl_blkpbszget(file)?).div_ceil(BLOCK_BYTES).max(1)))
+}
