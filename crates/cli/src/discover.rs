@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use moirai::discovery::{Annotated, Array, Commands, Step, TrackMap, extract};
+use moirai::discovery::{Annotated, Array, Commands, Error, Step, TrackMap, extract_until};
+use moirai::runtime::Interrupts;
 use moirai::storage::Device;
 use moirai::units::{BlockCount, BlockRange, Nanos, grouped};
 use moirai::{Access, Kept};
@@ -216,12 +217,18 @@ async fn by_commands(
     out: Option<NewFile>,
 ) -> Result<Discovered, Failure> {
     let bar = progress::shares();
-    let found = extract(&**device, arguments.write, |step: Step| {
+    let interrupts = Interrupts::listen()?;
+    let show = |step: Step| {
         let before = Step::ALL.iter().position(|other| *other == step).unwrap_or(0);
         progress::show(&bar, step.name(), before as f64 / Step::ALL.len() as f64);
-    });
-    let found = found.await?;
+    };
+    let found = extract_until(&**device, arguments.write, show, interrupts.pressed()).await;
     bar.finish_and_clear();
+    let found = match found {
+        Err(error @ Error::Stopped { .. }) => return Err(Failure::Interrupted(error.to_string())),
+        found => found?,
+    };
+    drop(interrupts);
     let map = TrackMap::from_geometry(&found.geometry);
     if let Some(file) = boundaries {
         file.write(map.firsts())?;

@@ -23,6 +23,12 @@ pub enum Error {
         /// What it said, and what to do.
         why: String,
     },
+    /// Whoever asked did not want to wait any longer.
+    #[error("{device}: stopped before all was found; its cache is as it was")]
+    Stopped {
+        /// The device.
+        device: String,
+    },
     /// Reads of one block come at no regular times: it is no disk, others use it, or it is too small.
     #[error("{device}: no rotation shows in the times of its reads: {why}")]
     NoRotation {

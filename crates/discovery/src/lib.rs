@@ -19,7 +19,7 @@ pub use drive::Commands;
 pub use error::{Error, Result};
 pub use extract::{
     AfterNs, Bus, CacheFound, DriveFound, Overheads, ReadAhead, Reported, SchedulerKind, SeekPoint,
-    Step, extract,
+    Step, extract, extract_until,
 };
 pub use layout::find_layout;
 pub use map::{Annotated, TrackMap};

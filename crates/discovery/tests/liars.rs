@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use moirai_devices::{Access, open};
-use moirai_discovery::{DriveFound, Error, extract};
+use moirai_discovery::{DriveFound, Error, extract, extract_until};
 use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
     self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
@@ -227,6 +227,24 @@ fn the_cache_is_left_as_it_was() {
             let liar = Liar { device: Arc::clone(&device), lie, commands: AtomicU64::new(0) };
             let _ = extract(&liar, false, |_| ()).await;
             assert_eq!(device.diagnostics().unwrap().cache().await.unwrap(), before, "{lie:?}");
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_is_not_waited_for_has_its_cache_as_it_was() {
+    // While the layout is looked at, and while the cache is.
+    let all = block_on_virtual(1, async {
+        extract(&*device("quantum-atlas-10k-extracted"), true, |_| ()).await.unwrap().elapsed
+    });
+    for part in [0.1, 0.5, 0.9, 0.95, 0.99] {
+        block_on_virtual(1, async {
+            let device = device("quantum-atlas-10k-extracted");
+            let before = device.diagnostics().unwrap().cache().await.unwrap();
+            let stop = sleep(Nanos((part * all.0 as f64) as u64));
+            let found = extract_until(&*device, true, |_| (), stop).await;
+            assert!(matches!(found, Err(Error::Stopped { .. })), "{part}: {found:?}");
+            assert_eq!(device.diagnostics().unwrap().cache().await.unwrap(), before, "{part}");
         });
     }
 }

@@ -7,7 +7,7 @@ use moirai::discovery::{
     find_tracks, measure, measure_writes,
 };
 use moirai::storage::Device;
-use moirai::units::Nanos;
+use moirai::units::{Lbn, Nanos};
 use moirai::volume::zones;
 
 use super::throughput::{ShownThroughput, ShownWrites};
@@ -128,14 +128,15 @@ impl Examined<'_> {
             let parallelism = found.disks as u32;
             return Ok(Discovered { array, parallelism, unsure, doubts, ..discovered });
         };
-        if let Some(file) = self.boundaries {
-            file.write(map.firsts().filter(|first| found.is_certain(*first)))?;
-        }
         let parallelism = found.disks as u32;
         // The angle between disks changes: nothing but the ensembles is kept.
         let (uri, device) = (&self.arguments.uri, &**self.device);
         let kept = kept_of(uri, device, &map, "timing", parallelism, false).await?;
+        let firsts: Vec<Lbn> = map.firsts().filter(|first| found.is_certain(*first)).collect();
         let zones = self.zones(map)?;
+        if let Some(file) = self.boundaries {
+            file.write(firsts.into_iter())?;
+        }
         let kept = keep_as(&kept, self.out)?;
         Ok(Discovered { zones, array, parallelism, unsure, doubts, kept, ..discovered })
     }

@@ -9,6 +9,10 @@ mod overheads;
 mod rig;
 mod scheduler;
 
+use std::future::pending;
+use std::pin::pin;
+
+use futures::future::{Either, select};
 use moirai_geometry::Geometry;
 use moirai_runtime::now;
 use moirai_storage::{CachePage, CachePages, Device, Op};
@@ -113,22 +117,43 @@ impl Step {
 pub async fn extract(
     device: &dyn Device,
     writes: bool,
+    progress: impl FnMut(Step),
+) -> Result<DriveFound> {
+    extract_until(device, writes, progress, pending()).await
+}
+
+/// The same, until `stop` comes. A future that is dropped leaves a drive with its cache as the step under way has set it; this sets it
+/// back.
+///
+/// # Errors
+/// Those of [`extract`], and [`Error::Stopped`].
+pub async fn extract_until(
+    device: &dyn Device,
+    writes: bool,
     mut progress: impl FnMut(Step),
+    stop: impl Future<Output = ()>,
 ) -> Result<DriveFound> {
     let Some(mut drive) = Drive::new(device) else {
         return Err(Error::NoDiagnostics { device: device.inquiry().name.clone() });
     };
     let began = now();
     let pages = drive.cache().await?;
-    let found = extract_with(&mut drive, pages, writes, &mut progress, began).await;
+    let found = {
+        let extracted = pin!(extract_with(&mut drive, pages, writes, &mut progress, began));
+        match select(extracted, pin!(stop)).await {
+            Either::Left((found, _)) => found,
+            Either::Right(_) => Err(Error::Stopped { device: device.inquiry().name.clone() }),
+        }
+    };
     // Whatever happened, the drive is left as it was; what happened first is told first.
     let restored = match can_set(pages) {
         true => drive.set_cache(pages.current).await,
         false => Ok(()),
     };
-    let found = found?;
-    restored?;
-    Ok(found)
+    match found {
+        Err(error) if !matches!(error, Error::Stopped { .. }) => Err(error),
+        found => restored.and(found),
+    }
 }
 
 async fn extract_with(

@@ -25,8 +25,8 @@ use crate::probe::SCATTERED_PART;
 use cylinders::Run;
 use spares::{Frame, gcd};
 
-/// Tracks whose first block is asked for, at most: one of each cylinder of a disk of the thesis.
-const TRACKS_ASKED: u64 = 8192;
+/// Tracks whose first block is asked for, at most: of a disk of the thesis, about one of each cylinder.
+const TRACKS_ASKED: u64 = 6144;
 /// Defects whose neighbours are asked for, at most.
 const DEFECTS_ASKED: usize = 2048;
 /// Places that are asked for.
