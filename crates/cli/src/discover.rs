@@ -28,8 +28,8 @@ use throughput::ShownThroughput;
 ///
 /// A drive that answers diagnostic commands is asked where its blocks lie, and measured with its cache switched off and on: the result
 /// is a profile, which `sim:` simulates. Any other disk is asked to read single blocks: the times of its answers tell
-/// where each of its tracks begins, and how fast it turns. Of what does not turn, such as flash, throughput is measured: which requests
-/// are long enough, and how many at a time.
+/// where each of its tracks begins, and how fast it turns; of several disks behind one device, how many there are, and where stripe units
+/// begin. Of what does not turn, such as flash, throughput is measured: which requests are long enough, and how many at a time.
 ///
 /// Nothing is written without `--write`, and with it only what the blocks hold already. A file is read past the system's cache where its
 /// file system allows that.

@@ -40,6 +40,7 @@ pub(crate) async fn kept_of(
         rotation_ns: None,
         angles: Vec::new(),
         ensembles: map.runs().collect(),
+        unsure: Vec::new(),
     };
     if turns {
         let count = map.firsts().count();

@@ -28,6 +28,7 @@ use failure::Failure;
 /// Devices are named by URI:
 ///
 ///   file:/srv/vol.img?size=8GiB      a file, created with that size by commands that create
+///   block:/dev/sdb                   a block device
 ///   sim:seagate-cheetah-36es         a simulated disk, contents in memory
 ///   sim:./my-drive.toml?data=d.img   a drive profile of your own, contents in a file
 ///   volume:./vol.toml                several devices as one

@@ -74,6 +74,33 @@ fn a_drive_is_extracted_into_a_profile_that_simulates_it() {
 }
 
 #[test]
+fn an_array_is_found_kept_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let create = |unit: &str| {
+        let mut create = vec!["volume", "create", "v.toml", "--layout", "stripe", "--unit", unit];
+        create.extend(["--device", "sim:hp-c3323a?data=none"].repeat(3));
+        succeed(folder, &create);
+    };
+    create("64KiB");
+    let found = json(&succeed(folder, &["discover", "volume:v.toml", "--json"]));
+    let units = serde_json::json!([{ "first_lbn": 0, "unit_blocks": 128 }]);
+    assert_eq!((&found["array"]["disks"], &found["array"]["units"]), (&3.into(), &units));
+    assert_eq!((&found["parallelism"], &found["unsure"]), (&3.into(), &serde_json::json!([])));
+    assert_eq!(found["zones"][0]["ensemble_blocks"], 128);
+    let check = ["device", "check", "volume:v.toml", "--json"];
+    assert_eq!(json(&succeed(folder, &check))["holds"], true);
+    remove_file(folder.join("v.toml")).unwrap();
+    // As large, as it happens.
+    create("128KiB");
+    let (status, output, _) = run(folder, &check);
+    assert_eq!((status, &json(&output)["holds"]), (Some(1), &false.into()), "{output}");
+    let difference = json(&output)["differences"][0].to_string();
+    assert!(difference.contains("128 KiB") && difference.contains("64 KiB"), "{difference}");
+}
+
+#[test]
 fn what_was_discovered_is_kept_served_and_checked() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -43,6 +43,9 @@ pub struct Kept {
     pub angles: Vec<(u64, u64, f64)>,
     /// Ensembles of equal length: the first block of the first, blocks of each, and the switch behind each.
     pub ensembles: Vec<(u64, u32, u32)>,
+    /// Where ensembles are guesses: the first block of each range, and its blocks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsure: Vec<(u64, u64)>,
 }
 
 impl Kept {
@@ -51,6 +54,12 @@ impl Kept {
         let angle =
             |(from, to, ns): &(u64, u64, f64)| Angle { from: Lbn(*from), to: Lbn(*to), ns: *ns };
         self.angles.iter().map(angle)
+    }
+
+    /// Whether it is of an array of disks: the angles between those change, and are not kept.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
+        self.rotation_ns.is_some() && self.parallelism > 1
     }
 
     /// Its ensembles.
@@ -109,6 +118,12 @@ impl Kept {
             return Err(
                 "its ensembles do not begin at 0 and ascend to the end of the device".to_owned()
             );
+        }
+        let is_within = |(first, blocks): &(u64, u64)| {
+            first.checked_add(*blocks).is_some_and(|end| end <= self.capacity_blocks)
+        };
+        if !self.unsure.iter().all(is_within) {
+            return Err("it doubts blocks that the device does not have".to_owned());
         }
         let known = |lbn: u64| lbn < self.capacity_blocks;
         let turns = |ns: f64| ns.is_finite() && ns > 0.0;
@@ -238,6 +253,7 @@ mod tests {
             rotation_ns: Some(5_985_037.4),
             angles: vec![(99, 100, 1234.5), (700, 3, -77.0)],
             ensembles: vec![(0, 100, 9), (500, 90, 8)],
+            unsure: vec![(100, 200)],
         }
     }
 
@@ -266,6 +282,8 @@ mod tests {
             Kept { ensembles: vec![(0, 0, 0)], ..kept() },
             Kept { ensembles: vec![(0, 10, 0), (1000, 10, 0)], ..kept() },
             Kept { angles: vec![(0, 1000, 0.0)], ..kept() },
+            Kept { unsure: vec![(1, 1000)], ..kept() },
+            Kept { unsure: vec![(u64::MAX, 2)], ..kept() },
             Kept { rotation_ns: Some(f64::NAN), ..kept() },
         ];
         for bad in bad {

@@ -1,8 +1,10 @@
 //! `moirai device check`: whether a device still is what was discovered of it.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use moirai::discovery::{Rotation, angles, measure};
-use moirai::storage::Device;
+use moirai::discovery::{Progress, Rotation, angles, find_array, measure};
+use moirai::storage::{Device, DeviceUri};
 use moirai::units::{ByteCount, Lbn, Nanos};
 use moirai::{Access, Kept, kept_path};
 use serde::Serialize;
@@ -24,7 +26,7 @@ const STEP: u64 = 2;
 
 /// Check whether what was discovered of a device still holds, by measuring a few things again
 ///
-/// Of a disk, how fast it turns and where some tracks begin; of what does not turn, which requests are long enough and how many at a
+/// Of a disk, how fast it turns and where some tracks begin; of an array, its disks and stripe units; of what does not turn, which requests are long enough and how many at a
 /// time. Nothing is written. `moirai discover DEVICE` finds everything again.
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -56,13 +58,22 @@ async fn check(arguments: &Arguments) -> Result<(), Failure> {
             arguments.uri
         ))
     };
-    let folder = kept::folder().ok_or_else(none)?;
-    let path = kept_path(&folder, &arguments.uri)?.ok_or_else(none)?;
+    // What the URI says counts, as where the device is used.
+    let named: Option<PathBuf> = arguments.uri.parse::<DeviceUri>()?.take("profile")?;
+    let path = match named {
+        Some(path) => path,
+        None => {
+            let folder = kept::folder().ok_or_else(none)?;
+            kept_path(&folder, &arguments.uri)?.ok_or_else(none)?
+        }
+    };
     let profile = Kept::load(&path)?;
     let device = moirai::open_device_for(&arguments.uri, Access::Read).await?;
     let capacity = device.inquiry().capacity.0;
     let (compared, differences) = if capacity != profile.capacity_blocks {
         (1, vec![format!("it has {capacity} blocks, and had {}", profile.capacity_blocks)])
+    } else if profile.is_array() {
+        array(&*device, &profile).await?
     } else if profile.rotation_ns.is_some() {
         disk(&*device, &profile).await?
     } else {
@@ -94,15 +105,54 @@ impl Checked {
     }
 }
 
+/// How fast it turns, where that is not as it was.
+fn other_speed(rotation: &Rotation, profile: &Kept) -> Option<String> {
+    let was = profile.rotation_ns.unwrap_or(rotation.period_ns);
+    let before = Rotation { period_ns: was, ..*rotation }.rpm();
+    let differs = (rotation.period_ns / was - 1.0).abs() > ROTATION_PART;
+    differs.then(|| format!("it turns at {:.1} rpm, and did at {before:.1}", rotation.rpm()))
+}
+
+async fn array(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>), Failure> {
+    let bar = progress::shares();
+    let show = |Progress { done, capacity }: Progress| {
+        progress::show(&bar, "stripe units", done.0 as f64 / capacity.0.max(1) as f64);
+    };
+    let found = find_array(device, show).await?;
+    bar.finish_and_clear();
+    let Some(found) = found else {
+        return Ok((1, vec!["several disks no longer show".to_owned()]));
+    };
+    let mut differences: Vec<String> = other_speed(&found.rotation, profile).into_iter().collect();
+    if found.disks != profile.parallelism as usize {
+        let (now, before) = (found.disks, profile.parallelism);
+        differences.push(format!("{now} disks show, and {before} did"));
+    }
+    let units: Vec<(u64, u64)> =
+        found.units.iter().map(|(first, unit)| (first.0, unit.0)).collect();
+    let were: Vec<(u64, u64)> =
+        profile.ensembles.iter().map(|run| (run.0, u64::from(run.1))).collect();
+    if let Some((now, before)) = units.iter().zip(&were).find(|(now, before)| now != before) {
+        let size = |blocks: u64| ByteCount(blocks * 512);
+        differences.push(format!(
+            "from LBN {} on its stripe unit is {}, and from LBN {} on it was {}",
+            now.0,
+            size(now.1),
+            before.0,
+            size(before.1)
+        ));
+    } else if units.len() != were.len() {
+        let (now, before) = (units.len(), were.len());
+        differences.push(format!("it has {now} runs of stripe units, and had {before}"));
+    }
+    Ok((2 + units.len(), differences))
+}
+
 async fn disk(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>), Failure> {
     let pairs: Vec<(Lbn, Lbn)> = profile.angles().map(|one| (one.from, one.to)).collect();
     let (rotation, measured) = angles(device, &pairs).await?;
     let mut differences = Vec::new();
-    let was = profile.rotation_ns.unwrap_or(rotation.period_ns);
-    if (rotation.period_ns / was - 1.0).abs() > ROTATION_PART {
-        let before = Rotation { period_ns: was, ..rotation }.rpm();
-        differences.push(format!("it turns at {:.1} rpm, and did at {before:.1}", rotation.rpm()));
-    }
+    differences.extend(other_speed(&rotation, profile));
     let allowed = (ANGLE_PART * rotation.period_ns).max(DEVIATIONS * rotation.noise_ns);
     if allowed > NOISY_PART * rotation.period_ns {
         differences.push(format!(

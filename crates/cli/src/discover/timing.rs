@@ -95,7 +95,9 @@ impl Examined<'_> {
     async fn disk(self, found: Tracks) -> Result<Discovered, Failure> {
         let discovered = self.discovered(found.commands, found.elapsed);
         let map = TrackMap::of(&found, self.device.inquiry().capacity);
-        let kept = kept_of(&self.arguments.uri, &**self.device, &map, "timing", 1, true).await?;
+        let uri = &self.arguments.uri;
+        let mut kept = kept_of(uri, &**self.device, &map, "timing", 1, true).await?;
+        kept.unsure = found.unsure.iter().map(|range| (range.first.0, range.count.0)).collect();
         let discovered = Discovered {
             zones: self.zones(map)?,
             profile: Some(Disk::Timed(Timed {
@@ -129,9 +131,10 @@ impl Examined<'_> {
             return Ok(Discovered { array, parallelism, unsure, doubts, ..discovered });
         };
         let parallelism = found.disks as u32;
-        // The angle between disks changes: nothing but the ensembles is kept.
         let (uri, device) = (&self.arguments.uri, &**self.device);
-        let kept = kept_of(uri, device, &map, "timing", parallelism, false).await?;
+        let mut kept = kept_of(uri, device, &map, "timing", parallelism, false).await?;
+        kept.rotation_ns = Some(found.rotation.period_ns);
+        kept.unsure = found.unsure.iter().map(|range| (range.first.0, range.count.0)).collect();
         let firsts: Vec<Lbn> = map.firsts().filter(|first| found.is_certain(*first)).collect();
         let zones = self.zones(map)?;
         if let Some(file) = self.boundaries {
