@@ -13,6 +13,7 @@ use moirai_discovery::find_layout;
 use moirai_models::{Profile, Scheduler, Track};
 use moirai_runtime::{each_seed, random};
 use moirai_units::{BlockCount, Lbn};
+use parking_lot::Mutex;
 
 /// Drives with zones beside each other whose tracks are equally long may have a layout that is not found, one in so many at
 /// most. Of the others, too, a few are not found: with groups of cylinders longer than zones, or hardly more zones than cylinders.
@@ -23,6 +24,7 @@ const OTHERS_NOT_FOUND: usize = 200;
 fn layouts_are_found_and_never_wrong() {
     let runs = if cfg!(debug_assertions) { 150 } else { 2000 };
     let [unknown, others, all, drawn] = [0; 4].map(AtomicUsize::new);
+    let last = Mutex::new(String::new());
     each_seed(runs, async || {
         drawn.fetch_add(1, Relaxed);
         let text = odd::any_layout(&mut random("odd layout"));
@@ -44,6 +46,7 @@ fn layouts_are_found_and_never_wrong() {
                 let zones: Vec<u32> = truth.zones().map(|zone| zone.track_sectors).collect();
                 let is_alike = zones.windows(2).any(|pair| pair.first() == pair.last());
                 if is_alike { &unknown } else { &others }.fetch_add(1, Relaxed);
+                *last.lock() = format!("{error}\n{text}");
                 return;
             }
         };
@@ -62,6 +65,14 @@ fn layouts_are_found_and_never_wrong() {
     let [unknown, others, all, drawn] = [unknown, others, all, drawn].map(AtomicUsize::into_inner);
     // A run of one may draw one that has no room.
     assert!(drawn == 1 || all * 2 > drawn, "of {drawn} layouts that were drawn only {all} can be");
-    assert!(unknown * NOT_FOUND <= all, "of {all} layouts {unknown} are not found");
-    assert!(others * OTHERS_NOT_FOUND <= all, "of {all} layouts {others} others are not found");
+    assert!(
+        unknown * NOT_FOUND <= all,
+        "of {all} layouts {unknown} are not found: {}",
+        last.lock()
+    );
+    assert!(
+        others * OTHERS_NOT_FOUND <= all,
+        "of {all} {others} others are not found: {}",
+        last.lock()
+    );
 }

@@ -11,6 +11,7 @@
 
 mod cylinders;
 mod order;
+mod schemes;
 mod spares;
 
 use std::collections::BTreeMap;

@@ -3,17 +3,19 @@
 //! Each hypothesis reads where nothing was read before, lets the drive do what it likes for some turns, and asks for one more
 //! block at a moment when the platter would need most of a turn to bring it. An answer in a small part of a turn is a hit.
 
+mod writes;
+
 use std::collections::BTreeSet;
 
-use futures::join;
 use moirai_geometry::TrackOrder;
 use moirai_runtime::now;
-use moirai_storage::{Op, Timing};
+use moirai_storage::Op;
 use moirai_units::{Instant, Lbn, Location};
 
 use super::rig::Rig;
 use crate::error::Result;
 use crate::probe::SCATTERED_PART;
+pub use writes::Reported;
 
 /// A hit takes no more than this part of a turn (a quarter in the thesis); a miss is made to take this part.
 const HIT_PART: f64 = 0.3;
@@ -28,8 +30,6 @@ const SEGMENTS_MAX: u64 = 512;
 const ADAPTIVE_PARTS: u64 = 8;
 /// Places that are tried for one with room behind it.
 const PLACES_TRIED: usize = 16;
-/// Writes at a time.
-const WRITES: u64 = 160;
 /// How far before the end of a track or cylinder a block is read whose reading ahead may stop there.
 const BEFORE_END: u64 = 8;
 /// Blocks behind a read that may have passed by the time of the next command.
@@ -48,17 +48,6 @@ pub enum ReadAhead {
     Segment,
     /// At the end of the track, or of the next one behind a read that came from the track before.
     NextTrack,
-}
-
-/// Which writes are complete when their data are in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reported {
-    /// None.
-    None,
-    /// Those that go on where the one before ended.
-    Sequential,
-    /// All.
-    All,
 }
 
 /// What shows of a cache.
@@ -542,16 +531,6 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         Ok((PASSED_MAX, 1.0))
     }
 
-    /// What a hit on data takes that were just written, in ns.
-    pub(super) async fn written_hit_ns(&mut self) -> Result<Option<f64>> {
-        let first = self.fresh(At::CylinderFront).await?;
-        self.rig.drive.access(Op::Write, first, 1).await?;
-        self.settle().await;
-        self.wait_for(first).await;
-        let response = self.rig.drive.read(first, 1).await?.response().0 as f64;
-        Ok((response < HIT_PART * self.rig.turn_ns()).then_some(response))
-    }
-
     /// A read that is answered from the cache, and what it takes, in ns: `before` is done between. The less of two: one may be held up.
     pub(super) async fn hit_ns(&mut self, before: Option<Op>, count: u64) -> Result<Option<f64>> {
         let (one, other) =
@@ -575,102 +554,6 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         let response = self.rig.drive.read(block, count).await?.response().0 as f64;
         let most = HIT_PART * self.rig.turn_ns();
         Ok((response < most || count > 1).then_some(response))
-    }
-
-    /// What a write takes that is reported at once, in ns: after a read, and after a write.
-    pub(super) async fn write_hit_ns(&mut self, before: Op) -> Result<f64> {
-        let first = self.fresh(At::CylinderFront).await?;
-        let other = self.fresh(At::CylinderFront).await?;
-        let write = self.rig.drive.prepare(Op::Write, first, 1).await?;
-        self.rig.drive.access(before, other, 1).await?;
-        self.settle().await;
-        Ok(self.rig.drive.carry_out(write).await?.response().0 as f64)
-    }
-
-    /// What the cache does with writes.
-    pub(super) async fn writes(&mut self, found: &mut CacheFound) -> Result<()> {
-        let most = HIT_PART * self.rig.turn_ns();
-        let is_prompt = |ns: u64| (ns as f64) < most;
-        let first = self.fresh(At::CylinderFront).await?;
-        let write = self.rig.drive.prepare(Op::Write, first, 1).await?;
-        self.wait_for(first).await;
-        let alone = self.rig.drive.carry_out(write).await?.response().0;
-        self.settle().await;
-        found.hits_on_written = Some(self.hits(first).await?);
-        let second = self.fresh(At::CylinderFront).await?;
-        let pair = vec![
-            self.rig.drive.prepare(Op::Write, second, 1).await?,
-            self.rig.drive.prepare(Op::Write, Lbn(second.0 + 1), 1).await?,
-        ];
-        self.wait_for(second).await;
-        let pair = self.rig.drive.submit(pair).await?;
-        self.settle().await;
-        let goes_on = pair.get(1).is_some_and(|timing| is_prompt(timing.response().0));
-        let reported = match (is_prompt(alone), goes_on) {
-            (true, _) => Reported::All,
-            (false, true) => Reported::Sequential,
-            (false, false) => Reported::None,
-        };
-        found.reported = Some(reported);
-        let read = self.fresh(At::CylinderFront).await?;
-        let other = self.fresh(At::CylinderFront).await?;
-        self.rig.drive.read(read, 1).await?;
-        self.settle().await;
-        self.rig.drive.access(Op::Write, other, 1).await?;
-        self.settle().await;
-        found.write_drops_reads = Some(!self.hits(Lbn(read.0 + self.further)).await?);
-        if reported == Reported::None {
-            return Ok(());
-        }
-        let mut apart = Vec::new();
-        for _ in 0..WRITES {
-            apart.push(self.fresh(At::CylinderFront).await?);
-        }
-        // A batch must not have a block twice.
-        apart.sort_unstable();
-        apart.dedup();
-        let at_once = self.taken_while_seeking(&apart).await?;
-        let at_once = at_once.min(self.taken_while_seeking(&apart).await?);
-        if reported == Reported::All {
-            found.write_segments = Some(at_once.max(1));
-        }
-        let most = (at_once + 8).min(WRITES);
-        let Some(front) = self.fresh_with_room(At::CylinderFront, most).await? else {
-            return Ok(());
-        };
-        let row = (0..most).map(|at| Lbn(front.0 + at));
-        let in_a_row = self.taken_while_seeking(&row.collect::<Vec<_>>()).await?;
-        found.combines_writes = Some(in_a_row > at_once);
-        Ok(())
-    }
-
-    /// How many writes are reported while the arm moves, and the mechanism takes none.
-    async fn taken_while_seeking(&mut self, blocks: &[Lbn]) -> Result<u64> {
-        let mut writes = Vec::with_capacity(blocks.len());
-        for block in blocks {
-            writes.push(self.rig.drive.prepare(Op::Write, *block, 1).await?);
-        }
-        let (near, far) = (Lbn(0), Lbn(self.rig.geometry.capacity().0 - 1));
-        self.rig.drive.seek(near).await?;
-        self.settle().await;
-        let device = self.rig.drive.device();
-        let seek = async {
-            match device.diagnostics() {
-                Some(diagnostics) => diagnostics.seek(far).await,
-                None => Ok(Timing::default()),
-            }
-        };
-        let start = self.rig.least_read_ns;
-        let later = async {
-            self.rig.drive.wait(start).await;
-            self.rig.drive.submit(writes).await
-        };
-        let (sought, taken) = join!(seek, later);
-        self.rig.drive.count("seek", 1);
-        let until = sought?.finished;
-        self.rig.drive.flush().await?;
-        let taken = taken?.iter().filter(|timing| timing.finished < until).count();
-        Ok(taken as u64)
     }
 
     /// Whether a limit of reading ahead in the caching page has an effect.

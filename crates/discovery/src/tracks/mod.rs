@@ -1,0 +1,358 @@
+//! The boundaries of tracks, from timings alone: the READ-only search of thesis 4.2.1, made fast enough to prove each boundary.
+//!
+//! A read of one block ends when the block has passed the head. So the time between the ends of two reads, less whole revolutions,
+//! is the angle between the blocks. On a track, neighbours are a sector apart; across a boundary, the skew comes to that, which is many
+//! sectors, or the drive could not switch heads in time.
+//!
+//! ```text
+//!     track k        f . . . . . . . . . . l                 time from f to l: (blocks - 1) sectors, or they are not on one track
+//!     track k + 1              f . . . . . . . . . . l       time from l to f: a sector and the skew, or no boundary is between them
+//! ```
+//!
+//! The search reads the last block of each track and the first of the next, one after the other, so that the drive goes from track to
+//! track as in a long read: a revolution and a skew for each. A skew that was not seen before is measured twice, with no other read in
+//! flight. Where the tracks are not as expected, the end of one is looked for by bisection. The drive's cache
+//! gives nothing away: what it answers is too soon, and is read again when the cache has forgotten it.
+
+mod ends;
+mod expected;
+
+use std::collections::VecDeque;
+
+use futures::StreamExt;
+use moirai_storage::Device;
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
+
+use crate::error::Result;
+use crate::map::is_certain;
+use crate::probe::{Prober, Read};
+use crate::rotation::{CacheSeen, Rotation, SCATTERED_MAX, cache, rotation};
+use expected::Expected;
+
+/// Skews of fewer sectors are not told from slipped sectors, which make a block come a sector later.
+const SKEW_SECTORS_MIN: f64 = 4.5;
+/// What is told where times have no noise.
+const SECTORS_MIN: f64 = 0.5;
+/// Standard deviations of noise that no read is off by.
+const DEVIATIONS: f64 = 9.0;
+/// Tracks that are expected at once, at most.
+const AHEAD: usize = 256;
+/// How often a short response was seen before it is taken for one of a cache.
+const SAME_TIMES: usize = 3;
+/// Tracks on either side that a track is compared with.
+const BESIDE: usize = 3;
+/// How far behind a track whose end is not found the next one is looked for at first, where no length is known; then half as far again
+/// each time.
+const SKIPPED: u64 = 64;
+
+/// How far a search has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The boundaries before this block are found.
+    pub done: Lbn,
+    /// The blocks of the device.
+    pub capacity: BlockCount,
+}
+
+/// The tracks of a disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tracks {
+    /// The first block of each track, in their order.
+    pub firsts: Vec<Lbn>,
+    /// Sectors that pass the head between the end of each track and the beginning of the next; 0 for what is a guess.
+    pub switches: Vec<u32>,
+    /// Where boundaries are guesses: those after the first block of such a range, and before its end.
+    pub unsure: Vec<BlockRange>,
+    /// How the disk turns.
+    pub rotation: Rotation,
+    /// Commands that were given to the device.
+    pub commands: u64,
+    /// How long the device was asked.
+    pub elapsed: Nanos,
+}
+
+impl Tracks {
+    /// Whether it is certain that a track begins with `lbn`, or that none does.
+    #[must_use]
+    pub fn is_certain(&self, lbn: Lbn) -> bool {
+        is_certain(&self.unsure, lbn)
+    }
+}
+
+/// Finds the boundaries of all tracks of `device`, which is only read. `progress` is told from time to time.
+///
+/// # Errors
+/// Failures of the device, and [`Error::NoRotation`](crate::Error::NoRotation) for one that does not turn.
+pub async fn find_tracks(device: &dyn Device, progress: impl FnMut(Progress)) -> Result<Tracks> {
+    let mut prober = Prober::new(device);
+    let began = prober.read(Lbn(0)).await?;
+    let began_at = began.finished;
+    let rotation = rotation(&mut prober).await?;
+    let cache = cache(&mut prober, &rotation).await?;
+    let capacity = prober.capacity();
+    let mut search = Search {
+        prober,
+        rotation,
+        cache,
+        short: VecDeque::new(),
+        capacity,
+        sector_ns: 0.0,
+        skews: Vec::new(),
+        firsts: vec![Lbn(0)],
+        switches: Vec::new(),
+        turns: Vec::new(),
+        unsure: Vec::new(),
+        expected: Expected::default(),
+        ended: began_at,
+    };
+    search.all(progress).await?;
+    search.doubt_odd_tracks();
+    let Search { prober, mut firsts, mut switches, unsure, ended, .. } = search;
+    firsts.retain(|first| *first < capacity);
+    switches.resize(firsts.len(), 0);
+    let elapsed = ended.since(began_at);
+    Ok(Tracks { firsts, switches, unsure, rotation, commands: prober.commands(), elapsed })
+}
+
+struct Search<'a> {
+    prober: Prober<'a>,
+    rotation: Rotation,
+    cache: CacheSeen,
+    /// The last short responses.
+    short: VecDeque<Nanos>,
+    capacity: Lbn,
+    /// The time in which a sector passes the head, on the last track.
+    sector_ns: f64,
+    /// Skews that were measured with care, in ns.
+    skews: Vec<f64>,
+    firsts: Vec<Lbn>,
+    /// Of each track but the last: sectors of the skew behind it, and as many as pass in a revolution.
+    switches: Vec<u32>,
+    turns: Vec<u32>,
+    unsure: Vec<BlockRange>,
+    expected: Expected,
+    /// When the last read ended.
+    ended: Instant,
+}
+
+/// How careful a search is.
+#[derive(Clone, Copy)]
+struct Care {
+    /// Sectors that a skew has at least.
+    sectors_min: f64,
+    /// Reads of each block.
+    reads: u32,
+    /// Blocks from the first of a track to one that is looked at first.
+    span: u64,
+}
+
+impl Care {
+    const LITTLE: Care = Care { sectors_min: SKEW_SECTORS_MIN, reads: 1, span: 1 };
+    const MUCH: Care = Care { sectors_min: SECTORS_MIN, reads: 1, span: 1 };
+}
+
+/// When the first block of the next track passed the head, and how many sectors passed before it.
+type Behind = (Instant, u32);
+
+/// The last block of a track and the first of the next, as they are expected.
+struct Pair {
+    last: Lbn,
+    next: Lbn,
+}
+
+impl Search<'_> {
+    /// What passes the head later than this is not where it was expected.
+    fn tolerance_ns(&self, deviations: f64, care: Care) -> f64 {
+        let noise_ns = self.rotation.noise_ns / f64::from(care.reads).sqrt();
+        (care.sectors_min * self.sector_ns).max(deviations * noise_ns).max(2e3)
+    }
+
+    /// Reads a block from the platter: where a cache had it, after that has forgotten it.
+    async fn read(&mut self, lbn: Lbn) -> Result<Read> {
+        let mut read = self.prober.read(lbn).await?;
+        self.notice_hits(read.response);
+        while read.response <= self.cache.hit {
+            self.prober.evict(lbn, self.cache.forgotten_after).await?;
+            read = self.prober.read(lbn).await?;
+            if read.response <= self.cache.hit {
+                if self.cache.forgotten_after >= SCATTERED_MAX {
+                    break;
+                }
+                self.cache.forgotten_after *= 2;
+            }
+        }
+        self.ended = read.finished;
+        Ok(read)
+    }
+
+    /// Notices a cache that showed only now: its answers take as long each time, and those from the platter as long as it turns.
+    fn notice_hits(&mut self, response: Nanos) {
+        if response.0 as f64 > self.rotation.period_ns / 4.0 {
+            return;
+        }
+        let is_same = |other: &&Nanos| {
+            other.0.abs_diff(response.0) as f64
+                <= response.0 as f64 / 100.0 + 3.0 * self.rotation.noise_ns
+        };
+        if self.short.iter().filter(is_same).count() >= SAME_TIMES {
+            self.cache.hit = self.cache.hit.max(Nanos(response.0 + response.0 / 4));
+            self.cache.forgotten_after = self.cache.forgotten_after.max(2);
+        }
+        self.short.push_back(response);
+        if self.short.len() > 2 * SAME_TIMES {
+            self.short.pop_front();
+        }
+    }
+
+    /// By how much a block passes the head later than `expected_ns` after `base`: the mean of so many reads.
+    async fn late(&mut self, base: Instant, lbn: Lbn, expected_ns: f64, reads: u32) -> Result<f64> {
+        let first = self.read(lbn).await?.finished;
+        let late = self.rotation.offset(base, first, expected_ns);
+        let mut sum = 0.0;
+        for _ in 1..reads {
+            let again = self.read(lbn).await?.finished;
+            sum += self.rotation.offset(first, again, 0.0);
+        }
+        Ok(self.rotation.wrap(late + sum / f64::from(reads)))
+    }
+
+    async fn all(&mut self, mut progress: impl FnMut(Progress)) -> Result<()> {
+        let capacity = self.capacity.since(Lbn(0));
+        let mut first = Lbn(0);
+        let mut passed: Option<Instant> = None;
+        while first < self.capacity {
+            progress(Progress { done: first, capacity });
+            let begin = match passed {
+                Some(passed) if self.expected.regular > 0 => self.follow(first, passed).await?,
+                _ => (first, None),
+            };
+            if begin.0 > first {
+                (first, passed) = begin;
+                continue;
+            }
+            (first, passed) = match self.end_of(first).await? {
+                Some((end, behind)) => {
+                    if self.expected.push(end.since(first).0) {
+                        self.skews.clear();
+                    }
+                    self.firsts.push(end);
+                    self.switches.push(behind.map_or(0, |(_, switch)| switch));
+                    self.turns.push((self.rotation.period_ns / self.sector_ns.max(1.0)) as u32);
+                    (end, behind.map(|(passed, _)| passed))
+                }
+                None => self.skip(first).await?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Follows tracks from one on, whose first block passed the head at `passed`, for as long as they are as expected. Gives where it
+    /// came to.
+    async fn follow(&mut self, first: Lbn, passed: Instant) -> Result<(Lbn, Option<Instant>)> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        let (mut ahead, mut at) = (Vec::new(), first);
+        while pairs.len() < AHEAD {
+            let length = self.expected.length(&ahead);
+            let next = at + BlockCount(length);
+            if length < 2 || next > self.capacity {
+                break;
+            }
+            pairs.push(Pair { last: Lbn(next.0 - 1), next });
+            ahead.push(length);
+            at = next;
+        }
+        let tolerance_ns = self.tolerance_ns(DEVIATIONS, Care::LITTLE);
+        let same_ns = self.tolerance_ns(DEVIATIONS, Care::MUCH);
+        let Search { prober, rotation, capacity, sector_ns, skews, expected, ended, .. } = self;
+        let lbns = pairs.iter().flat_map(|pair| [pair.last, pair.next]);
+        let lbns: Vec<Lbn> = lbns.filter(|lbn| *lbn < *capacity).collect();
+        let mut reads = std::pin::pin!(prober.stream(lbns));
+        let (mut first, mut passed) = (first, passed);
+        for Pair { last, next } in pairs {
+            let Some(of_last) = reads.next().await.transpose()? else { break };
+            let sectors = (last.0 - first.0) as f64;
+            let late = rotation.offset(passed, of_last.finished, sectors * *sector_ns);
+            *ended = of_last.finished;
+            if late.abs() > tolerance_ns {
+                return Ok((first, Some(passed)));
+            }
+            *sector_ns += late / sectors;
+            let mut switch = 0;
+            if next < *capacity {
+                let Some(of_next) = reads.next().await.transpose()? else { break };
+                *ended = of_next.finished;
+                let skew = rotation.offset(of_last.finished, of_next.finished, *sector_ns);
+                let Some(known) = rotation.nearest(skew, skews, same_ns) else {
+                    return Ok((first, Some(passed)));
+                };
+                passed = of_next.finished;
+                switch = rotation.sectors(known, *sector_ns);
+            }
+            expected.push(next.0 - first.0);
+            self.firsts.push(next);
+            self.switches.push(switch);
+            self.turns.push((rotation.period_ns / *sector_ns) as u32);
+            first = next;
+        }
+        Ok((first, Some(passed)))
+    }
+
+    /// Goes on behind a track whose end is not certain: guesses boundaries up to one that is.
+    async fn skip(&mut self, first: Lbn) -> Result<(Lbn, Option<Instant>)> {
+        let length = self.expected.length(&[]);
+        let mut ahead = if length > 0 { length + length / 2 } else { SKIPPED };
+        while ahead < self.capacity.since(first).0 {
+            if let Some((end, behind)) = self.end_of(first + BlockCount(ahead)).await? {
+                self.guess(first, end, length);
+                return Ok((end, behind.map(|(passed, _)| passed)));
+            }
+            ahead += ahead / 2;
+        }
+        self.guess(first, self.capacity, length);
+        Ok((self.capacity, None))
+    }
+
+    /// Takes tracks as they are expected for those before `end`, or none where nothing is expected.
+    fn guess(&mut self, first: Lbn, end: Lbn, length: u64) {
+        self.unsure.push(BlockRange::between(first, end));
+        let mut at = first;
+        while length > 0 && at.0 + length + length / 2 < end.0 {
+            at += BlockCount(length);
+            self.expected.push(length);
+            self.firsts.push(at);
+        }
+        self.expected.push(end.since(at).0);
+        self.firsts.push(end);
+        self.switches.resize(self.firsts.len() - 1, 0);
+        self.turns.resize(self.firsts.len() - 1, 0);
+    }
+
+    /// Doubts pairs of neighbours that would have room on one track, with what passed between them: many slipped sectors in a row look
+    /// like a skew. And tracks that are longer than all beside them: a boundary without a skew is not seen.
+    fn doubt_odd_tracks(&mut self) {
+        let gaps = self.switches.iter().zip(&self.turns);
+        for (tracks, (switch, turn)) in self.firsts.windows(3).zip(gaps) {
+            if let &[first, _, end] = tracks
+                && end.since(first).0 + u64::from(*switch) <= u64::from(*turn) + 1
+            {
+                self.unsure.push(BlockRange::between(first, end));
+            }
+        }
+        let lengths = &self.expected.lengths;
+        for (at, length) in lengths.iter().enumerate() {
+            let before = lengths.get(at.saturating_sub(BESIDE)..at).unwrap_or_default();
+            let behind = lengths.get(at + 1..(at + 1 + BESIDE).min(lengths.len()));
+            let behind = behind.unwrap_or_default();
+            let is_longest = |others: &[u64]| others.iter().all(|other| other < length);
+            let is_odd = !before.is_empty() && !behind.is_empty();
+            if is_odd
+                && is_longest(before)
+                && is_longest(behind)
+                && let (Some(first), Some(end)) = (self.firsts.get(at), self.firsts.get(at + 1))
+            {
+                self.unsure.push(BlockRange::between(*first, *end));
+            }
+        }
+        self.unsure.sort_unstable_by_key(|range| range.first);
+    }
+}
