@@ -1,5 +1,6 @@
 //! `moirai discover`: what a device is good at, from what it is asked and when it answers.
 
+mod array;
 mod claims;
 mod drive;
 mod throughput;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use moirai::discovery::{Annotated, Array, Commands, Error, Step, TrackMap, extract_until};
+use moirai::discovery::{Annotated, Commands, Error, Step, TrackMap, extract_until};
 use moirai::runtime::Interrupts;
 use moirai::storage::Device;
 use moirai::units::{BlockCount, BlockRange, Nanos, grouped};
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 use crate::kept::{keep, kept_of};
 use crate::output::NewFile;
 use crate::{print, progress, run};
+use array::ShownArray;
 use claims::Claims;
 use throughput::ShownThroughput;
 
@@ -143,47 +145,17 @@ impl From<&BlockRange> for Unsure {
 }
 
 #[derive(Serialize)]
-struct ShownArray {
-    disks: usize,
-    rotation_rpm: f64,
-    /// Runs of stripe units of equal length.
-    units: Vec<ShownUnits>,
-}
-
-#[derive(Serialize)]
-struct ShownUnits {
-    first_lbn: u64,
-    unit_blocks: u64,
-}
-
-impl From<&Array> for ShownArray {
-    fn from(found: &Array) -> ShownArray {
-        let units = found.units.iter();
-        let units =
-            units.map(|(first, unit)| ShownUnits { first_lbn: first.0, unit_blocks: unit.0 });
-        ShownArray {
-            disks: found.disks,
-            rotation_rpm: found.rotation.rpm(),
-            units: units.collect(),
-        }
-    }
-}
-
-impl ShownArray {
-    fn unit(&self) -> String {
-        let size = |units: &ShownUnits| BlockCount(units.unit_blocks).bytes().to_string();
-        match &*self.units {
-            [] => "not found".to_owned(),
-            [all] => size(all),
-            [first, ..] => format!("{} in the first of {} runs", size(first), self.units.len()),
-        }
-    }
-}
-
-#[derive(Serialize)]
 struct ShownStep {
     step: &'static str,
     elapsed_device_s: f64,
+}
+
+/// A device that is examined, and the files that were asked for.
+struct Examined<'a> {
+    device: &'a Arc<dyn Device>,
+    arguments: &'a Arguments,
+    boundaries: Option<BoundariesFile>,
+    out: Option<NewFile>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -195,10 +167,11 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let boundaries = arguments.boundaries.as_deref().map(BoundariesFile::create).transpose()?;
     let access = if arguments.write { Access::Write } else { Access::Read };
     let device = moirai::open_device_for(&arguments.uri, access).await?;
+    let examined = Examined { device: &device, arguments, boundaries, out };
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
-        true => by_commands(&device, arguments, boundaries, out).await?,
-        false => timing::by_times(&device, arguments, boundaries, out).await?,
+        true => by_commands(examined).await?,
+        false => examined.by_times().await?,
     };
     if let Some(mut claims) = Claims::of(&arguments.uri)? {
         claims.doubt(&discovered);
@@ -210,12 +183,8 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-async fn by_commands(
-    device: &Arc<dyn Device>,
-    arguments: &Arguments,
-    boundaries: Option<BoundariesFile>,
-    out: Option<NewFile>,
-) -> Result<Discovered, Failure> {
+async fn by_commands(examined: Examined<'_>) -> Result<Discovered, Failure> {
+    let Examined { device, arguments, boundaries, out } = examined;
     let bar = progress::shares();
     let interrupts = Interrupts::listen()?;
     let show = |step: Step| {
@@ -264,9 +233,7 @@ impl Discovered {
             guessed => format!("boundaries within {} blocks are guesses", grouped(guessed)),
         };
         if let Some(array) = &self.array {
-            facts.push(("disks that show", array.disks.to_string()));
-            facts.push(("stripe unit", array.unit()));
-            facts.push(("rotation", format!("{:.1} rpm", array.rotation_rpm)));
+            facts.extend(array.facts());
             facts.push(("how sure", sure("units were looked at all over the device")));
         }
         match &self.profile {

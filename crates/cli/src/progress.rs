@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use moirai::discovery::Progress;
 
 /// A count of requests whose number is not known, with their rate.
 pub(crate) fn spinner(what: &str) -> ProgressBar {
@@ -50,6 +51,11 @@ pub(crate) fn show(bar: &ProgressBar, what: &str, share: f64) {
         bar.set_message(what.to_owned());
     }
     bar.set_position((share * SHARE_STEPS) as u64);
+}
+
+/// Shows on such a bar how far a search over the blocks of a device has come.
+pub(crate) fn show_search(bar: &ProgressBar, what: &str, at: Progress) {
+    show(bar, what, at.done.0 as f64 / at.capacity.0.max(1) as f64);
 }
 
 /// A bar over a known number of steps, or a count when it is not known.

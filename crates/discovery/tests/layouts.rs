@@ -8,11 +8,10 @@ mod odd;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use moirai_devices::{Contents, SimulatedDisk, SimulatedOptions};
 use moirai_discovery::find_layout;
-use moirai_models::{Profile, Scheduler, Track};
+use moirai_models::{Profile, Track};
 use moirai_runtime::{each_seed, random};
-use moirai_units::{BlockCount, Lbn};
+use moirai_units::Lbn;
 use parking_lot::Mutex;
 
 /// Drives with zones beside each other whose tracks are equally long may have a layout that is not found, one in so many at
@@ -31,14 +30,7 @@ fn layouts_are_found_and_never_wrong() {
         // Some have no room for what is reserved, or for what is spare.
         let Ok(profile) = Profile::parse(&text) else { return };
         let truth = profile.geometry.clone();
-        let options = SimulatedOptions {
-            name: "odd".to_owned(),
-            scheduler: Scheduler::Sptf,
-            contents: Contents::Nothing,
-            physical_block: BlockCount(1),
-            host_bus: None,
-        };
-        let disk = SimulatedDisk::start(profile, options);
+        let disk = odd::start(profile);
         all.fetch_add(1, Relaxed);
         let found = match find_layout(&*disk).await {
             Ok((found, _)) => found,

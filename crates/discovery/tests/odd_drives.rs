@@ -7,15 +7,12 @@
 mod odd;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use moirai_devices::{Contents, SimulatedDisk, SimulatedOptions};
 use moirai_discovery::{find_array, find_tracks};
-use moirai_models::{Profile, Scheduler};
+use moirai_models::Profile;
 use moirai_runtime::{each_seed, random};
-use moirai_storage::Device;
-use moirai_units::{BlockCount, Lbn};
+use moirai_units::Lbn;
 use odd::profile;
 
 #[test]
@@ -27,14 +24,7 @@ fn no_wrong_boundary_is_called_certain() {
         let text = profile(&mut random("odd drive"));
         // Some have no room for what is reserved.
         let Ok(profile) = Profile::parse(&text) else { return };
-        let options = SimulatedOptions {
-            name: "odd".to_owned(),
-            scheduler: Scheduler::Sptf,
-            contents: Contents::Nothing,
-            physical_block: BlockCount(1),
-            host_bus: None,
-        };
-        let disk: Arc<dyn Device> = SimulatedDisk::start(profile, options);
+        let disk = odd::start(profile);
         let (mut at, mut truth) = (Lbn(0), BTreeSet::new());
         while at.0 < disk.inquiry().capacity.0 {
             truth.insert(at);

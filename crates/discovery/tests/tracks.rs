@@ -2,69 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod late;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use late::Late;
 use moirai_devices::{Access, open};
 use moirai_discovery::{Annotated, TrackMap, Tracks, find_tracks};
 use moirai_models::built_in_names;
-use moirai_runtime::{Random, block_on_virtual, now, random, sleep};
-use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Request, Result,
-};
-use moirai_units::{BlockRange, Lbn, Nanos};
-use parking_lot::Mutex;
-use rand::Rng;
-
-/// A device whose answers come late: each by 100 us and some more or less, and now and then by much.
-#[derive(Debug)]
-struct Late {
-    device: Arc<dyn Device>,
-    deviation_us: f64,
-    stall: bool,
-    random: Mutex<Random>,
-}
-
-impl Device for Late {
-    fn inquiry(&self) -> &Inquiry {
-        self.device.inquiry()
-    }
-
-    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
-        self.device.ensemble(lbn)
-    }
-
-    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
-        self.device.parallel_ensemble(lbn)
-    }
-
-    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
-        self.device.equivalent(lbn)
-    }
-
-    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
-        Box::pin(async move {
-            let mut done = self.device.submit(batch).await;
-            let late_us = {
-                let random = &mut *self.random.lock();
-                // The sum of twelve has a standard deviation of one.
-                let deviates: f64 = (0..12).map(|_| random.random_range(-0.5..0.5)).sum();
-                let stall_us = if self.stall && random.random_ratio(1, 1000) { 50e3 } else { 0.0 };
-                100.0 + deviates * self.deviation_us + stall_us
-            };
-            sleep(Nanos((late_us.max(0.0) * 1e3) as u64)).await;
-            for one in done.iter_mut().flatten() {
-                one.timing.finished = now();
-            }
-            done
-        })
-    }
-
-    fn flush(&self) -> Flushed<'_> {
-        self.device.flush()
-    }
-}
+use moirai_runtime::block_on_virtual;
+use moirai_storage::Device;
+use moirai_units::Lbn;
 
 fn boundaries(device: &dyn Device) -> BTreeSet<Lbn> {
     let (mut at, mut all) = (Lbn(0), BTreeSet::new());
@@ -103,13 +52,12 @@ fn all_boundaries_of_each_drive_are_found() {
     }
 }
 
-fn search(name: &str, late: Option<(f64, bool)>) -> (Tracks, usize, usize) {
+fn search(name: &str, late: Option<(f64, Option<u32>)>) -> (Tracks, usize, usize) {
     block_on_virtual(1, async {
         let truth = drive(name);
-        let device: Arc<dyn Device> = match late {
-            Some((deviation_us, stall)) => {
-                let random = Mutex::new(random("late"));
-                Arc::new(Late { device: Arc::clone(&truth), deviation_us, stall, random })
+        let device = match late {
+            Some((deviation_us, one_stalls_in)) => {
+                Late::over(Arc::clone(&truth), deviation_us, one_stalls_in)
             }
             None => Arc::clone(&truth),
         };
@@ -146,7 +94,7 @@ fn all_boundaries_of_an_atlas_10k_are_found_within_ten_minutes() {
 
 #[test]
 fn late_answers_make_nothing_wrong_certain() {
-    for late in [(20.0, false), (20.0, true)] {
+    for late in [(20.0, None), (20.0, Some(1000))] {
         let (found, sure, all) = search("quantum-atlas-10k", Some(late));
         assert!(sure * 1000 >= all * 999, "{sure} of {all}");
         assert!(found.elapsed.as_s() < 600.0, "{:.1} s", found.elapsed.as_s());

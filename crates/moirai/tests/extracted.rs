@@ -9,7 +9,6 @@ mod odd;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use moirai::devices::{Contents, SimulatedDisk, SimulatedOptions};
 use moirai::discovery::{Error, extract};
 use moirai::runtime::{each_seed, random};
 use moirai::units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
@@ -64,14 +63,7 @@ fn most_drives_that_are_extracted_answer_as_the_real_ones() {
         let text = odd::any_drive(&mut random("odd drive"));
         let Ok(real) = Profile::parse(&text) else { return };
         all.fetch_add(1, Relaxed);
-        let options = SimulatedOptions {
-            name: "odd".to_owned(),
-            scheduler: Scheduler::Sptf,
-            contents: Contents::Nothing,
-            physical_block: BlockCount(1),
-            host_bus: None,
-        };
-        let disk = SimulatedDisk::start(real.clone(), options);
+        let disk = odd::start(real.clone());
         let extracted = match extract(&*disk, true, |_| ()).await {
             Ok(extracted) => extracted,
             Err(Error::Contradiction { .. }) => return,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moirai::discovery::{Progress, Rotation, angles, find_array, measure};
+use moirai::discovery::{Rotation, angles, find_array, measure};
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{ByteCount, Lbn, Nanos};
 use moirai::{Access, Kept, kept_path};
@@ -26,8 +26,8 @@ const STEP: u64 = 2;
 
 /// Check whether what was discovered of a device still holds, by measuring a few things again
 ///
-/// Of a disk, how fast it turns and where some tracks begin; of an array, its disks and stripe units; of what does not turn, which requests are long enough and how many at a
-/// time. Nothing is written. `moirai discover DEVICE` finds everything again.
+/// Of a disk, how fast it turns and where some tracks begin; of an array, its disks and stripe units; of what does not turn, which
+/// requests are long enough and how many at a time. Nothing is written. `moirai discover DEVICE` finds everything again.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Device, as URI
@@ -115,18 +115,15 @@ fn other_speed(rotation: &Rotation, profile: &Kept) -> Option<String> {
 
 async fn array(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>), Failure> {
     let bar = progress::shares();
-    let show = |Progress { done, capacity }: Progress| {
-        progress::show(&bar, "stripe units", done.0 as f64 / capacity.0.max(1) as f64);
-    };
-    let found = find_array(device, show).await?;
+    let found = find_array(device, |at| progress::show_search(&bar, "stripe units", at)).await?;
     bar.finish_and_clear();
     let Some(found) = found else {
         return Ok((1, vec!["several disks no longer show".to_owned()]));
     };
     let mut differences: Vec<String> = other_speed(&found.rotation, profile).into_iter().collect();
-    if found.disks != profile.parallelism as usize {
-        let (now, before) = (found.disks, profile.parallelism);
-        differences.push(format!("{now} disks show, and {before} did"));
+    let (disks, were) = (found.disks.unwrap_or(0), profile.parallelism as usize);
+    if disks != were {
+        differences.push(format!("{disks} disks show, and {were} did"));
     }
     let units: Vec<(u64, u64)> =
         found.units.iter().map(|(first, unit)| (first.0, unit.0)).collect();

@@ -3,63 +3,48 @@
 use std::sync::Arc;
 
 use moirai::discovery::{
-    Annotated, Array, Commands, Error, Preferences, Progress, TrackMap, Tracks, find_array,
-    find_tracks, measure, measure_writes,
+    Annotated, Array, Commands, Error, Preferences, TrackMap, Tracks, find_array, find_tracks,
+    measure, measure_writes,
 };
-use moirai::storage::Device;
-use moirai::units::{Lbn, Nanos};
+use moirai::units::{BlockRange, Lbn, Nanos};
 use moirai::volume::zones;
 
+use super::array::ShownArray;
 use super::throughput::{ShownThroughput, ShownWrites};
-use super::{Arguments, Discovered, Disk, ShownArray, Timed, Unsure, keep_as};
-use crate::device::{BoundariesFile, ShownZone};
+use super::{Discovered, Disk, Examined, Timed, Unsure, keep_as};
+use crate::device::ShownZone;
 use crate::failure::Failure;
 use crate::kept::kept_of;
-use crate::output::NewFile;
 use crate::progress;
 
 /// Why nothing is written to what turns.
 const NO_WRITES: &str = "writes of a disk are measured by diagnostic commands alone";
 
-/// A device that is examined, and the files that were asked for.
-struct Examined<'a> {
-    device: &'a Arc<dyn Device>,
-    arguments: &'a Arguments,
-    boundaries: Option<BoundariesFile>,
-    out: Option<NewFile>,
-}
-
-pub(super) async fn by_times(
-    device: &Arc<dyn Device>,
-    arguments: &Arguments,
-    boundaries: Option<BoundariesFile>,
-    out: Option<NewFile>,
-) -> Result<Discovered, Failure> {
-    let bar = progress::shares();
-    let show = |what: &str, Progress { done, capacity }: Progress| {
-        progress::show(&bar, what, done.0 as f64 / capacity.0.max(1) as f64);
-    };
-    let examined = Examined { device, arguments, boundaries, out };
-    let discovered = match find_array(&**device, |progress| show("stripe units", progress)).await {
-        Ok(Some(array)) => examined.array(array).await?,
-        Ok(None) => {
-            let tracks = find_tracks(&**device, |progress| show("tracks", progress)).await?;
-            examined.disk(tracks).await?
-        }
-        Err(Error::NoRotation { .. }) if examined.boundaries.is_none() => {
-            // Half of the time for writes, if they are measured.
-            let budget = Nanos(arguments.budget.0 / (1 + u64::from(arguments.write)));
-            let reads = |share| progress::show(&bar, "reads", share);
-            let found = measure(&**device, budget, reads).await?;
-            examined.other(&found, budget, |share| progress::show(&bar, "writes", share)).await?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    bar.finish_and_clear();
-    Ok(discovered)
-}
-
 impl Examined<'_> {
+    pub(super) async fn by_times(self) -> Result<Discovered, Failure> {
+        let bar = progress::shares();
+        let device = &**self.device;
+        let show = |what: &str, at| progress::show_search(&bar, what, at);
+        let discovered = match find_array(device, |at| show("stripe units", at)).await {
+            Ok(Some(array)) => self.array(array).await?,
+            Ok(None) => {
+                let tracks = find_tracks(device, |at| show("tracks", at)).await?;
+                self.disk(tracks).await?
+            }
+            Err(Error::NoRotation { .. }) if self.boundaries.is_none() => {
+                // Half of the time for writes, if they are measured.
+                let parts = 1 + u64::from(self.arguments.write);
+                let budget = Nanos(self.arguments.budget.0 / parts);
+                let reads = |share| progress::show(&bar, "reads", share);
+                let found = measure(device, budget, reads).await?;
+                self.other(&found, budget, |share| progress::show(&bar, "writes", share)).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        bar.finish_and_clear();
+        Ok(discovered)
+    }
+
     /// What is the same of all devices.
     fn discovered(&self, commands: u64, elapsed: Nanos) -> Discovered {
         let inquiry = self.device.inquiry();
@@ -97,7 +82,7 @@ impl Examined<'_> {
         let map = TrackMap::of(&found, self.device.inquiry().capacity);
         let uri = &self.arguments.uri;
         let mut kept = kept_of(uri, &**self.device, &map, "timing", 1, true).await?;
-        kept.unsure = found.unsure.iter().map(|range| (range.first.0, range.count.0)).collect();
+        kept.unsure = plain(&found.unsure);
         let discovered = Discovered {
             zones: self.zones(map)?,
             profile: Some(Disk::Timed(Timed {
@@ -119,22 +104,22 @@ impl Examined<'_> {
         let capacity = self.device.inquiry().capacity;
         let discovered = self.discovered(found.commands, found.elapsed);
         let mut doubts = self.doubts();
+        // Several are two at least.
+        let parallelism = found.disks.unwrap_or(2) as u32;
         let array = Some(ShownArray::from(&found));
         let unsure: Vec<Unsure> = found.unsure.iter().map(Unsure::from).collect();
         let Some(map) = found.map(capacity) else {
             doubts.push(
-                "any two reads go at once: copies, or disks one behind the other; no stripe units \
-                 show, and nothing is kept"
+                "there are several disks, and which blocks lie on one does not show: they are copies, or \
+                 one behind the other, or their seeks are short; nothing is kept"
                     .to_owned(),
             );
-            let parallelism = found.disks as u32;
             return Ok(Discovered { array, parallelism, unsure, doubts, ..discovered });
         };
-        let parallelism = found.disks as u32;
         let (uri, device) = (&self.arguments.uri, &**self.device);
         let mut kept = kept_of(uri, device, &map, "timing", parallelism, false).await?;
         kept.rotation_ns = Some(found.rotation.period_ns);
-        kept.unsure = found.unsure.iter().map(|range| (range.first.0, range.count.0)).collect();
+        kept.unsure = plain(&found.unsure);
         let firsts: Vec<Lbn> = map.firsts().filter(|first| found.is_certain(*first)).collect();
         let zones = self.zones(map)?;
         if let Some(file) = self.boundaries {
@@ -171,4 +156,8 @@ impl Examined<'_> {
             ..discovered
         })
     }
+}
+
+fn plain(ranges: &[BlockRange]) -> Vec<(u64, u64)> {
+    ranges.iter().map(|range| (range.first.0, range.count.0)).collect()
 }

@@ -32,9 +32,10 @@ const LONGEST: Nanos = Nanos(3_600_000_000_000);
 /// An array, as far as reads tell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Disks that blocks are read from: those that only bring parity do not show.
-    pub disks: usize,
-    /// Runs of stripe units of equal length: the first block, and the blocks of each. None where any two reads go at once.
+    /// Disks that blocks are read from: those that only bring parity do not show. `None` where there are several, and which blocks lie on
+    /// which of them does not show.
+    pub disks: Option<usize>,
+    /// Runs of stripe units of equal length: the first block, and the blocks of each. None where disks do not show.
     pub units: Vec<(Lbn, BlockCount)>,
     /// Where units are guesses.
     pub unsure: Vec<BlockRange>,
@@ -91,7 +92,7 @@ pub async fn find_array(
     }
     let Search { pairs, halves, units, unsure, .. } = search;
     Ok(Some(Array {
-        disks: halves.iter().map(Vec::len).max().unwrap_or(0).max(2),
+        disks: halves.iter().map(Vec::len).max().filter(|count| *count > 1),
         units,
         unsure,
         rotation: pairs.rotation,
@@ -223,8 +224,11 @@ impl Search<'_> {
     /// How many units of one length lie behind each other from `first` on.
     async fn run(&mut self, first: Lbn, unit: BlockCount) -> Result<u64> {
         let all = self.end.since(first).0 / unit.0;
-        // The last units have no neighbours to compare with, and are as those before.
+        // The last units have no neighbours to compare with, and are as those before. Of a few, none was seen before.
         let last = all.saturating_sub(NEIGHBOURS + 1);
+        if last == 0 {
+            return Ok(1);
+        }
         let (mut good, mut step) = (0, 1);
         let mut bad = None;
         while good < last && bad.is_none() {

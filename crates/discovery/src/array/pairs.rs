@@ -25,8 +25,8 @@ const FAR_PART: f64 = 1.0 / 8.0;
 const APART: f64 = 0.55;
 /// Where those of one disk come nearer than this, its seeks are too short to tell it from two.
 const APART_OF_ONE: f64 = 0.8;
-/// Of one disk that is so small that its seeks are shorter, nothing is said: reads here and there, and how much of a revolution the
-/// third quarter of them takes.
+/// A device whose seeks are too short for that counts as one disk. To see that, blocks at both ends of it are read in turn: a quarter of
+/// these reads must take longer than this part of a revolution.
 const SWINGS: usize = 64;
 const SWING: f64 = 1.15;
 /// Pairs that are looked at once, to see whether there are several disks at all.
@@ -59,8 +59,6 @@ pub(super) struct Pairs<'a> {
     pub(super) prober: Prober<'a>,
     pub(super) rotation: Rotation,
     cache: CacheSeen,
-    /// Answers that lie less apart are of two disks, in ns.
-    apart_ns: f64,
     /// How long the later one took of each pair that was read, in ns, as long as that is learnt; and how long at most.
     taken_ns: Vec<f64>,
     longest_ns: f64,
@@ -75,8 +73,8 @@ pub(super) struct Pairs<'a> {
 pub(super) enum Disks {
     /// Two reads never went at once.
     One,
-    /// Any two reads go at once: no two blocks were seen on one disk.
-    Apart,
+    /// There are several, and which blocks lie on one is not told: any two reads go at once, or seeks are short.
+    Untold,
     /// Some pairs of blocks lie on one disk, and some do not.
     Several,
 }
@@ -87,12 +85,10 @@ impl<'a> Pairs<'a> {
         let mut prober = Prober::new(device);
         let rotation = rotation(&mut prober).await?;
         let cache = cache(&mut prober, &rotation).await?;
-        let apart_ns = APART * rotation.period_ns;
         Ok(Pairs {
             prober,
             rotation,
             cache,
-            apart_ns,
             taken_ns: Vec::new(),
             longest_ns: f64::INFINITY,
             tries: tries(SHOWN_MAX),
@@ -110,7 +106,7 @@ impl<'a> Pairs<'a> {
         for _ in 0..PAIRS_FIRST {
             let (one, other) = self.pair();
             match self.between(one, other).await? {
-                Some(ns) if ns.abs() < self.apart_ns => suspects.push((one, other)),
+                Some(ns) if ns.abs() < self.apart_ns() => suspects.push((one, other)),
                 Some(_) => {}
                 // A cache has everything: nothing shows.
                 None => return Ok(Disks::One),
@@ -121,7 +117,7 @@ impl<'a> Pairs<'a> {
             let seen = self.many(one, other).await?;
             confirmed += usize::from(self.is_irregular(&seen));
             if confirmed == CONFIRMED_MIN {
-                return Ok(if self.learn().await? { Disks::Several } else { Disks::Apart });
+                return Ok(if self.learn().await? { Disks::Several } else { Disks::Untold });
             }
         }
         Ok(Disks::One)
@@ -151,6 +147,11 @@ impl<'a> Pairs<'a> {
             seen.extend(self.between(one, other).await?);
         }
         Ok(seen)
+    }
+
+    /// Answers that lie less apart are of two disks, in ns.
+    fn apart_ns(&self) -> f64 {
+        APART * self.rotation.period_ns
     }
 
     fn capacity(&self) -> f64 {
@@ -225,7 +226,7 @@ impl<'a> Pairs<'a> {
         let mut together = 0;
         for other in others.iter().cycle().take(tries) {
             let between = self.between(lbn, *other).await?;
-            together += usize::from(between.is_some_and(|ns| ns.abs() < self.apart_ns));
+            together += usize::from(between.is_some_and(|ns| ns.abs() < self.apart_ns()));
             if together >= TOGETHER_MIN {
                 return Ok(true);
             }
@@ -235,11 +236,11 @@ impl<'a> Pairs<'a> {
 
     /// How many of those times are shorter than one arm takes.
     fn together(&self, between_ns: &[f64]) -> usize {
-        between_ns.iter().filter(|ns| ns.abs() < self.apart_ns).count()
+        between_ns.iter().filter(|ns| ns.abs() < self.apart_ns()).count()
     }
 
-    /// Learns from pairs how far answers of one disk lie apart, and how often those of two come together. Tells whether there were
-    /// pairs of both kinds.
+    /// Learns from pairs how often answers of two disks come together, and how long answers take. Tells whether there were pairs of both
+    /// kinds, and far enough from each other.
     async fn learn(&mut self) -> Result<bool> {
         let (mut of_one, mut of_two): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
         for _ in 0..PAIRS {

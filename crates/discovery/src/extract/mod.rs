@@ -122,8 +122,8 @@ pub async fn extract(
     extract_until(device, writes, progress, pending()).await
 }
 
-/// The same, until `stop` comes. A future that is dropped leaves a drive with its cache as the step under way has set it; this sets it
-/// back.
+/// The same, until `stop` ends. Then the drive's cache is set as it was before; a future that is dropped leaves it switched off, or as a
+/// test of it needs it.
 ///
 /// # Errors
 /// Those of [`extract`], and [`Error::Stopped`].

@@ -1,11 +1,16 @@
 //! Drives that are put together at random.
 
-#![expect(dead_code, reason = "each test uses one of the two kinds")]
+#![expect(dead_code, reason = "each test uses some of the kinds")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::sync::Arc;
 
+use moirai_devices::{Contents, SimulatedDisk, SimulatedOptions};
+use moirai_models::{Profile, Scheduler};
 use moirai_runtime::Random;
+use moirai_storage::Device;
+use moirai_units::BlockCount;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
@@ -22,6 +27,18 @@ const CACHES: [&str; 4] = [
      hit_on_arriving = true }",
     "cache = { segments = 3, segment_blocks = 300, read_ahead = \"next-track\", immediate_report = \"none\", discard_sent = true }",
 ];
+
+/// A drive of such a profile.
+pub(crate) fn start(profile: Profile) -> Arc<dyn Device> {
+    let options = SimulatedOptions {
+        name: "odd".to_owned(),
+        scheduler: Scheduler::Sptf,
+        contents: Contents::Nothing,
+        physical_block: BlockCount(1),
+        host_bus: None,
+    };
+    SimulatedDisk::start(profile, options)
+}
 
 /// A drive of a few hundred tracks. Bad sectors and spares are as the sparing scheme has them.
 pub(crate) fn profile(random: &mut Random) -> String {
