@@ -112,7 +112,8 @@ impl Engine {
     }
 
     /// Commits a group like [`Engine::commit`], with the stronger of `durability` and
-    /// [`Options::durability`](crate::Options::durability).
+    /// [`Options::durability`](crate::Options::durability). One without modifications returns at once, and says nothing of those
+    /// before it: that is [`Engine::barrier`].
     pub async fn commit_with(&self, group: &Group, durability: Durability) -> Result<()> {
         if group.is_empty() {
             return Ok(());

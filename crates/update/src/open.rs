@@ -145,6 +145,7 @@ impl Engine {
             maps_bytes: AtomicUsize::new(0),
             state: Lagging::new(state),
             directory_blocks: AtomicU64::new(0),
+            directory_more_bytes: AtomicU64::new(0),
             requests: Requests::default(),
             clears: Clears::default(),
             clearing: Arc::default(),

@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) checkpoint_blocks: AtomicU64,
     /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
     pub(crate) directory_blocks: AtomicU64,
+    /// Bytes that the directory grows by once what is being swept is finished.
+    pub(crate) directory_more_bytes: AtomicU64,
     pub(crate) sweep_wake: Notify,
     /// Whether the sweeper has nothing to do, so that the next commit is to wake it.
     pub(crate) is_parked: AtomicBool,

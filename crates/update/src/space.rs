@@ -30,8 +30,22 @@ const VERSIONS_SHARE: usize = 4;
 impl Shared {
     /// Device blocks that rewriting partitions leaves free: for the next checkpoint, while the last one is kept.
     pub(crate) fn checkpoint_reserve(&self) -> BlockCount {
-        let next = self.directory_blocks.load(Ordering::Relaxed);
+        let more_bytes = ByteCount(self.directory_more_bytes.load(Ordering::Relaxed));
+        let next =
+            self.directory_blocks.load(Ordering::Relaxed) + BlockCount::holding(more_bytes).0;
         BlockCount(next + next / 8 + self.layout.division.grain.0)
+    }
+
+    /// Keeps space for what the next checkpoint says of something that a sweep writes, which takes so many bytes of memory once
+    /// it is in the directory. Before space for it is taken: a first sweep of an empty store may make all of the directory.
+    pub(crate) fn grow_directory(&self, bytes: usize) {
+        self.directory_more_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All that was swept is in the directory.
+    pub(crate) fn note_swept(&self) {
+        self.note_directory();
+        self.directory_more_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Device blocks that programs cannot fill: for the next checkpoint, and to rewrite any partition, so that deletes

@@ -142,6 +142,8 @@ impl Bulk<'_> {
     /// [`Engine::clear`] and new read points wait for it. So do commits once the log or memory is full: the sweeper does nothing
     /// else.
     ///
+    /// A group without modifications returns at once, and says nothing of those before it: that is [`Engine::barrier`].
+    ///
     /// # Errors
     /// [`Error::BulkBroken`], [`Error::BulkTooDense`], [`Error::GroupTooLong`], [`Error::Full`],
     /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;

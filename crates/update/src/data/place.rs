@@ -109,7 +109,7 @@ impl TablePlace {
         }
     }
 
-    fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             TablePlace::Short(table) => table.memory_bytes(),
             TablePlace::Behind { .. } => 0,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use moirai_extents::Extent;
 use moirai_units::BlockCount;
 
-use crate::data::place::Place;
+use crate::data::place::{Place, TablePlace};
+use crate::data::strips::Run;
 use crate::ids::{PointNumber, Seq, SpaceId};
 use crate::spec::Spec;
 use crate::state::chunk::Chunk;
@@ -73,7 +74,12 @@ pub(crate) struct Partition {
 impl Staged {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.chunk.memory_bytes() + size_of::<Extent>() + STAGED_MORE_BYTES
+        Staged::bytes_of(&self.chunk)
+    }
+
+    /// The same of a chunk that is not staged yet.
+    pub(crate) fn bytes_of(chunk: &Chunk) -> usize {
+        chunk.memory_bytes() + size_of::<Extent>() + STAGED_MORE_BYTES
     }
 }
 
@@ -129,6 +135,12 @@ impl Partition {
         let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();
         let own = size_of::<Partition>() + PARTITION_MORE_BYTES;
         own + self.low.len() + self.place.memory_bytes() + staged
+    }
+
+    /// The same of one with blocks in one run, whose lowest key has so many bytes.
+    pub(crate) fn bytes_of(low_bytes: usize, table: &TablePlace) -> usize {
+        let place = size_of::<Place>() + size_of::<Extent>() + size_of::<Run>();
+        size_of::<Partition>() + PARTITION_MORE_BYTES + low_bytes + place + table.memory_bytes()
     }
 
     /// The oldest group that it still needs the log for.

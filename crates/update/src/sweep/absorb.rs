@@ -453,7 +453,7 @@ impl Shared {
         drop(left);
         // The checkpoint needs space.
         request.runs.clear();
-        self.note_directory();
+        self.note_swept();
         self.take_checkpoint().await?;
         Ok(None)
     }

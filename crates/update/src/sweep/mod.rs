@@ -313,7 +313,7 @@ impl<'a> Sweeper<'a> {
     /// Sweeps some partitions; tells whether there was something to do.
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;
-        shared.note_directory();
+        shared.note_swept();
         shared.shorten_history((!self.postponed.is_empty()).then_some(self.free));
         if self.waiting.is_empty()
             && let Some(jobs) = shared.seal_to_clear(&mut self.postponed).await?

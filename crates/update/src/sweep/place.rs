@@ -21,6 +21,7 @@ use crate::shape::Shape;
 use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
+use crate::state::partition::Partition;
 use crate::state::sorted::Sorted;
 use crate::sweep::Done;
 use crate::sweep::job::{Job, Member};
@@ -418,6 +419,7 @@ impl Shared {
         let lows = pieces.iter().map(|(low, _)| low);
         let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
+        self.grow_directory(Partition::bytes_of(low.len(), &table_place));
         if let Some((run, extents)) = self.take_in_rows(shape, pieces.len(), &table_place) {
             self.write_strips(shape, &run, pieces, &table_bytes, writes).await?;
             let location =

@@ -13,7 +13,7 @@ use crate::long::sweep::References;
 use crate::read_whole::{chunk_blocks, runs_of};
 use crate::shared::Shared;
 use crate::state::chunk::{Blocks, Chunk};
-use crate::state::partition::staged_blocks;
+use crate::state::partition::{Staged, staged_blocks};
 use crate::sweep::Done;
 use crate::sweep::job::Member;
 
@@ -81,6 +81,7 @@ impl Shared {
             let blocks = self.blocks_for_chunk(member, older.iter().map(Bytes::len).sum()).await;
             let format = &*member.place.spec().format;
             let (chunk, bytes, left) = Chunk::of(&older, queue, &blocks, &self.kinds, format);
+            self.grow_directory(Staged::bytes_of(&chunk));
             let reserve = match limit {
                 Limit::Partition if used + division.rounded(chunk.length()) > division.staging => {
                     return Ok(Done::Postponed);

@@ -399,6 +399,14 @@ fn damage_is_noticed() {
     each_seed(runs(200), notice_damage);
 }
 
+/// Of an empty store the first sweep makes all of the directory, and the checkpoint after it needs space for that.
+#[test]
+fn a_first_sweep_leaves_space_for_its_checkpoint() {
+    for seed in [1_368_479, 1_512_053, 1_580_378, 1_618_332] {
+        block_on_virtual(seed, notice_damage());
+    }
+}
+
 #[test]
 fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
     block_on_virtual(1, async {
