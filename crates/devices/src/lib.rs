@@ -22,6 +22,6 @@ pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;
 pub use open::{Access, NewFiles, SCHEMES, is_simulated, model, open, open_without_data};
-pub use profiles::{NamedDrive, drive, import};
-pub use simulated::{SimulatedDisk, SimulatedOptions};
+pub use profiles::{NamedDrive, NamedModel, drive, import, named_model};
+pub use simulated::{SimulatedDisk, SimulatedMems, SimulatedOptions};
 pub use system::{SystemArray, SystemSays};

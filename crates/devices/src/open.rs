@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moirai_models::{Disk, Scheduler};
+use moirai_models::{Disk, MemsProfile, Scheduler};
 use moirai_runtime::check_runtime;
 use moirai_storage::{Device, DeviceUri, Error, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use crate::scsi::{Generic, ScsiDrive};
 use crate::{
-    Contents, FileDevice, FileOptions, NamedDrive, SimulatedDisk, SimulatedOptions, drive,
+    Contents, FileDevice, FileOptions, NamedModel, SimulatedDisk, SimulatedMems, SimulatedOptions,
+    drive, named_model,
 };
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
@@ -28,10 +29,11 @@ pub const SCHEMES: [(&str, &str); 4] = [
         "a block device of Linux, such as block:/dev/sdb; the kernel refuses to write one that is mounted or in use",
     ),
     (
-        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE]",
-        "a simulated disk: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
+        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE][&tips=N]",
+        "a simulated disk or MEMS store: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
          in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
-         DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default",
+         DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default; \
+         of a MEMS store `tips` may be active at once",
     ),
     (
         "scsi:/dev/sgN",
@@ -122,16 +124,18 @@ pub fn model(mut uri: DeviceUri) -> Result<Disk> {
         return Err(uri.error("this is not a simulated disk: name one as sim:PROFILE"));
     }
     let drive = drive(&uri)?;
-    let scheduler = scheduler(&mut uri, &drive)?;
+    let asked = uri.take::<Scheduler>("scheduler")?;
     let _: Option<String> = uri.take("data")?;
     physical_block(&mut uri)?;
     uri.finish()?;
-    Ok(Disk::new(drive.profile, scheduler))
+    Ok(Disk::new(drive.profile, asked.or(drive.scheduler).unwrap_or_default()))
 }
 
-/// The scheduler that the URI asks for, or else the drive's own, or else ours.
-fn scheduler(uri: &mut DeviceUri, drive: &NamedDrive) -> Result<Scheduler> {
-    Ok(uri.take::<Scheduler>("scheduler")?.or(drive.scheduler).unwrap_or_default())
+/// A MEMS store with as many active tips as the URI says.
+fn with_tips(uri: &mut DeviceUri, profile: MemsProfile) -> Result<MemsProfile> {
+    let Some(tips) = uri.take::<u32>("tips")? else { return Ok(profile) };
+    let changed = profile.with_active_tips(tips);
+    changed.map_err(|problem| uri.error(format!("parameter `tips`: {problem}")))
 }
 
 /// The physical sector that the URI tells of.
@@ -162,22 +166,34 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
         }
         "sim" => {
             check_runtime().map_err(Error::NoRuntime)?;
-            let drive = drive(&uri)?;
+            let model = named_model(&uri)?;
             let data: Option<String> = uri.take("data")?;
-            let scheduler = scheduler(&mut uri, &drive)?;
+            let asked = uri.take::<Scheduler>("scheduler")?;
             let physical_block = physical_block(&mut uri)?.unwrap_or(BlockCount(1));
-            let profile = drive.profile;
+            let model = match model {
+                NamedModel::Mems(profile, scheduler) => {
+                    NamedModel::Mems(Box::new(with_tips(&mut uri, *profile)?), scheduler)
+                }
+                disk @ NamedModel::Disk(_) => disk,
+            };
             uri.finish()?;
+            let (capacity, own) = match &model {
+                NamedModel::Disk(drive) => (drive.profile.geometry.capacity(), drive.scheduler),
+                NamedModel::Mems(profile, scheduler) => (profile.layout.capacity(), *scheduler),
+            };
             let contents = match data.as_deref().filter(|_| with_data) {
                 None if !with_data => Contents::Nothing,
                 None => Contents::memory(),
                 Some("none") => Contents::Nothing,
-                Some(path) => Contents::file(Path::new(path), profile.geometry.capacity(), access)?,
+                Some(path) => Contents::file(Path::new(path), capacity, access)?,
             };
-            let name = uri.to_string();
+            let (name, scheduler) = (uri.to_string(), asked.or(own).unwrap_or_default());
             let options =
                 SimulatedOptions { name, scheduler, contents, physical_block, host_bus: None };
-            Ok(SimulatedDisk::start(profile, options))
+            Ok(match model {
+                NamedModel::Disk(drive) => SimulatedDisk::start(drive.profile, options),
+                NamedModel::Mems(profile, _) => SimulatedMems::start(*profile, options),
+            })
         }
         "scsi" => {
             check_runtime().map_err(Error::NoRuntime)?;

@@ -1,10 +1,10 @@
-//! Drive profiles by name or from files: our own TOML, and DiskSim's parameters.
+//! Profiles of disks and MEMS stores by name or from files: our own TOML, and DiskSim's parameters.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use moirai_models::diskspecs::{self, Imported};
-use moirai_models::{Profile, Scheduler, built_in_names};
+use moirai_models::diskspecs::{self, DiskspecsError, Imported, Load};
+use moirai_models::{MemsProfile, Profile, Scheduler, built_in_mems_names, built_in_names};
 use moirai_storage::{DeviceUri, Error, Result};
 
 /// The endings of DiskSim's parameter files.
@@ -32,25 +32,43 @@ impl From<Profile> for NamedDrive {
     }
 }
 
-/// The drive that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's.
-pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
+/// What a `sim:` URI names.
+#[derive(Debug)]
+pub enum NamedModel {
+    /// A disk drive.
+    Disk(Box<NamedDrive>),
+    /// A MEMS store, and its own scheduler where its file says so.
+    Mems(Box<MemsProfile>, Option<Scheduler>),
+}
+
+/// The device that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's.
+pub fn named_model(uri: &DeviceUri) -> Result<NamedModel> {
     if let Some(profile) = Profile::built_in(&uri.target) {
-        return Ok(profile.into());
+        return Ok(NamedModel::Disk(Box::new(profile.into())));
+    }
+    if let Some(profile) = MemsProfile::built_in(&uri.target) {
+        return Ok(NamedModel::Mems(Box::new(profile), None));
     }
     let path = Path::new(&uri.target);
     let invalid = |problem: String| Error::Description { path: path.to_owned(), problem };
     if is_disksim(path) {
+        let mems = import_with(path, |file, load| diskspecs::import_mems(file, load))?;
+        if let Some((profile, scheduler)) = mems {
+            let profile = MemsProfile::new(profile);
+            let profile = profile.map_err(|problem| invalid(problem.to_string()))?;
+            return Ok(NamedModel::Mems(Box::new(profile), scheduler));
+        }
         let imported = import(path, None)?;
         let profile = Profile::new(imported.profile);
-        return Ok(NamedDrive {
+        return Ok(NamedModel::Disk(Box::new(NamedDrive {
             profile: profile.map_err(|problem| invalid(problem.to_string()))?,
             scheduler: imported.scheduler,
             notes: imported.notes,
             bus_assumed: imported.bus_assumed,
-        });
+        })));
     }
     if path.extension().is_none_or(|extension| extension != "toml") {
-        let names: Vec<&str> = built_in_names().collect();
+        let names: Vec<&str> = built_in_names().chain(built_in_mems_names()).collect();
         return Err(uri.error(format!(
             "there is no profile `{}`: use {}, or a .toml, .diskspecs or .parv file",
             uri.target,
@@ -62,8 +80,22 @@ pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
         action: "reading the profile",
         source,
     })?;
+    if MemsProfile::is_kind_of(&text) {
+        let profile = MemsProfile::parse(&text).map_err(|problem| invalid(problem.to_string()))?;
+        return Ok(NamedModel::Mems(Box::new(profile), None));
+    }
     let profile = Profile::parse(&text).map_err(|problem| invalid(problem.to_string()))?;
-    Ok(profile.into())
+    Ok(NamedModel::Disk(Box::new(profile.into())))
+}
+
+/// The drive that a `sim:` URI names; an error where that is no disk.
+pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
+    match named_model(uri)? {
+        NamedModel::Disk(drive) => Ok(*drive),
+        NamedModel::Mems(..) => Err(
+            uri.error("this is a MEMS store, and a disk drive is wanted: see `moirai device list`")
+        ),
+    }
 }
 
 /// Whether `path` is named like one of DiskSim's parameter files.
@@ -77,6 +109,13 @@ fn is_disksim(path: &Path) -> bool {
 /// Imports the drive that DiskSim's parameter file at `path` describes; `drive` chooses one by the
 /// name of its block where there are several. Files that it sources lie beside it.
 pub fn import(path: &Path, drive: Option<&str>) -> Result<Imported> {
+    import_with(path, |file, load| diskspecs::import(file, drive, load))
+}
+
+fn import_with<T>(
+    path: &Path,
+    import: impl FnOnce(&str, &mut Load<'_>) -> std::result::Result<T, DiskspecsError>,
+) -> Result<T> {
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let name = path.file_name().map_or_else(PathBuf::new, PathBuf::from);
     let mut load = |file: &str| -> io::Result<String> {
@@ -84,7 +123,8 @@ pub fn import(path: &Path, drive: Option<&str>) -> Result<Imported> {
         String::from_utf8(bytes)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8 text"))
     };
-    diskspecs::import(&name.to_string_lossy(), drive, &mut load).map_err(|problem| {
-        Error::Description { path: path.to_owned(), problem: problem.to_string() }
+    import(&name.to_string_lossy(), &mut load).map_err(|problem| Error::Description {
+        path: path.to_owned(),
+        problem: problem.to_string(),
     })
 }

@@ -1,29 +1,28 @@
-//! A simulated disk behind the storage interface: the model supplies the times, `Contents` the data.
+//! Simulated devices behind the storage interface: a model supplies the times, `Contents` the data.
 
 mod diagnostics;
+mod disk;
+mod mems;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use futures::future::{BoxFuture, join_all};
-use moirai_models::{
-    Direction, Disk, DiskCompletion, DiskRequest, Geometry, ImmediateReport, Profile, RequestId,
-    Scheduler, Track,
-};
+use futures::future::join_all;
+use moirai_models::{Direction, Disk, DiskCompletion, DiskRequest, Mems, RequestId, Scheduler};
 use moirai_runtime::{Task, now, sleep_until, spawn};
-use moirai_storage::{
-    Completion, Completions, Device, Diagnostics, Discarded, Ensemble, EquivalenceClass, Error,
-    Flushed, Inquiry, Op, Request, Result, Timing,
-};
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_storage::{Completion, Completions, Error, Inquiry, Op, Request, Result, Timing};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+pub use disk::SimulatedDisk;
+pub use mems::SimulatedMems;
+
 use crate::{Contents, HostBus};
 
-/// How to simulate a disk.
+/// How to simulate a device.
 #[derive(Debug)]
 pub struct SimulatedOptions {
     /// What messages call it.
@@ -38,73 +37,89 @@ pub struct SimulatedOptions {
     pub host_bus: Option<Arc<HostBus>>,
 }
 
-/// A disk that exists in virtual time (or runs in step with the clock, under real time).
-pub struct SimulatedDisk {
+/// A model of a device, stepped from event to event.
+trait Model: Send + 'static {
+    fn submit(&mut self, now: Instant, request: DiskRequest);
+    fn flush(&mut self, now: Instant, id: RequestId);
+    fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>);
+    fn next_event(&self) -> Option<Instant>;
+}
+
+macro_rules! is_model {
+    ($model:ty) => {
+        impl Model for $model {
+            fn submit(&mut self, now: Instant, request: DiskRequest) {
+                <$model>::submit(self, now, request);
+            }
+            fn flush(&mut self, now: Instant, id: RequestId) {
+                <$model>::flush(self, now, id);
+            }
+            fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>) {
+                <$model>::advance(self, now, completions);
+            }
+            fn next_event(&self) -> Option<Instant> {
+                <$model>::next_event(self)
+            }
+        }
+    };
+}
+
+is_model!(Disk);
+is_model!(Mems);
+
+/// A device that exists in virtual time (or runs in step with the clock, under real time).
+struct Simulation<M> {
     inquiry: Inquiry,
-    geometry: Geometry,
     contents: Mutex<Contents>,
     host_bus: Option<Arc<HostBus>>,
-    mechanism: Arc<Mechanism>,
+    mechanism: Arc<Mechanism<M>>,
     stepper: Task<()>,
     /// Set by a failed flush and never cleared.
     latched: AtomicBool,
 }
 
 /// What the device shares with the task that steps the model.
-struct Mechanism {
-    state: Mutex<MechanismState>,
+struct Mechanism<M> {
+    state: Mutex<MechanismState<M>>,
     /// Rung when a request came.
     bell: Arc<Notify>,
 }
 
-struct MechanismState {
-    disk: Disk,
+struct MechanismState<M> {
+    model: M,
     next_id: RequestId,
     waiting: BTreeMap<RequestId, oneshot::Sender<DiskCompletion>>,
 }
 
-impl SimulatedDisk {
-    /// Starts a disk at rest.
-    ///
-    /// # Panics
-    /// Outside a runtime.
-    #[must_use]
-    pub fn start(profile: Profile, options: SimulatedOptions) -> Arc<SimulatedDisk> {
-        let geometry = profile.geometry.clone();
-        let cache = profile.electronics.cache.as_ref();
-        let writes_back =
-            cache.is_some_and(|cache| cache.immediate_report != ImmediateReport::None);
+impl<M: Model> Simulation<M> {
+    /// Starts a model at rest, of so many blocks; p, d and whether it has a volatile cache are its own.
+    fn start(model: M, capacity: BlockCount, options: SimulatedOptions) -> Simulation<M> {
         let bell = Arc::new(Notify::new());
         let mechanism = Arc::new(Mechanism {
-            state: Mutex::new(MechanismState {
-                disk: Disk::new(profile, options.scheduler),
-                next_id: 0,
-                waiting: BTreeMap::new(),
-            }),
+            state: Mutex::new(MechanismState { model, next_id: 0, waiting: BTreeMap::new() }),
             bell: Arc::clone(&bell),
         });
         let stepper = spawn(step(Arc::downgrade(&mechanism), bell));
-        Arc::new(SimulatedDisk {
+        Simulation {
             inquiry: Inquiry {
                 name: options.name,
-                capacity: geometry.capacity(),
+                capacity,
                 parallelism: 1,
                 depth: 1,
                 volume_block: BlockCount(1),
                 atomic_write: BlockCount(1),
                 physical_block: options.physical_block,
                 discard: options.contents.discard_granularity(),
-                volatile_cache: writes_back,
+                volatile_cache: false,
                 read_only: options.contents.is_read_only(),
                 keeps_data: options.contents.keeps_data(),
             },
-            geometry,
             contents: Mutex::new(options.contents),
             host_bus: options.host_bus,
             mechanism,
             stepper,
             latched: AtomicBool::new(false),
-        })
+        }
     }
 
     /// An error when nothing may be asked of it now.
@@ -122,10 +137,6 @@ impl SimulatedDisk {
         Error::RuntimeEnded { device: self.inquiry.name.clone() }
     }
 
-    fn track(&self, lbn: Lbn) -> Result<Track> {
-        self.geometry.track(lbn).ok_or_else(|| self.past_end(lbn))
-    }
-
     fn past_end(&self, lbn: Lbn) -> Error {
         Error::PastEnd {
             device: self.inquiry.name.clone(),
@@ -140,22 +151,19 @@ impl SimulatedDisk {
             Op::Read => Direction::Read,
             Op::Write => Direction::Write,
         };
-        self.hand_over(|disk, id| {
-            disk.submit(now(), DiskRequest { id, direction, blocks: request.blocks });
+        self.hand_over(|model, id| {
+            model.submit(now(), DiskRequest { id, direction, blocks: request.blocks });
         })
     }
 
     /// Gives the model something under a new name, whose completion the receiver gets.
-    fn hand_over(
-        &self,
-        give: impl FnOnce(&mut Disk, RequestId),
-    ) -> oneshot::Receiver<DiskCompletion> {
+    fn hand_over(&self, give: impl FnOnce(&mut M, RequestId)) -> oneshot::Receiver<DiskCompletion> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.mechanism.state.lock();
         let id = state.next_id;
         state.next_id += 1;
         state.waiting.insert(id, sender);
-        give(&mut state.disk, id);
+        give(&mut state.model, id);
         receiver
     }
 
@@ -198,10 +206,56 @@ impl SimulatedDisk {
             },
         })
     }
+
+    async fn submit(&self, batch: Vec<Request>) -> Completions {
+        // All of the batch is in the queue before the device chooses the first.
+        let queued: Vec<_> = batch
+            .into_iter()
+            .map(|request| {
+                self.check()?;
+                request.check(&self.inquiry)?;
+                let receiver = self.enqueue(&request);
+                Ok((request, receiver))
+            })
+            .collect();
+        self.mechanism.bell.notify_one();
+        join_all(queued.into_iter().map(|entry| async {
+            let (request, receiver) = entry?;
+            self.finish(request, receiver).await
+        }))
+        .await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.check()?;
+        if self.inquiry.volatile_cache {
+            let written = self.hand_over(|model, id| model.flush(now(), id));
+            self.mechanism.bell.notify_one();
+            if written.await.is_err() {
+                return Err(self.is_still());
+            }
+        }
+        let contents = self.contents.lock();
+        // Another flush may have failed meanwhile, and the file reports an error only once.
+        self.check()?;
+        let flushed = contents.flush();
+        if flushed.is_err() {
+            self.latched.store(true, Ordering::Release);
+        }
+        flushed
+    }
+
+    /// Frees what holds the contents. The devices that are modelled know no discard, so the model is not told
+    /// and no time passes.
+    fn discard(&self, blocks: BlockRange) -> Result<()> {
+        self.check()?;
+        let freed = self.inquiry.discardable(blocks)?;
+        self.contents.lock().discard(freed)
+    }
 }
 
 /// Steps the model from event to event until the device is gone.
-async fn step(mechanism: Weak<Mechanism>, bell: Arc<Notify>) {
+async fn step<M: Model>(mechanism: Weak<Mechanism<M>>, bell: Arc<Notify>) {
     let mut completions = Vec::new();
     loop {
         let next = {
@@ -209,14 +263,14 @@ async fn step(mechanism: Weak<Mechanism>, bell: Arc<Notify>) {
                 return;
             };
             let mut state = mechanism.state.lock();
-            state.disk.advance(now(), &mut completions);
+            state.model.advance(now(), &mut completions);
             for done in completions.drain(..) {
                 if let Some(sender) = state.waiting.remove(&done.id) {
                     // Nobody listens any more when the request's future was dropped.
                     let _ = sender.send(done);
                 }
             }
-            state.disk.next_event()
+            state.model.next_event()
         };
         match next {
             None => bell.notified().await,
@@ -231,132 +285,14 @@ async fn step(mechanism: Weak<Mechanism>, bell: Arc<Notify>) {
     }
 }
 
-impl Drop for SimulatedDisk {
+impl<M> Drop for Simulation<M> {
     fn drop(&mut self) {
         self.stepper.abort();
     }
 }
 
-impl fmt::Debug for SimulatedDisk {
+impl<M> fmt::Debug for Simulation<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimulatedDisk({})", self.inquiry.name)
-    }
-}
-
-impl Device for SimulatedDisk {
-    fn inquiry(&self) -> &Inquiry {
-        &self.inquiry
-    }
-
-    fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
-        self.track(lbn).map(|track| Ensemble {
-            blocks: track.blocks,
-            switch: BlockCount(u64::from(track.next_skew)),
-        })
-    }
-
-    fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
-        self.track(lbn).map(|track| track.blocks)
-    }
-
-    fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
-        self.track(lbn).map(|_| EquivalenceClass::single(lbn))
-    }
-
-    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
-        Box::pin(async move {
-            // All of the batch is in the queue before the disk chooses the first.
-            let queued: Vec<_> = batch
-                .into_iter()
-                .map(|request| {
-                    self.check()?;
-                    request.check(&self.inquiry)?;
-                    let receiver = self.enqueue(&request);
-                    Ok((request, receiver))
-                })
-                .collect();
-            self.mechanism.bell.notify_one();
-            join_all(queued.into_iter().map(|entry| async {
-                let (request, receiver) = entry?;
-                self.finish(request, receiver).await
-            }))
-            .await
-        })
-    }
-
-    fn flush(&self) -> Flushed<'_> {
-        Box::pin(async {
-            self.check()?;
-            if self.inquiry.volatile_cache {
-                let written = self.hand_over(|disk, id| disk.flush(now(), id));
-                self.mechanism.bell.notify_one();
-                if written.await.is_err() {
-                    return Err(self.is_still());
-                }
-            }
-            let contents = self.contents.lock();
-            // Another flush may have failed meanwhile, and the file reports an error only once.
-            self.check()?;
-            let flushed = contents.flush();
-            if flushed.is_err() {
-                self.latched.store(true, Ordering::Release);
-            }
-            flushed
-        })
-    }
-
-    /// Frees what holds the contents. The drives that are modelled know no discard, so the model is not told
-    /// and no time passes.
-    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
-        Box::pin(async move {
-            self.check()?;
-            let freed = self.inquiry.discardable(blocks)?;
-            self.contents.lock().discard(freed)
-        })
-    }
-
-    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
-        Some(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use futures::future::join;
-    use moirai_runtime::block_on_virtual;
-
-    use super::*;
-
-    #[test]
-    fn a_flush_that_succeeds_does_not_clear_the_latch_of_one_that_failed() {
-        block_on_virtual(1, async {
-            // A null device cannot be synchronized.
-            let path = "/dev/null".into();
-            let contents = Contents::File {
-                file: File::open("/dev/null").unwrap(),
-                path,
-                is_read_only: false,
-            };
-            let disk = SimulatedDisk::start(
-                Profile::built_in("ibm-ultrastar-18lzx").unwrap(),
-                SimulatedOptions {
-                    name: "disk".to_owned(),
-                    scheduler: Scheduler::Fcfs,
-                    contents,
-                    physical_block: BlockCount(1),
-                    host_bus: None,
-                },
-            );
-            let failing = async {
-                let flushed = disk.flush().await;
-                *disk.contents.lock() = Contents::memory();
-                flushed
-            };
-            let (failed, flushed) = join(failing, disk.flush()).await;
-            assert!(failed.is_err() && matches!(flushed, Err(Error::Latched { .. })));
-            assert!(matches!(disk.flush().await, Err(Error::Latched { .. })));
-        });
+        write!(f, "Simulation({})", self.inquiry.name)
     }
 }

@@ -1,13 +1,17 @@
 //! Every device passes the conformance suite of the storage interface.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
 
 use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
-use moirai_runtime::{block_on_real, block_on_virtual};
+use moirai_runtime::{block_on_real, block_on_virtual, now};
 use std::sync::Arc;
 
-use moirai_storage::{Device, DeviceUri, Error, conformance, occupant};
-use moirai_units::BlockCount;
+use moirai_storage::{Device, DeviceUri, Error, Request, conformance, occupant};
+use moirai_units::{BlockCount, BlockRange, Lbn};
 
 fn check_file(parameters: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -52,6 +56,40 @@ fn simulated_disks_conform() {
             conformance::check(create(uri.parse().unwrap()).unwrap()).await;
         });
     }
+}
+
+#[test]
+fn simulated_mems_stores_conform() {
+    for uri in ["sim:mems-g1", "sim:mems-g2", "sim:mems-g3?scheduler=fcfs&tips=64"] {
+        block_on_virtual(1, async {
+            conformance::check(create(uri.parse().unwrap()).unwrap()).await;
+        });
+    }
+}
+
+/// Any p blocks of a class cost what one costs, but for the bus; p others cost several times as much (thesis 6.2.1).
+#[test]
+fn equals_of_a_mems_store_are_read_at_once() {
+    block_on_virtual(1, async {
+        let device = create("sim:mems-g2".parse().unwrap()).unwrap();
+        let class = device.equivalent(Lbn(2_000_000)).unwrap();
+        assert_eq!((class.parallelism, class.lbns.len()), (10, 100));
+        let read = async |lbns: Vec<Lbn>| {
+            let began = now();
+            let one = |lbn| Request::read(BlockRange::new(lbn, BlockCount(1)));
+            for done in device.submit(lbns.into_iter().map(one).collect()).await {
+                done.unwrap();
+            }
+            now().since(began).as_ms()
+        };
+        read(vec![Lbn(0)]).await;
+        let one = read(vec![class.lbns[0]]).await;
+        read(vec![Lbn(0)]).await;
+        let column = read(class.by_column().take(10).collect()).await;
+        assert!(column < one + 0.1, "{one} ms for one, {column} ms for a column");
+        let apart = read((0..10).map(|at| Lbn(at * 600_000)).collect()).await;
+        assert!(apart > 3.0 * column, "{column} ms for a column, {apart} ms for blocks anywhere");
+    });
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub use control::CacheSwitches;
 pub use request::{DiskCompletion, DiskRequest, RequestId};
 
 use read_ahead::Background;
-use request::Done;
+pub(crate) use request::Done;
 use writes::{Blocked, Flush, LastWrite};
 
 /// An access to the media on somebody's behalf.

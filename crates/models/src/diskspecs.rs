@@ -6,10 +6,11 @@
 mod drive;
 mod layout;
 mod mechanism;
+mod mems;
 mod parameters;
 mod syntax;
 
-use crate::{ProfileFile, Scheduler};
+use crate::{MemsProfileFile, ProfileFile, Scheduler};
 
 pub use drive::BUS_ASSUMED;
 pub use syntax::{DiskspecsError, Load};
@@ -53,4 +54,21 @@ pub fn import(
         })?,
     };
     drive::convert(chosen, &blocks, load)
+}
+
+/// Makes a profile of the MEMS store that the file `file` describes, and tells its own scheduler where that is one of ours; `None`
+/// where the file has no `memsmodel_mems` block, or a disk as well.
+pub fn import_mems(
+    file: &str,
+    load: &mut Load<'_>,
+) -> Result<Option<(MemsProfileFile, Option<Scheduler>)>, DiskspecsError> {
+    let blocks = syntax::read(file, load)?;
+    let of_kind = |kind: &str| blocks.iter().filter(|block| block.kind == kind).collect::<Vec<_>>();
+    match (&of_kind("memsmodel_mems")[..], &of_kind("disksim_disk")[..]) {
+        ([store], []) => mems::convert(store).map(Some),
+        ([_, second, ..], []) => {
+            Err(second.place.error("the file has several MEMS stores: one is wanted"))
+        }
+        _ => Ok(None),
+    }
 }

@@ -10,6 +10,7 @@ mod disk;
 pub mod diskspecs;
 mod electronics;
 mod mechanics;
+mod mems;
 mod profile;
 mod queue;
 mod seek;
@@ -19,6 +20,9 @@ pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 pub use disk::{CacheSwitches, Disk, DiskCompletion, DiskRequest, RequestId};
 pub use electronics::{After, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead};
 pub use mechanics::{Mechanics, Positioning};
+pub use mems::{
+    Mems, MemsKind, MemsLayout, MemsPlace, MemsProfile, MemsProfileFile, Sled, built_in_mems_names,
+};
 pub use moirai_geometry::{
     BadPlace, Defects, Extent, Geometry, GeometryError, Place, Sparing, Track, TrackOrder, Zone,
 };

@@ -20,25 +20,25 @@ impl SimulatedDisk {
         look: impl FnOnce(&Geometry) -> Result<T> + Send + 'a,
     ) -> Answer<'a, T> {
         Box::pin(async move {
-            self.check()?;
-            let takes = self.mechanism.state.lock().disk.diagnostic();
+            self.simulation.check()?;
+            let takes = self.simulation.mechanism.state.lock().model.diagnostic();
             sleep(takes).await;
             look(&self.geometry)
         })
     }
 
     fn cache_pages(&self) -> CachePages {
-        let switches = self.mechanism.state.lock().disk.cache_switches();
+        let switches = self.simulation.mechanism.state.lock().model.cache_switches();
         let limit = |blocks: BlockCount| u16::try_from(blocks.0).unwrap_or(NO_LIMIT);
         CachePages {
             current: CachePage {
                 reads: switches.is_some_and(|switches| switches.reads),
-                writes: self.inquiry.volatile_cache
+                writes: self.simulation.inquiry.volatile_cache
                     && switches.is_some_and(|switches| switches.writes),
                 read_ahead_blocks: switches.map_or(0, |switches| limit(switches.read_ahead_blocks)),
             },
             can_set_reads: switches.is_some(),
-            can_set_writes: self.inquiry.volatile_cache,
+            can_set_writes: self.simulation.inquiry.volatile_cache,
             can_set_read_ahead: switches.is_some(),
         }
     }
@@ -56,7 +56,7 @@ impl Diagnostics for SimulatedDisk {
 
     fn locate(&self, lbn: Lbn) -> Answer<'_, Located> {
         self.answer(move |geometry| {
-            let location = geometry.locate(lbn).ok_or_else(|| self.past_end(lbn))?;
+            let location = geometry.locate(lbn).ok_or_else(|| self.simulation.past_end(lbn))?;
             Ok(Located { location, is_moved: geometry.is_remapped(lbn) })
         })
     }
@@ -90,18 +90,18 @@ impl Diagnostics for SimulatedDisk {
             };
             let CachePage { reads, writes, .. } = page;
             let switches = CacheSwitches { reads, writes, read_ahead_blocks };
-            self.mechanism.state.lock().disk.switch_cache(now(), switches);
+            self.simulation.mechanism.state.lock().model.switch_cache(now(), switches);
             Ok(())
         })
     }
 
     fn seek(&self, lbn: Lbn) -> Answer<'_, Timing> {
         Box::pin(async move {
-            self.check()?;
+            self.simulation.check()?;
             self.track(lbn)?;
-            let moved = self.hand_over(|disk, id| disk.seek(now(), id, lbn));
-            self.mechanism.bell.notify_one();
-            let done = moved.await.map_err(|_| self.is_still())?;
+            let moved = self.simulation.hand_over(|disk, id| disk.seek(now(), id, lbn));
+            self.simulation.mechanism.bell.notify_one();
+            let done = moved.await.map_err(|_| self.simulation.is_still())?;
             Ok(Timing {
                 issued: done.issued,
                 started: done.started,

@@ -37,10 +37,10 @@ pub struct DiskCompletion {
 
 /// Done requests, earliest first and then in the order in which that was known.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Done {
-    pub(super) finished: Instant,
-    pub(super) sequence: u64,
-    pub(super) completion: DiskCompletion,
+pub(crate) struct Done {
+    pub(crate) finished: Instant,
+    pub(crate) sequence: u64,
+    pub(crate) completion: DiskCompletion,
 }
 
 impl Ord for Done {
