@@ -6,22 +6,24 @@ mod drive;
 mod fit;
 mod import;
 mod measured;
+mod mems;
 mod validate;
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use moirai::devices::SCHEMES;
+use moirai::devices::{NamedModel, SCHEMES};
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
 use moirai::volume::{Zone, zones};
 use moirai::{Access, Kept, kept_paths};
 use moirai_models::{
-    ImmediateReport, OverheadsFile, Profile, ReadAhead, Sparing, TrackOrder, ZoneFile,
-    built_in_names,
+    ImmediateReport, MemsProfile, OverheadsFile, Profile, ReadAhead, Sparing, TrackOrder, ZoneFile,
+    built_in_mems_names, built_in_names,
 };
 use serde::Serialize;
 
+use self::mems::ShownMems;
 use crate::failure::Failure;
 use crate::output::NewFile;
 use crate::{kept, print, run};
@@ -75,9 +77,11 @@ struct ListedProfile {
     name: String,
     description: String,
     capacity_bytes: u64,
-    rotation_rpm: f64,
+    /// Of a disk.
+    rotation_rpm: Option<f64>,
     average_seek_ms: f64,
-    zero_latency: bool,
+    /// Of a disk.
+    zero_latency: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -142,17 +146,24 @@ fn list_discovered(json: bool) -> Result<(), Failure> {
 }
 
 fn list(json: bool) -> Result<(), Failure> {
-    let profiles: Vec<ListedProfile> = built_in_names()
-        .filter_map(Profile::built_in)
-        .map(|profile| ListedProfile {
-            capacity_bytes: profile.geometry.capacity().bytes().0,
-            rotation_rpm: rotation_rpm(&profile),
-            average_seek_ms: average_seek(&profile).as_ms(),
-            zero_latency: profile.mechanics.zero_latency_read,
+    let disks = built_in_names().filter_map(Profile::built_in).map(|profile| ListedProfile {
+        capacity_bytes: profile.geometry.capacity().bytes().0,
+        rotation_rpm: Some(rotation_rpm(&profile)),
+        average_seek_ms: average_seek(&profile).as_ms(),
+        zero_latency: Some(profile.mechanics.zero_latency_read),
+        name: profile.file.name,
+        description: profile.file.description,
+    });
+    let stores =
+        built_in_mems_names().filter_map(MemsProfile::built_in).map(|profile| ListedProfile {
+            capacity_bytes: profile.layout.capacity().bytes().0,
+            rotation_rpm: None,
+            average_seek_ms: profile.average_seek().as_ms(),
+            zero_latency: None,
             name: profile.file.name,
             description: profile.file.description,
-        })
-        .collect();
+        });
+    let profiles: Vec<ListedProfile> = disks.chain(stores).collect();
     if json {
         return print::json(&profiles);
     }
@@ -184,9 +195,14 @@ fn list(json: bool) -> Result<(), Failure> {
                     profile.name,
                     profile.description,
                     format!("{:.1}", profile.capacity_bytes as f64 / 1e9),
-                    format!("{:.0}", profile.rotation_rpm),
+                    profile.rotation_rpm.map_or("-".into(), |rpm| format!("{rpm:.0}")),
                     format!("{:.1}", profile.average_seek_ms),
-                    if profile.zero_latency { "yes" } else { "no" }.into(),
+                    match profile.zero_latency {
+                        Some(true) => "yes",
+                        Some(false) => "no",
+                        None => "-",
+                    }
+                    .into(),
                 ]
             })
             .collect(),
@@ -216,7 +232,11 @@ struct Shown {
     first_ensemble_blocks: u64,
     first_parallel_ensemble_blocks: u64,
     zones: Vec<ShownZone>,
+    /// Of a disk.
     profile: Option<ShownProfile>,
+    /// Of a MEMS store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mems: Option<ShownMems>,
 }
 
 #[derive(Serialize)]
@@ -327,15 +347,17 @@ async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Fa
     let boundaries = boundaries.map(BoundariesFile::create).transpose()?;
     let device = moirai::open_device_for(uri, Access::Read).await?;
     let device: &dyn Device = &*device;
-    let parsed: DeviceUri = uri.parse()?;
-    let profile = match moirai::devices::is_simulated(&parsed) {
-        true => {
-            let drive = moirai::devices::drive(&parsed)?;
-            print::notes(&drive.notes);
-            Some(drive.profile)
+    let mut parsed: DeviceUri = uri.parse()?;
+    let (mut profile, mut mems) = (None, None);
+    if moirai::devices::is_simulated(&parsed) {
+        match moirai::devices::named_model(&mut parsed)? {
+            NamedModel::Disk(drive) => {
+                print::notes(&drive.notes);
+                profile = Some(drive.profile);
+            }
+            NamedModel::Mems(store, _) => mems = Some(*store),
         }
-        false => None,
-    };
+    }
     let inquiry = device.inquiry();
     if let Some(file) = boundaries {
         let (mut at, mut firsts) = (Lbn(0), Vec::new());
@@ -359,6 +381,7 @@ async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Fa
         first_parallel_ensemble_blocks: device.parallel_ensemble(Lbn(0))?.count.0,
         zones: zones(device)?.into_iter().map(ShownZone::from).collect(),
         profile: profile.map(ShownProfile::from),
+        mems: mems.map(ShownMems::from),
     };
     if json { print::json(&shown) } else { print_shown(&shown) }
 }
@@ -463,15 +486,20 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         facts.insert(0, ("drive", profile.description.clone()));
         facts.extend(profile.facts());
     }
+    if let Some(mems) = &shown.mems {
+        facts.insert(0, ("store", mems.description.clone()));
+        facts.extend(mems.facts());
+    }
     print::line(&shown.device)?;
     print::table(
         &[("attribute", false), ("value", false)],
         facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect(),
     )?;
     ShownZone::print(&shown.zones)?;
-    if let Some(profile) = &shown.profile {
+    let profile = shown.profile.as_ref().map(|profile| &profile.sources);
+    if let Some(sources) = profile.or(shown.mems.as_ref().map(|mems| &mems.sources)) {
         print::line("\nWhere the profile's numbers come from:")?;
-        for (key, source) in &profile.sources {
+        for (key, source) in sources {
             print::line(format!("  {key:20} {source}"))?;
         }
     }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moirai_models::{Disk, MemsProfile, Scheduler};
+use moirai_models::{Disk, Scheduler};
 use moirai_runtime::check_runtime;
 use moirai_storage::{Device, DeviceUri, Error, Result};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
@@ -131,13 +131,6 @@ pub fn model(mut uri: DeviceUri) -> Result<Disk> {
     Ok(Disk::new(drive.profile, asked.or(drive.scheduler).unwrap_or_default()))
 }
 
-/// A MEMS store with as many active tips as the URI says.
-fn with_tips(uri: &mut DeviceUri, profile: MemsProfile) -> Result<MemsProfile> {
-    let Some(tips) = uri.take::<u32>("tips")? else { return Ok(profile) };
-    let changed = profile.with_active_tips(tips);
-    changed.map_err(|problem| uri.error(format!("parameter `tips`: {problem}")))
-}
-
 /// The physical sector that the URI tells of.
 fn physical_block(uri: &mut DeviceUri) -> Result<Option<BlockCount>> {
     match uri.take::<ByteCount>("physical")? {
@@ -166,16 +159,10 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
         }
         "sim" => {
             check_runtime().map_err(Error::NoRuntime)?;
-            let model = named_model(&uri)?;
+            let model = named_model(&mut uri)?;
             let data: Option<String> = uri.take("data")?;
             let asked = uri.take::<Scheduler>("scheduler")?;
             let physical_block = physical_block(&mut uri)?.unwrap_or(BlockCount(1));
-            let model = match model {
-                NamedModel::Mems(profile, scheduler) => {
-                    NamedModel::Mems(Box::new(with_tips(&mut uri, *profile)?), scheduler)
-                }
-                disk @ NamedModel::Disk(_) => disk,
-            };
             uri.finish()?;
             let (capacity, own) = match &model {
                 NamedModel::Disk(drive) => (drive.profile.geometry.capacity(), drive.scheduler),

@@ -41,8 +41,22 @@ pub enum NamedModel {
     Mems(Box<MemsProfile>, Option<Scheduler>),
 }
 
-/// The device that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's.
-pub fn named_model(uri: &DeviceUri) -> Result<NamedModel> {
+/// The device that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's. Of a MEMS store it takes the
+/// parameter `tips`.
+pub fn named_model(uri: &mut DeviceUri) -> Result<NamedModel> {
+    let model = find_model(uri)?;
+    let NamedModel::Mems(profile, scheduler) = model else { return Ok(model) };
+    let profile = match uri.take::<u32>("tips")? {
+        None => profile,
+        Some(tips) => {
+            let changed = profile.with_active_tips(tips);
+            Box::new(changed.map_err(|problem| uri.error(format!("parameter `tips`: {problem}")))?)
+        }
+    };
+    Ok(NamedModel::Mems(profile, scheduler))
+}
+
+fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
     if let Some(profile) = Profile::built_in(&uri.target) {
         return Ok(NamedModel::Disk(Box::new(profile.into())));
     }
@@ -90,7 +104,7 @@ pub fn named_model(uri: &DeviceUri) -> Result<NamedModel> {
 
 /// The drive that a `sim:` URI names; an error where that is no disk.
 pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
-    match named_model(uri)? {
+    match find_model(uri)? {
         NamedModel::Disk(drive) => Ok(*drive),
         NamedModel::Mems(..) => Err(
             uri.error("this is a MEMS store, and a disk drive is wanted: see `moirai device list`")

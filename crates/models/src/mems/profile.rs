@@ -15,6 +15,9 @@ const PROFILES: [(&str, &str); 3] = [
     ("mems-g3", include_str!("../../profiles/mems-g3.toml")),
 ];
 
+/// Places of which the average seek is worked out.
+const AVERAGE_OF: u64 = 127;
+
 /// The names of the built-in MEMS stores, sorted.
 pub fn built_in_mems_names() -> impl Iterator<Item = &'static str> {
     PROFILES.iter().map(|(name, _)| *name)
@@ -195,8 +198,8 @@ impl MemsProfile {
     }
 
     /// This one with another power budget.
-    pub fn with_active_tips(self, active_tips: u32) -> Result<MemsProfile, ProfileError> {
-        MemsProfile::new(MemsProfileFile { active_tips, ..self.file })
+    pub fn with_active_tips(&self, active_tips: u32) -> Result<MemsProfile, ProfileError> {
+        MemsProfile::new(MemsProfileFile { active_tips, ..self.file.clone() })
     }
 
     fn metres(&self, bits: i64) -> f64 {
@@ -231,6 +234,21 @@ impl MemsProfile {
         }
         let down = way(false);
         if up.0 < down.0 { up } else { down }
+    }
+
+    /// The average way between rows at random places: between all of some that lie evenly over the sled.
+    #[must_use]
+    pub fn average_seek(&self) -> Nanos {
+        let step = (self.layout.capacity().0 / AVERAGE_OF).max(1);
+        let places: Vec<Lbn> = (0..AVERAGE_OF)
+            .map(|at| Lbn((at * step + step / 2) % self.layout.capacity().0))
+            .collect();
+        let mut total = 0;
+        for from in &places {
+            let (_, _, end) = self.way_to(&self.layout.centre(), *from);
+            total += places.iter().map(|to| self.way_to(&end, *to).0.0).sum::<u64>();
+        }
+        Nanos(total / (AVERAGE_OF * AVERAGE_OF))
     }
 
     /// What crossing a boundary between tracks costs, in rows that could have been accessed meanwhile: the sled turns round, and

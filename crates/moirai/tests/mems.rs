@@ -1,0 +1,86 @@
+//! Volumes, trees and tables on MEMS stores.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::sync::Arc;
+
+use moirai::btree::Batch;
+use moirai::create_tables_on;
+use moirai::devices::{Access, open};
+use moirai::runtime::block_on_virtual;
+use moirai::storage::Device;
+use moirai::tables::{Layout, LoadOptions, PageOptions, ScanOptions, TableDefinition};
+use moirai::units::{BlockCount, ByteCount};
+use moirai::update::Options;
+use moirai::volume::{LayoutDescription, Level, Rotation, StripeUnit, Volume};
+
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, cast::AsArray};
+use arrow_schema::{DataType, Field, Schema};
+
+fn store(name: &str) -> Arc<dyn Device> {
+    open(format!("sim:{name}").parse().unwrap(), Access::Write).unwrap()
+}
+
+/// Records come and go, a table is loaded and scanned, and a check finds no fault.
+async fn use_store_on(device: Arc<dyn Device>) {
+    let options = Options { memory: ByteCount::mib(8), ..Options::default() };
+    let capacity = device.inquiry().capacity;
+    let tables = create_tables_on(device, ByteCount(4096), options).await.unwrap();
+    let tree = tables.store().tree("records").await.unwrap();
+    let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    for part in 0..100 {
+        let mut batch = Batch::new();
+        for number in part * 1000..(part + 1) * 1000 {
+            batch.put(&tree, &key(number % 60_000), &number.to_le_bytes());
+        }
+        tables.store().commit(&batch).await.unwrap();
+    }
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("square", DataType::Int64, false),
+        Field::new("cube", DataType::Int64, false),
+    ]);
+    let mut definition = TableDefinition::new(schema, &["id"]).unwrap();
+    definition.pages = PageOptions::for_device(Layout::Csm, capacity.bytes());
+    let mut load = tables.load("powers", definition, LoadOptions::default()).await.unwrap();
+    let power = |exponent| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values((0..50_000).map(|id: i64| id.pow(exponent))))
+    };
+    let columns = vec![power(1), power(2), power(3)];
+    let batch = RecordBatch::try_new(Arc::clone(load.table().schema()), columns).unwrap();
+    load.push(&batch).await.unwrap();
+    let (table, _) = load.finish().await.unwrap();
+    tables.store().checkpoint().await.unwrap();
+    assert_eq!(tables.store().check().await, []);
+    for number in [0, 39_999, 40_000, 59_999] {
+        let found = tables.store().get(&tree, &key(number)).await.unwrap().unwrap();
+        let last = if number < 40_000 { number + 60_000 } else { number };
+        assert_eq!(found, last.to_le_bytes());
+    }
+    let options = ScanOptions { columns: Some(vec![1]), ..ScanOptions::default() };
+    let mut scan = tables.snapshot().await.scan(&table, options).unwrap();
+    let mut squares: Vec<i64> = Vec::new();
+    while let Some(batch) = scan.next().await.unwrap() {
+        squares.extend(batch.column(0).as_primitive::<Int64Type>().values());
+    }
+    assert!((0..50_000).map(|id: i64| id * id).eq(squares));
+}
+
+#[test]
+fn a_store_lies_on_a_mems_store() {
+    block_on_virtual(1, async { use_store_on(store("mems-g2")).await });
+}
+
+#[test]
+fn a_store_lies_on_a_volume_of_mems_stores() {
+    block_on_virtual(1, async {
+        let disks = (0..4).map(|_| store("mems-g3")).collect();
+        let unit = StripeUnit::Blocks(BlockCount(360));
+        let layout = LayoutDescription::Stripe { unit };
+        let volume =
+            Volume::new("volume".to_owned(), disks, Level::Raid5(Rotation::LeftSymmetric), layout)
+                .unwrap();
+        use_store_on(volume).await;
+    });
+}
