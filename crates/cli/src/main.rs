@@ -7,6 +7,7 @@ mod failure;
 mod kept;
 mod kv;
 mod lab;
+mod model;
 mod output;
 mod print;
 mod progress;
@@ -67,6 +68,9 @@ enum Command {
     /// Run experiments in virtual time and print their figures beside the published ones
     #[command(subcommand)]
     Lab(lab::Command),
+    /// What the thesis's analytic model says of an access, a quadrangle, a video server, a file system
+    #[command(subcommand)]
+    Model(model::Command),
     /// Load TPC-H in rows and in columns, on simulated disks and in files; query, update, compare and report
     Demo(demo::Arguments),
 }
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store::run(&command),
         Command::Sql(arguments) => sql::run(arguments),
         Command::Lab(command) => lab::run(command),
+        Command::Model(command) => model::run(&command),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match done {

@@ -1,7 +1,17 @@
-//! Closed forms for the expected time of a disk access: thesis 6.3.4, 6.3.5 and appendix A.
+//! Closed forms for the expected time of a disk access: thesis 6.3.4, 6.3.5 and appendix A; and what follows for systems
+//! above, thesis 5.5 and 5.6.
 //!
-//! Times are in revolutions and leave the seek out. N is sectors on a track, K sectors wanted, H
+//! Times are in revolutions and leave the seek out. N is sectors on a track, K (in appendix A: S) sectors wanted, H
 //! the track skew in sectors.
+
+mod systems;
+mod unaligned;
+
+pub use systems::{SegmentCost, VideoRound, transfer_inefficiency};
+pub use unaligned::{
+    UnalignedAccess, landing_outside_probability, ordinary_second_track_revolutions,
+    switch_probability, zero_latency_second_track_revolutions,
+};
 
 /// Expected time to read K sectors of one track on a disk with zero-latency access (equation 6.1).
 ///
