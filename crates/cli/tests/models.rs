@@ -74,9 +74,8 @@ fn what_the_model_does_not_hold_for_is_refused() {
         ("write-cost --segment 0 --positioning-ms 1 --mb-per-s 1", "above 0"),
     ] {
         let words: Vec<&str> = ["model"].into_iter().chain(arguments.split(' ')).collect();
-        let output = run(folder.path(), &words);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {error}");
+        let (status, _, error) = run(folder.path(), &words);
+        assert_eq!(status, Some(2), "{arguments}: {error}");
         assert!(error.contains(problem), "{arguments}: {error}");
     }
 }
@@ -101,11 +100,9 @@ fn mems_stores_are_listed_and_shown() {
         ("sim:mems-g2?tip=10", "tip"),
         ("sim:quantum-atlas-10k?tips=640", "tips"),
     ] {
-        let output = run(folder.path(), &["device", "show", uri]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && error.contains(problem), "{uri}: {error}");
+        let (status, _, error) = run(folder.path(), &["device", "show", uri]);
+        assert!(status != Some(0) && error.contains(problem), "{uri}: {error}");
     }
-    let output = run(folder.path(), &["device", "draw", "sim:mems-g2", "--out", "a.svg"]);
-    let error = String::from_utf8(output.stderr).unwrap();
+    let (_, _, error) = run(folder.path(), &["device", "draw", "sim:mems-g2", "--out", "a.svg"]);
     assert!(error.contains("a MEMS store"), "{error}");
 }
