@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use moirai::devices::{NamedDrive, NamedModel};
 use moirai::storage::{DeviceUri, Op};
 use moirai::units::{ByteCount, grouped};
 use moirai::volume::Description;
@@ -149,10 +150,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let uris: Vec<DeviceUri> =
         arguments.devices.iter().map(|uri| uri.parse()).collect::<Result<_, _>>()?;
-    let all_drives = uris.iter().all(|uri| uri.scheme == "sim");
     let simulated = moirai::are_simulated(&arguments.devices)?;
-    for uri in uris.iter().filter(|uri| uri.scheme == "sim") {
-        print::notes(&moirai::devices::drive(uri)?.notes);
+    let mut all_drives = true;
+    for uri in &uris {
+        match drive(uri)? {
+            Some(drive) => print::notes(&drive.notes),
+            None => all_drives = false,
+        }
     }
     let options = Options {
         closed: arguments.closed,
@@ -224,14 +228,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json { print::json(&shown) } else { print_shown(&shown) }
 }
 
+/// The simulated drive that a URI names, to be stepped directly; `None` where it names something else.
+fn drive(uri: &DeviceUri) -> Result<Option<NamedDrive>, Failure> {
+    if uri.scheme != "sim" {
+        return Ok(None);
+    }
+    Ok(match moirai::devices::named_model(&mut uri.clone())? {
+        NamedModel::Disk(drive) => Some(*drive),
+        NamedModel::Mems(..) => None,
+    })
+}
+
 /// The description of a volume that is nothing but simulated drives.
 fn described_drives(uri: &DeviceUri) -> Result<Option<Description>, Failure> {
     if uri.scheme != "volume" {
         return Ok(None);
     }
     let description = Description::read(Path::new(&uri.target))?;
-    let drives = description.devices.iter().all(|device| device.starts_with("sim:"));
-    let is_array = drives && description.parts.is_empty() && description.controller.is_none();
+    let mut are_drives = true;
+    for device in &description.devices {
+        are_drives &= drive(&device.parse()?)?.is_some();
+    }
+    let is_array = are_drives && description.parts.is_empty() && description.controller.is_none();
     Ok(is_array.then_some(description))
 }
 

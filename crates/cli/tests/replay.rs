@@ -36,6 +36,27 @@ const KEYS: [&str; 8] = [
     "mean_queue_depth",
 ];
 
+/// Alone and in a volume: a pass over one or two rows, some two hundred microseconds of command, and a seek.
+#[test]
+fn mems_stores_answer_in_a_millisecond() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut text = String::new();
+    for index in 0..100 {
+        writeln!(text, "{}.5 0 {} 16 1", index * 20, index * 60_000).unwrap();
+    }
+    std::fs::write(folder.join("reads.trace"), text).unwrap();
+    let create = ["volume", "create", "v.toml", "--layout", "stripe", "--unit", "135KiB"];
+    let devices = ["--device", "sim:mems-g2", "--device", "sim:mems-g2"];
+    succeed(folder, &[&create[..], &devices].concat());
+    for device in ["sim:mems-g2", "sim:mems-g2?tips=1280&scheduler=fcfs", "volume:./v.toml"] {
+        let shown = json(folder, &["replay", "--device", device, "--trace", "reads.trace"]);
+        assert_eq!(shown["requests"], 100);
+        let mean_ms = shown["mean_response_ms"].as_f64().unwrap();
+        assert!((0.7..1.3).contains(&mean_ms), "{device}: {mean_ms} ms");
+    }
+}
+
 #[test]
 fn open_and_closed_loop_on_a_drive() {
     let folder = tempfile::tempdir().unwrap();
