@@ -6,10 +6,12 @@ mod dixtrac;
 mod dss_queries;
 mod index_requests;
 mod journal_cost;
+mod mems;
 mod one_queue;
 mod page_layouts;
 mod quadrangles;
 mod raid5_scan;
+mod track_access;
 mod update_logging;
 mod update_queries;
 mod update_recovery;
@@ -24,6 +26,7 @@ use crate::Experiment;
 pub fn all() -> &'static [Experiment] {
     &[
         raid5_scan::EXPERIMENT,
+        track_access::EXPERIMENT,
         quadrangles::EFFICIENCY,
         quadrangles::RANDOM,
         quadrangles::RESPONSE,
@@ -31,6 +34,7 @@ pub fn all() -> &'static [Experiment] {
         capsule_scan::EXPERIMENT,
         page_layouts::EXPERIMENT,
         dss_queries::EXPERIMENT,
+        mems::EXPERIMENT,
         dixtrac::TIMES,
         dixtrac::VALIDATION,
         journal_cost::EXPERIMENT,

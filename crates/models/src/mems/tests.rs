@@ -1,4 +1,4 @@
-//! The MEMS store beside the thesis, `DiskSim`'s figures, and the equation of its motion.
+//! The MEMS store beside the thesis and the equation of its motion. The laboratory has it beside `DiskSim`'s figures.
 
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 use proptest::prelude::*;
@@ -148,65 +148,6 @@ fn seeks_and_turns_follow_the_equation_of_motion() {
             assert!((x - at).abs() < 1e-9 && (v + sled.speed).abs() < 1e-6, "at {at}: {x}, {v}");
         }
     }
-}
-
-/// The mean response of the workload of `DiskSim`'s validation: 10,000 requests at random places, two thirds of them reads.
-fn mean_response_ms(generation: u32, spring_factor: f64) -> f64 {
-    let mut file = g(generation).file;
-    file.spring_factor = spring_factor;
-    if generation == 2 {
-        file.active_tips = 1280;
-    }
-    let profile = MemsProfile::new(file).unwrap();
-    let capacity = profile.layout.capacity().0;
-    let mut mems = Mems::new(profile, Scheduler::Fcfs);
-    let mut random = ChaCha8Rng::seed_from_u64(15);
-    let mut exponential = |mean: f64| {
-        let uniform: f64 = random.random();
-        -mean * (1.0 - uniform).ln()
-    };
-    let mut random = ChaCha8Rng::seed_from_u64(16);
-    let (mut now, mut done) = (Instant::ZERO, Vec::new());
-    for id in 0..10_000 {
-        now = now + Nanos::from_ms(exponential(50.0));
-        let (first, count) = loop {
-            let first = random.random_range(0..capacity / 8);
-            // In units of eight blocks, as DiskSim rounds them.
-            let count = (exponential(8.0) as u64).div_ceil(8);
-            if count > 0 && first + count < capacity / 8 {
-                break (first, count);
-            }
-        };
-        let direction = if random.random_bool(0.66) { Direction::Read } else { Direction::Write };
-        mems.advance(now, &mut done);
-        mems.submit(now, request(id, direction, first * 8, count * 8));
-    }
-    done.append(&mut run(&mut mems));
-    assert_eq!(done.len(), 10_000);
-    let total: f64 = done.iter().map(|one| one.finished.since(one.issued).as_ms()).sum();
-    total / 10_000.0
-}
-
-/// `memsvalid` of DiskSim: the figures that its authors expect, without springs and with springs of 75 %.
-#[test]
-fn response_times_are_those_of_disksim() {
-    let expected = [
-        (1, 0.0, 2.00),
-        (2, 0.0, 1.18),
-        (3, 0.0, 0.87),
-        (1, 0.75, 2.01),
-        (2, 0.75, 1.16),
-        (3, 0.75, 0.85),
-    ];
-    let mut off = Vec::new();
-    for (generation, springs, ms) in expected {
-        let ours = mean_response_ms(generation, springs);
-        println!("G{generation}, springs {springs}: {ours:.3} ms, DiskSim {ms}");
-        if (ours / ms - 1.0).abs() > 0.05 {
-            off.push((generation, springs, ours));
-        }
-    }
-    assert!(off.is_empty(), "{off:?}");
 }
 
 /// Table 3.2, with the 640 tips of table 6.3: an average random seek of 0.56 ms, and 38 MB/s in sequence.
