@@ -1,10 +1,6 @@
 //! Every device passes the conformance suite of the storage interface.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it did not expect"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual, now};

@@ -303,8 +303,8 @@ impl Mems {
             let bus_free = self.bus_free;
             let Some(job) = self.waiting.get_mut(index) else { continue };
             job.next += count;
-            job.seek = job.seek + seek;
-            job.media = job.media + media;
+            job.seek += seek;
+            job.media += media;
             if job.request.direction == Direction::Read {
                 job.received = end.max(bus_free) + bus;
                 self.bus_free = job.received;

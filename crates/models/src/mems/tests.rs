@@ -1,6 +1,6 @@
 //! The MEMS store beside the thesis and the equation of its motion. The laboratory has it beside `DiskSim`'s figures.
 
-use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -163,14 +163,12 @@ fn g2_seeks_and_streams_as_the_thesis_says() {
         from = end;
     }
     let seek_ms = total_ms / 20_000.0;
-    println!("average seek {seek_ms:.3} ms");
     assert!((seek_ms / 0.56 - 1.0).abs() < 0.05, "{seek_ms} ms");
     let mut mems = Mems::new(profile, Scheduler::Fcfs);
     let blocks = 270_000;
     mems.submit(Instant::ZERO, request(0, Direction::Read, 0, blocks));
     let done = run(&mut mems);
     let mb_per_s = blocks as f64 * 512.0 / done[0].finished.since(Instant::ZERO).as_s() / 1e6;
-    println!("{mb_per_s:.1} MB/s");
     assert!((mb_per_s / 38.0 - 1.0).abs() < 0.05, "{mb_per_s} MB/s");
 }
 
