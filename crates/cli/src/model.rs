@@ -68,6 +68,17 @@ fn size(text: &str) -> Result<ByteCount, String> {
     }
 }
 
+/// The equations hold for switches of less than a revolution.
+fn check_skew(switch: u64, track: u64) -> Result<(), Failure> {
+    if switch < track {
+        return Ok(());
+    }
+    let problem = format!(
+        "{switch} sectors pass in a switch, and a track has {track}: the model holds for switches of less than a revolution"
+    );
+    Err(Failure::Usage(problem))
+}
+
 /// Prints what is shown as JSON, or as a table of names and values.
 fn show(shown: &impl Serialize, json: bool, rows: Vec<(&str, String)>) -> Result<(), Failure> {
     if json {
@@ -113,6 +124,7 @@ struct ShownAccess {
 impl Access {
     fn run(&self) -> Result<(), Failure> {
         let Access { sectors_per_track, head_switch, request, zero_latency, json } = *self;
+        check_skew(head_switch, sectors_per_track)?;
         let access = UnalignedAccess::new(sectors_per_track, head_switch, request, zero_latency);
         let access = access.ok_or_else(|| {
             Failure::Usage(format!(
@@ -181,6 +193,7 @@ struct ShownQuadrangle {
 impl Quadrangle {
     fn run(&self) -> Result<(), Failure> {
         let Quadrangle { sectors_per_track, track_skew, depth, json } = *self;
+        check_skew(track_skew, sectors_per_track)?;
         let (track, switch) = (BlockCount(sectors_per_track), BlockCount(track_skew));
         let depth_max = QuadrangleDimensions::depth_max(track, switch, BlockCount(1));
         let depth = depth.unwrap_or(depth_max);

@@ -70,6 +70,7 @@ fn what_the_model_does_not_hold_for_is_refused() {
         ("access --sectors-per-track 10 --head-switch 1 --request 11", "--request 11 is more"),
         ("access --sectors-per-track 0 --head-switch 1 --request 1", "from 1 to 20000"),
         ("quadrangle --sectors-per-track 10 --track-skew 3 --depth 0", "0 is not in"),
+        ("quadrangle --sectors-per-track 10 --track-skew 10", "less than a revolution"),
         ("startup-latency --streams 1 --access-ms nan --access 1k", "above 0"),
         ("write-cost --segment 0 --positioning-ms 1 --mb-per-s 1", "above 0"),
     ] {

@@ -4,11 +4,12 @@
 //! 1. The sled makes one pass at a time over a row of its squares; which is next is decided when the last one ends.
 //! 2. A pass transfers what all requests want next of its row, for as many tips as may be active at once: blocks of an
 //!    equivalence class that are asked for together take one pass, not one each.
-//! 3. A request that was begun is finished before the next one is chosen.
-//! 4. The tips of a pass are chosen when the sled sets out: of a write they take what has crossed the bus by then, and the
-//!    first block in any case.
-//! 5. The parts of a completion add up to the time from issue to finish.
-//! 6. Stepping to a time in several steps gives what stepping there at once gives.
+//! 3. A request that was chosen is finished before the next one is. Others may join its passes, and go on later.
+//! 4. The tips of a pass are chosen when the sled sets out, as in `DiskSim`'s model: of a write they take what has crossed the bus
+//!    by then, and the first block in any case. So most writes to an idle store take a second pass.
+//! 5. Writes cross the bus as soon as they are decoded and the buffer has room; one that does not is not chosen before.
+//! 6. The parts of a completion add up to the time from issue to finish.
+//! 7. Stepping to a time in several steps gives what stepping there at once gives.
 //!
 //! ```text
 //!   submit --> decoding --> waiting --> seek, pass, seek, pass ... --> on the bus --> done     (reads)
@@ -16,7 +17,7 @@
 //!                   +-----> on the bus --> waiting --> seek, pass ... -------------> done     (writes)
 //! ```
 //!
-//! The read buffer of `DiskSim`'s model is not here: a block that is read again is read from the media again.
+//! A block that is read again is read from the media again: reads are not kept, as they are in `DiskSim`'s model.
 
 mod layout;
 mod profile;
@@ -37,15 +38,15 @@ use crate::disk::Done;
 use crate::{Direction, DiskCompletion, DiskRequest, Scheduler};
 use sled::SledState;
 
-/// A request that is not on the media as a whole.
+/// An unfinished request.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     request: DiskRequest,
     issued: Instant,
     /// When the command is decoded.
     ready: Instant,
-    /// When the first block of a write begins to cross the bus.
-    sent: Instant,
+    /// When the first block of a write begins to cross the bus; `None` while the buffer has no room for it, and of reads.
+    sent: Option<Instant>,
     /// When the sled set out for it first.
     started: Option<Instant>,
     /// The next block for the tips.
@@ -54,6 +55,13 @@ struct Job {
     media: Nanos,
     /// When the blocks read so far have crossed the bus.
     received: Instant,
+}
+
+impl Job {
+    /// Whether it may be chosen: a write's data are there, or on the bus.
+    fn is_due(&self) -> bool {
+        self.request.direction == Direction::Read || self.sent.is_some()
+    }
 }
 
 /// A row that the tips are at, or on the way to.
@@ -79,9 +87,13 @@ pub struct Mems {
     active: Option<u64>,
     pass: Option<Pass>,
     sled: SledState,
-    /// When the last pass ended.
-    sled_free: Instant,
+    /// When the last pass ended; `None` before the first.
+    sled_free: Option<Instant>,
+    /// Behind the last block accessed.
+    position: Lbn,
     bus_free: Instant,
+    /// Blocks of writes that are in the buffer, or on the bus to it.
+    buffered: BlockCount,
     done: BinaryHeap<Reverse<Done>>,
     completed: u64,
 }
@@ -97,8 +109,10 @@ impl Mems {
             waiting: Vec::new(),
             active: None,
             pass: None,
-            sled_free: Instant::ZERO,
+            sled_free: None,
+            position: Lbn(0),
             bus_free: Instant::ZERO,
+            buffered: BlockCount::ZERO,
             done: BinaryHeap::new(),
             completed: 0,
         }
@@ -113,25 +127,41 @@ impl Mems {
     /// Hands a request over at `now`, which is no earlier than any time given before.
     pub fn submit(&mut self, now: Instant, request: DiskRequest) {
         self.decide(|at| at < now);
-        let ready = now + self.profile.command;
-        let sent = ready.max(self.bus_free);
-        if request.direction == Direction::Write {
-            self.bus_free = sent + self.on_bus(request.blocks.count);
-        }
         self.waiting.push(Job {
             request,
             issued: now,
-            ready,
-            sent,
+            ready: now + self.profile.command,
+            sent: None,
             started: None,
             next: request.blocks.first,
             seek: Nanos::ZERO,
             media: Nanos::ZERO,
             received: Instant::ZERO,
         });
+        self.fill_buffer(now);
     }
 
-    /// Asks at `now` for a completion when all writes before are on the media: what is acknowledged is.
+    /// Has writes cross the bus, in the order of their arrival, as far as the buffer has room. One that is longer than the buffer
+    /// has it alone.
+    fn fill_buffer(&mut self, now: Instant) {
+        let (block, room) = (self.profile.bus_block, self.profile.file.buffer_blocks);
+        for job in &mut self.waiting {
+            if job.request.direction == Direction::Read || job.sent.is_some() {
+                continue;
+            }
+            let count = job.request.blocks.count;
+            let has_room = self.buffered.0 + count.0 <= room || self.buffered == BlockCount::ZERO;
+            if !has_room {
+                return;
+            }
+            let sent = job.ready.max(now).max(self.bus_free);
+            job.sent = Some(sent);
+            self.bus_free = sent + Nanos(block.0 * count.0);
+            self.buffered += count;
+        }
+    }
+
+    /// Asks at `now` for a completion: writes that are done are on the media.
     pub fn flush(&mut self, now: Instant, id: u64) {
         self.decide(|at| at < now);
         let parts = ServiceParts::default();
@@ -170,8 +200,8 @@ impl Mems {
         match &self.pass {
             Some(pass) => Some(pass.end),
             None => {
-                let ready = self.waiting.iter().map(|job| job.ready).min();
-                ready.map(|ready| ready.max(self.sled_free))
+                let ready = self.waiting.iter().filter(|job| job.is_due()).map(|job| job.ready);
+                ready.min().map(|ready| ready.max(self.sled_free.unwrap_or_default()))
             }
         }
     }
@@ -192,14 +222,14 @@ impl Mems {
     /// Chooses a request at `at`, and sets out for its next row.
     fn begin(&mut self, at: Instant) {
         let (from, mut startup) = (self.sled_at(at), Nanos::ZERO);
-        if at.since(self.sled_free) >= self.profile.inactive_after {
+        if self.rests_at(at) {
             startup = self.profile.startup;
         }
         let chosen = self.active.and_then(|id| self.job_index(id));
         let Some(first) = chosen.or_else(|| self.choose(at, &from)) else { return };
         let Some(job) = self.waiting.get(first) else { return };
         self.active = Some(job.request.id);
-        let (seek, start, end) = self.profile.way_to(&from, job.next);
+        let (seek, start, end) = self.profile.seek_to(&from, job.next);
         let media = self.profile.pass;
         // Nothing is written before it is there.
         let is_write = job.request.direction == Direction::Write;
@@ -212,11 +242,15 @@ impl Mems {
         let mut taken = Vec::new();
         let mut room = u64::from(self.profile.layout.parallelism);
         for index in std::iter::once(first).chain(others) {
-            let Some(job) = self.waiting.get(index).filter(|job| job.ready <= at) else { continue };
+            let job = self.waiting.get(index).filter(|job| job.ready <= at && job.is_due());
+            let Some(job) = job else { continue };
             let count = self.in_row(job, &start, begins, index == first).min(room);
             if count > 0 {
                 room -= count;
                 taken.push((job.request.id, BlockCount(count)));
+            }
+            if room == 0 {
+                break;
             }
         }
         for (id, _) in &taken {
@@ -230,7 +264,8 @@ impl Mems {
 
     /// When the next block of a write has crossed the bus.
     fn arrival(&self, job: &Job) -> Instant {
-        job.sent + self.on_bus(BlockCount(job.next.since(job.request.blocks.first).0 + 1))
+        let before = job.next.since(job.request.blocks.first).0;
+        job.sent.unwrap_or_default() + self.on_bus(BlockCount(before + 1))
     }
 
     /// How many blocks a job wants of the row where a pass begins whose tips are chosen at `at`.
@@ -245,11 +280,12 @@ impl Mems {
         if job.request.direction == Direction::Read {
             return wanted;
         }
-        let before = job.next.since(job.request.blocks.first).0;
+        let (before, sent) =
+            (job.next.since(job.request.blocks.first).0, job.sent.unwrap_or_default());
         let crossed = match self.profile.bus_block.0 {
-            0 if at >= job.sent => u64::MAX,
+            0 if at >= sent => u64::MAX,
             0 => 0,
-            block => at.since(job.sent).0 / block,
+            block => at.since(sent).0 / block,
         };
         wanted.min(crossed.saturating_sub(before).max(u64::from(is_first)))
     }
@@ -260,8 +296,9 @@ impl Mems {
 
     /// Which request is next, of those that are decoded.
     fn choose(&self, at: Instant, from: &SledState) -> Option<usize> {
-        let ready = || self.waiting.iter().enumerate().filter(|(_, job)| job.ready <= at);
-        let seek_ns = |job: &Job| self.profile.way_to(from, job.next).0.0 as f64;
+        let is_ready = |job: &Job| job.ready <= at && job.is_due();
+        let ready = || self.waiting.iter().enumerate().filter(|(_, job)| is_ready(job));
+        let seek_ns = |job: &Job| self.profile.seek_to(from, job.next).0.0 as f64;
         let least = |cost: &dyn Fn(&Job) -> f64| {
             let costs = ready().map(|(index, job)| (cost(job), index));
             // The first of equals.
@@ -277,7 +314,7 @@ impl Mems {
                 f64::from(self.profile.layout.cylinder_of(job.next).abs_diff(from.cylinder))
             }),
             Scheduler::CLook => {
-                let here = self.profile.layout.first_of(from.cylinder).0;
+                let here = self.position.0;
                 // Those behind come after all that are ahead.
                 let order = |lbn: u64| (lbn < here, lbn);
                 ready().min_by_key(|(_, job)| order(job.next.0)).map(|(index, _)| index)
@@ -285,18 +322,24 @@ impl Mems {
         }
     }
 
-    /// Where the sled is at a time when it makes no pass: it sweeps on until it goes to rest at the centre.
+    /// Whether the sled rests: it has not moved yet, or had nothing to do for long.
+    fn rests_at(&self, at: Instant) -> bool {
+        let is_idle = |free| at.since(free) >= self.profile.inactive_after;
+        self.active.is_none() && self.sled_free.is_none_or(is_idle)
+    }
+
+    /// Where the sled is at a time when it makes no pass: it sweeps on until it rests at the centre.
     fn sled_at(&self, at: Instant) -> SledState {
-        match at.since(self.sled_free) {
-            idle if idle >= self.profile.inactive_after => self.profile.layout.centre(),
-            idle => self.profile.swept(&self.sled, idle),
+        match self.sled_free {
+            Some(free) if !self.rests_at(at) => self.profile.swept(&self.sled, at.since(free)),
+            _ => self.profile.layout.centre(),
         }
     }
 
     /// A pass ends: what it read crosses the bus, and requests that are on the media as a whole are done.
     fn end(&mut self, pass: Pass) {
         let Pass { end, seek, media, sled, taken } = pass;
-        (self.sled, self.sled_free) = (sled, end);
+        (self.sled, self.sled_free) = (sled, Some(end));
         for (id, count) in taken {
             let Some(index) = self.job_index(id) else { continue };
             let bus = self.on_bus(count);
@@ -314,8 +357,13 @@ impl Mems {
                 self.waiting.remove(index);
                 if self.active == Some(id) {
                     self.active = None;
+                    self.position = job.request.blocks.end();
+                }
+                if job.sent.is_some() {
+                    self.buffered = BlockCount(self.buffered.0 - job.request.blocks.count.0);
                 }
                 self.finish(&job, end);
+                self.fill_buffer(end);
             }
         }
     }

@@ -36,10 +36,15 @@ impl Shared {
         BlockCount(next + next / 8 + self.layout.division.grain.0)
     }
 
-    /// Keeps space for what the next checkpoint says of something that a sweep writes, which takes so many bytes of memory once
-    /// it is in the directory. Before space for it is taken: a first sweep of an empty store may make all of the directory.
+    /// Keeps space for what the next checkpoint says of something that a sweep writes: the directory will be so many bytes longer
+    /// for it. To be called before space for it is taken: the first sweep of an empty store may make all of the directory.
     pub(crate) fn grow_directory(&self, bytes: usize) {
         self.directory_more_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Keeps no space any more for so many bytes of something that was not written after all.
+    pub(crate) fn shrink_directory(&self, bytes: usize) {
+        self.directory_more_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
     /// All that was swept is in the directory.

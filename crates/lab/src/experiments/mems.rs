@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Response times: DiskSim's workload, 10,000 requests at random places, 66 % reads, arrivals 50 ms apart and sizes of 8 \
          blocks in the mean, both exponential, in multiples of 8 blocks; first come, first served; 1,280 active tips of G2.",
         "Seek and bandwidth: 640 active tips, as thesis 6.4.6 has them. The average seek is that between random blocks.",
-        "The sled's times are exact, where DiskSim's are approximated in pieces. The read buffer is left out.",
+        "The sled's times are exact, where DiskSim's are approximated in pieces. Reads are not kept.",
     ],
     takes: "1 s",
     scaling: None,

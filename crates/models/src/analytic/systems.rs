@@ -65,7 +65,7 @@ impl VideoRound {
         Nanos(self.round().0.saturating_mul(self.disks.saturating_add(1)))
     }
 
-    /// The buffer that the server needs: two accesses for each stream.
+    /// The buffer that the server needs for the streams of one disk: two accesses for each.
     #[must_use]
     pub fn buffer(&self, access: ByteCount) -> ByteCount {
         ByteCount(access.0.saturating_mul(2).saturating_mul(self.streams))

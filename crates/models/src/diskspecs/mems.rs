@@ -10,7 +10,7 @@ use crate::{MemsKind, MemsProfileFile, Scheduler};
 /// buffer's, which is left out.
 const EXPECTED: [(&str, f64); 4] = [
     ("Number of sleds", 1.0),
-    // Every other track runs back.
+    // Every other track runs back; here only where tips access data in both directions.
     ("Layout policy", 7.0),
     ("Prefetch depth", 0.0),
     ("Block count", 0.0),
@@ -60,6 +60,8 @@ pub(super) fn convert(
         spring_factor: given.needed("Spring constant factor", 0.0, 1.0)?,
         command_ms: given.ms("Command overhead")?,
         bus_mb_per_s: 0.512 / sector_ms,
+        buffer_blocks: given.needed_count("Number of buffer segments", 1 << 16)?
+            * given.needed_count("Segment size (in blks)", 1 << 30)?,
         inactive_after_ms: given.needed("Time before sled inactive", 0.0, 1e9)?,
         startup_ms: given.ms("Startup delay")?,
         sources,

@@ -28,6 +28,9 @@ pub struct MemsLayout {
     pub row_bits: u32,
     /// Bits of a servo burst.
     pub servo_bits: u32,
+    /// Whether every other track runs back: where the tips access data in both directions, the sled then only turns round
+    /// between two tracks. Otherwise it returns to the end at which all tracks begin.
+    pub reverses: bool,
 }
 
 /// Where a block is.
@@ -85,11 +88,10 @@ impl MemsLayout {
         Lbn(self.first_of(cylinder).0 + tracks + rows + u64::from(cell))
     }
 
-    /// Every other track runs back, so that the sled only turns round between two: the next one after the last track of a
-    /// cylinder is the first of the next cylinder.
+    /// The next one after the last track of a cylinder is the first of the next cylinder.
     fn runs_back(&self, cylinder: u32, track: u32) -> bool {
         let before = u64::from(cylinder) * u64::from(self.tracks) + u64::from(track);
-        !before.is_multiple_of(2)
+        self.reverses && !before.is_multiple_of(2)
     }
 
     pub(super) fn cylinder_of(&self, lbn: Lbn) -> u32 {

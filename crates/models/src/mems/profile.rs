@@ -15,6 +15,10 @@ const PROFILES: [(&str, &str); 3] = [
     ("mems-g3", include_str!("../../profiles/mems-g3.toml")),
 ];
 
+/// Bits of the sled's way at most, and tips: with them no count overflows.
+const WAY_BITS_MAX: f64 = 1e6;
+const TIPS_MAX: u32 = 1_000_000;
+
 /// Places of which the average seek is worked out.
 const AVERAGE_OF: u64 = 127;
 
@@ -72,6 +76,8 @@ pub struct MemsProfileFile {
     pub command_ms: f64,
     /// The bus, in million bytes a second.
     pub bus_mb_per_s: f64,
+    /// The blocks of writes that may wait in the store for the media.
+    pub buffer_blocks: u64,
     /// The sled comes to rest after so long without requests.
     pub inactive_after_ms: f64,
     /// To begin again from there.
@@ -143,12 +149,12 @@ impl MemsProfile {
         within("tip_sector_bits", f64::from(file.tip_sector_bits), 1.0, 1e6)?;
         within("servo_bits", f64::from(file.servo_bits), 0.0, 1e6)?;
         for way in file.sled_nm {
-            within("sled_nm", way, file.bit_nm, 1e9)?;
+            within("sled_nm", way, file.bit_nm, file.bit_nm * WAY_BITS_MAX)?;
         }
         for acceleration in file.acceleration_m_per_s2 {
             within("acceleration_m_per_s2", acceleration, 1e-3, 1e9)?;
         }
-        within("tip_bits_per_s", file.tip_bits_per_s, 1.0, 1e12)?;
+        within("tip_bits_per_s", file.tip_bits_per_s, 1.0, 1e9)?;
         within("resonance_hz", file.resonance_hz, 1e-3, 1e9)?;
         within("settle_constants", file.settle_constants, 0.0, 1e3)?;
         within("spring_factor", file.spring_factor, 0.0, 0.99)?;
@@ -157,7 +163,8 @@ impl MemsProfile {
         within("inactive_after_ms", file.inactive_after_ms, 0.0, 1e9)?;
         within("startup_ms", file.startup_ms, 0.0, 1e4)?;
         within("tips_per_block", f64::from(file.tips_per_block), 1.0, 1e6)?;
-        within("tips", f64::from(file.tips), 1.0, 1e9)?;
+        within("tips", f64::from(file.tips), 1.0, f64::from(TIPS_MAX))?;
+        within("buffer_blocks", file.buffer_blocks as f64, 1.0, 1e9)?;
         let parallelism = file.active_tips / file.tips_per_block;
         if parallelism == 0 || file.active_tips > file.tips {
             let (least, most) = (file.tips_per_block, file.tips);
@@ -172,11 +179,12 @@ impl MemsProfile {
         }
         let layout = MemsLayout {
             parallelism,
-            tracks: file.tips / file.active_tips,
+            tracks: file.tips / file.tips_per_block / parallelism,
             cylinders: (x_nm / file.bit_nm).floor() as u32,
             rows,
             row_bits,
             servo_bits: file.servo_bits,
+            reverses: file.bidirectional,
         };
         let sled = Sled {
             acceleration: file.acceleration_m_per_s2,
@@ -220,9 +228,9 @@ impl MemsProfile {
         seconds(x_s.max(self.sled.seek_y_s(y(from), y(to))))
     }
 
-    /// To the row of a block, in the direction in which it begins earlier: the way, and where the sled is when the pass begins and
-    /// ends.
-    pub(super) fn way_to(&self, from: &SledState, lbn: Lbn) -> (Nanos, SledState, SledState) {
+    /// To the row of a block, in the direction in which the pass begins earlier: the seek, and where the sled is when the pass begins
+    /// and ends.
+    pub(super) fn seek_to(&self, from: &SledState, lbn: Lbn) -> (Nanos, SledState, SledState) {
         let place = self.layout.place(lbn);
         let way = |is_upward| {
             let (start, end) = self.layout.pass(&place, is_upward);
@@ -245,8 +253,8 @@ impl MemsProfile {
             .collect();
         let mut total = 0;
         for from in &places {
-            let (_, _, end) = self.way_to(&self.layout.centre(), *from);
-            total += places.iter().map(|to| self.way_to(&end, *to).0.0).sum::<u64>();
+            let (_, _, end) = self.seek_to(&self.layout.centre(), *from);
+            total += places.iter().map(|to| self.seek_to(&end, *to).0.0).sum::<u64>();
         }
         Nanos(total / (AVERAGE_OF * AVERAGE_OF))
     }
@@ -265,7 +273,7 @@ impl MemsProfile {
         let before = self.layout.place(Lbn(track.first.0));
         let is_upward = !self.file.bidirectional || last.row >= before.row;
         let (_, end) = self.layout.pass(&last, is_upward);
-        self.way_to(&end, next).0.0 as f64 / self.pass.0 as f64
+        self.seek_to(&end, next).0.0 as f64 / self.pass.0.max(1) as f64
     }
 
     /// Where the sled is after some time without requests: it sweeps on from end to end.

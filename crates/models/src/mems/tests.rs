@@ -1,6 +1,6 @@
 //! The MEMS store beside the thesis and the equation of its motion. The laboratory has it beside `DiskSim`'s figures.
 
-use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +13,15 @@ fn g(generation: u32) -> MemsProfile {
 
 /// The store of figures 3.8 and 3.9, with the values of table 3.3.
 fn example() -> MemsLayout {
-    MemsLayout { parallelism: 3, tracks: 3, cylinders: 3, rows: 3, row_bits: 90, servo_bits: 10 }
+    MemsLayout {
+        parallelism: 3,
+        tracks: 3,
+        cylinders: 3,
+        rows: 3,
+        row_bits: 90,
+        servo_bits: 10,
+        reverses: true,
+    }
 }
 
 fn request(id: u64, direction: Direction, first: u64, count: u64) -> DiskRequest {
@@ -75,7 +83,7 @@ fn blocks_lie_as_in_figure_3_8() {
 
 /// Thesis 6.1.4: a row of the class of block 33 is {33, 34, 35}, a column {33, 36, 51}.
 #[test]
-fn block_33_has_the_equals_of_the_thesis() {
+fn block_33_has_the_equivalents_of_the_thesis() {
     let class = example().equivalent(Lbn(33));
     let expected = [33, 34, 35, 36, 37, 38, 51, 52, 53];
     assert_eq!(class, expected.map(Lbn));
@@ -88,9 +96,11 @@ proptest! {
     fn classes_and_tracks_partition_the_blocks(
         (parallelism, tracks) in (1..5_u32, 1..5_u32),
         (cylinders, rows) in (1..5_u32, 1..6_u32),
+        reverses: bool,
     ) {
         let (row_bits, servo_bits) = (90, 10);
-        let layout = MemsLayout { parallelism, tracks, cylinders, rows, row_bits, servo_bits };
+        let layout =
+            MemsLayout { parallelism, tracks, cylinders, rows, row_bits, servo_bits, reverses };
         for lbn in (0..layout.capacity().0).map(Lbn) {
             prop_assert_eq!(layout.lbn(layout.place(lbn)), lbn);
             prop_assert!(layout.track(lbn).contains(lbn));
@@ -158,7 +168,7 @@ fn g2_seeks_and_streams_as_the_thesis_says() {
     let mut lbn = || Lbn(random.random_range(0..profile.layout.capacity().0));
     let (mut total_ms, mut from) = (0.0, profile.layout.centre());
     for _ in 0..20_000 {
-        let (seek, _, end) = profile.way_to(&from, lbn());
+        let (seek, _, end) = profile.seek_to(&from, lbn());
         total_ms += seek.as_ms();
         from = end;
     }
@@ -174,7 +184,7 @@ fn g2_seeks_and_streams_as_the_thesis_says() {
 
 /// Any p blocks of a class that are asked for together take one pass; others take one each.
 #[test]
-fn equals_take_one_pass() {
+fn equivalents_take_one_pass() {
     let time = |lbns: &[Lbn]| {
         let mut mems = Mems::new(g(2), Scheduler::Sptf);
         for (id, lbn) in (0..).zip(lbns) {
@@ -268,6 +278,68 @@ fn bad_profiles_are_refused() {
     assert!(change(|file| file.spring_factor = 1.0).contains("`spring_factor`"));
     assert!(change(|file| file.sled_nm = [1e5, 50.0]).contains("`sled_nm`"));
     assert!(change(|file| file.bit_nm = f64::NAN).contains("`bit_nm`"));
+    assert!(change(|file| file.sled_nm = [268_435_456.0; 2]).contains("`sled_nm`"));
+    assert!(change(|file| file.tips = 1 << 29).contains("`tips`"));
     assert!(change(|file| file.tip_sector_bits = 0).contains("`tip_sector_bits`"));
     assert!(MemsProfile::parse("kind = \"disk\"").is_err());
+}
+
+/// Another power budget is another number of tracks, of the same blocks.
+#[test]
+fn all_tips_are_used_with_any_power_budget() {
+    for (tips, parallelism, tracks) in [(640, 10, 10), (700, 10, 10), (1280, 20, 5), (3201, 50, 2)]
+    {
+        let layout = g(2).with_active_tips(tips).unwrap().layout;
+        assert_eq!((layout.parallelism, layout.tracks), (parallelism, tracks), "{tips} tips");
+        assert_eq!(layout.capacity().0, 6_750_000);
+    }
+}
+
+/// One that rests takes its time to start, at first and after a pause, and not in between.
+#[test]
+fn a_sled_at_rest_starts_first() {
+    let mut mems = Mems::new(g(2), Scheduler::Fcfs);
+    let mut seek = |at_ms: f64| {
+        mems.submit(
+            Instant::ZERO + Nanos::from_ms(at_ms),
+            request(0, Direction::Read, 3_375_000, 1),
+        );
+        run(&mut mems)[0].parts.seek
+    };
+    let first = seek(0.0);
+    assert!(first >= Nanos::from_ms(0.5));
+    assert!(seek(5.0) < Nanos::from_ms(0.5));
+    assert_eq!(seek(500.0), first);
+    let mut file = g(2).file;
+    file.inactive_after_ms = 0.0;
+    let mut mems = Mems::new(MemsProfile::new(file).unwrap(), Scheduler::Fcfs);
+    mems.submit(Instant::ZERO, request(0, Direction::Read, 0, 2700));
+    let parts = run(&mut mems)[0].parts;
+    assert!(parts.seek < Nanos::from_ms(4.0), "it rests amid a request: {parts:?}");
+}
+
+/// In sequence the sled seeks little, whether tips access data in both directions or not.
+#[test]
+fn a_cylinder_is_read_mostly_in_passes() {
+    for generation in 1..=3 {
+        let mut mems = Mems::new(g(generation), Scheduler::Fcfs);
+        let blocks = g(generation).layout.cylinder_blocks().0;
+        mems.submit(Instant::ZERO, request(0, Direction::Read, 0, blocks));
+        let parts = run(&mut mems)[0].parts;
+        assert!(parts.seek.0 < parts.media.0 / 5, "G{generation}: {parts:?}");
+    }
+}
+
+/// Writes that the buffer has no room for hold up no read.
+#[test]
+fn reads_do_not_wait_for_the_data_of_all_writes() {
+    let mut mems = Mems::new(g(2), Scheduler::Sptf);
+    for id in 0..100 {
+        mems.submit(Instant::ZERO, request(id, Direction::Write, 60_000 * id, 2048));
+    }
+    mems.submit(Instant::ZERO, request(100, Direction::Read, 3_375_000, 1));
+    let done = run(&mut mems);
+    assert_eq!(done.len(), 101);
+    let read = done.iter().find(|one| one.id == 100).unwrap();
+    assert!(read.finished < Instant::ZERO + Nanos::from_ms(20.0), "{read:?}");
 }

@@ -132,15 +132,19 @@ impl Partition {
 
     /// Bytes of memory, without its queues.
     pub(crate) fn directory_bytes(&self) -> usize {
-        let staged: usize = self.staged.iter().map(|staged| staged.memory_bytes()).sum();
-        let own = size_of::<Partition>() + PARTITION_MORE_BYTES;
-        own + self.low.len() + self.place.memory_bytes() + staged
+        Partition::bytes_of(&self.low, &self.place, &self.staged)
     }
 
-    /// The same of one with blocks in one run, whose lowest key has so many bytes.
-    pub(crate) fn bytes_of(low_bytes: usize, table: &TablePlace) -> usize {
+    /// The same of one that begins with the key `low`.
+    pub(crate) fn bytes_of(low: &[u8], place: &Place, staged: &[Arc<Staged>]) -> usize {
+        let staged: usize = staged.iter().map(|staged| staged.memory_bytes()).sum();
+        size_of::<Partition>() + PARTITION_MORE_BYTES + low.len() + place.memory_bytes() + staged
+    }
+
+    /// The same of one that is to be written in one run.
+    pub(crate) fn bytes_in_one_run(low: &[u8], table: &TablePlace) -> usize {
         let place = size_of::<Place>() + size_of::<Extent>() + size_of::<Run>();
-        size_of::<Partition>() + PARTITION_MORE_BYTES + low_bytes + place + table.memory_bytes()
+        size_of::<Partition>() + PARTITION_MORE_BYTES + low.len() + place + table.memory_bytes()
     }
 
     /// The oldest group that it still needs the log for.

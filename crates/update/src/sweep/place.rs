@@ -152,10 +152,13 @@ impl Shared {
     ///
     /// With `held`, what comes of it for other spaces may take so many bytes of the log, which are kept for it.
     pub(super) async fn place(&self, job: &Job, held: Option<usize>) -> Result<Done> {
-        let mut writes = Writes::default();
+        let replaced =
+            job.members.iter().map(|one| Partition::bytes_of(&one.low, &one.place, &one.staged));
+        let mut writes = Writes::replacing(replaced.sum());
         let done = self.place_with(job, held, &mut writes).await;
         writes.settle().await?;
         if !matches!(done, Ok(Done::Placed(_))) {
+            self.shrink_directory(writes.grown_bytes);
             held.into_iter().for_each(|bytes| self.log.give_back(bytes));
         }
         done
@@ -419,7 +422,11 @@ impl Shared {
         let lows = pieces.iter().map(|(low, _)| low);
         let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
-        self.grow_directory(Partition::bytes_of(low.len(), &table_place));
+        let directory_bytes = Partition::bytes_in_one_run(&low, &table_place);
+        let again = directory_bytes.min(writes.replaced_bytes);
+        writes.replaced_bytes -= again;
+        writes.grown_bytes += directory_bytes - again;
+        self.grow_directory(directory_bytes - again);
         if let Some((run, extents)) = self.take_in_rows(shape, pieces.len(), &table_place) {
             self.write_strips(shape, &run, pieces, &table_bytes, writes).await?;
             let location =

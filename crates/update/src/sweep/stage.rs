@@ -81,12 +81,14 @@ impl Shared {
             let blocks = self.blocks_for_chunk(member, older.iter().map(Bytes::len).sum()).await;
             let format = &*member.place.spec().format;
             let (chunk, bytes, left) = Chunk::of(&older, queue, &blocks, &self.kinds, format);
+            if limit == Limit::Partition
+                && (used + division.rounded(chunk.length()) > division.staging
+                    || self.frees_much(member, &chunk))
+            {
+                return Ok(Done::Postponed);
+            }
             self.grow_directory(Staged::bytes_of(&chunk));
             let reserve = match limit {
-                Limit::Partition if used + division.rounded(chunk.length()) > division.staging => {
-                    return Ok(Done::Postponed);
-                }
-                Limit::Partition if self.frees_much(member, &chunk) => return Ok(Done::Postponed),
                 Limit::Partition => self.reserve() + self.growth(),
                 Limit::Space => self.checkpoint_reserve(),
             };

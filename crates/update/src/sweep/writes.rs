@@ -19,10 +19,19 @@ const WRITES_MAX: usize = 2;
 #[derive(Default)]
 pub(super) struct Writes<'a> {
     pub(super) written: Vec<Written>,
+    /// Bytes of the directory that what is replaced takes, and what is written does not take again yet.
+    pub(super) replaced_bytes: usize,
+    /// Bytes that the directory grows by.
+    pub(super) grown_bytes: usize,
     in_flight: FuturesUnordered<BoxFuture<'a, moirai_storage::Result<()>>>,
 }
 
 impl<'a> Writes<'a> {
+    /// Those of a job that replaces so many bytes of the directory.
+    pub(super) fn replacing(replaced_bytes: usize) -> Writes<'a> {
+        Writes { replaced_bytes, ..Writes::default() }
+    }
+
     /// Begins a write; waits for others where too many are in flight.
     pub(super) async fn begin(
         &mut self,
