@@ -8,13 +8,8 @@ use crate::{MemsKind, MemsProfileFile, Scheduler};
 
 /// Parameters of which a profile knows one value. What a file may say beside these changes no response time, but the read
 /// buffer's, which is left out.
-const EXPECTED: [(&str, f64); 4] = [
-    ("Number of sleds", 1.0),
-    // Every other track runs back; here only where tips access data in both directions.
-    ("Layout policy", 7.0),
-    ("Prefetch depth", 0.0),
-    ("Block count", 0.0),
-];
+const EXPECTED: [(&str, f64); 3] =
+    [("Number of sleds", 1.0), ("Prefetch depth", 0.0), ("Block count", 0.0)];
 
 pub(super) fn convert(
     block: &Block,
@@ -28,6 +23,14 @@ pub(super) fn convert(
             );
         }
     }
+    // All tracks the same way, or every other one back.
+    let reversed_tracks = match given.count("Layout policy", 1000)? {
+        6 => false,
+        7 => true,
+        other => {
+            return Err(given.error("Layout policy", &format!("{other} is not known: 6 and 7 are")));
+        }
+    };
     let count = |name| Ok(given.needed_count(name, u64::from(u32::MAX))? as u32);
     let pair = |name: &str| -> Result<[f64; 2], DiskspecsError> {
         let of = |axis: &str| given.needed(&format!("{name} {axis}"), 0.0, 1e9);
@@ -53,6 +56,7 @@ pub(super) fn convert(
         tips: count("Number of usable tips")?,
         active_tips: count("Simultaneously active tips")?,
         bidirectional: given.flag("Bidirectional access")?,
+        reversed_tracks,
         acceleration_m_per_s2: pair("Sled acceleration")?,
         tip_bits_per_s: given.needed("Sled access speed", 0.0, 1e12)?,
         resonance_hz: given.needed("Sled resonant frequency", 0.0, 1e9)?,

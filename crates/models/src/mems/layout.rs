@@ -29,7 +29,7 @@ pub struct MemsLayout {
     /// Bits of a servo burst.
     pub servo_bits: u32,
     /// Whether every other track runs back: where the tips access data in both directions, the sled then only turns round
-    /// between two tracks. Otherwise it returns to the end at which all tracks begin.
+    /// between two tracks. Where they access it in one, it goes back for each row of such a track.
     pub reverses: bool,
 }
 

@@ -62,6 +62,8 @@ pub struct MemsProfileFile {
     pub active_tips: u32,
     /// Whether tips access data in both directions of y.
     pub bidirectional: bool,
+    /// Whether every other track runs back.
+    pub reversed_tracks: bool,
     /// Of the actuators.
     pub acceleration_m_per_s2: [f64; 2],
     /// Bits a second of one tip: the speed of the sled in y.
@@ -184,7 +186,7 @@ impl MemsProfile {
             rows,
             row_bits,
             servo_bits: file.servo_bits,
-            reverses: file.bidirectional,
+            reverses: file.reversed_tracks,
         };
         let sled = Sled {
             acceleration: file.acceleration_m_per_s2,

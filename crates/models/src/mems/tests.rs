@@ -318,12 +318,14 @@ fn a_sled_at_rest_starts_first() {
     assert!(parts.seek < Nanos::from_ms(4.0), "it rests amid a request: {parts:?}");
 }
 
-/// In sequence the sled seeks little, whether tips access data in both directions or not.
+/// In sequence the sled seeks little, where tracks run as the tips access data.
 #[test]
 fn a_cylinder_is_read_mostly_in_passes() {
-    for generation in 1..=3 {
-        let mut mems = Mems::new(g(generation), Scheduler::Fcfs);
-        let blocks = g(generation).layout.cylinder_blocks().0;
+    for (generation, reversed_tracks) in [(1, false), (2, true), (3, true)] {
+        let file = MemsProfileFile { reversed_tracks, ..g(generation).file };
+        let profile = MemsProfile::new(file).unwrap();
+        let blocks = profile.layout.cylinder_blocks().0;
+        let mut mems = Mems::new(profile, Scheduler::Fcfs);
         mems.submit(Instant::ZERO, request(0, Direction::Read, 0, blocks));
         let parts = run(&mut mems)[0].parts;
         assert!(parts.seek.0 < parts.media.0 / 5, "G{generation}: {parts:?}");
