@@ -92,7 +92,7 @@ struct MechanismState<M> {
 }
 
 impl<M: Model> Simulation<M> {
-    /// Starts a model at rest, of so many blocks; p, d and whether it has a volatile cache are its own.
+    /// Starts a model at rest, of so many blocks. Whoever starts one with parallelism, depth or a volatile cache says so in the inquiry.
     fn start(model: M, capacity: BlockCount, options: SimulatedOptions) -> Simulation<M> {
         let bell = Arc::new(Notify::new());
         let mechanism = Arc::new(Mechanism {

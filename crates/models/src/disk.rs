@@ -23,8 +23,7 @@ mod read_ahead;
 mod request;
 mod writes;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos, ServiceParts};
 
@@ -37,7 +36,7 @@ pub use control::CacheSwitches;
 pub use request::{DiskCompletion, DiskRequest, RequestId};
 
 use read_ahead::Background;
-pub(crate) use request::Done;
+pub(crate) use request::DoneQueue;
 use writes::{Blocked, Flush, LastWrite};
 
 /// An access to the media on somebody's behalf.
@@ -79,8 +78,7 @@ pub struct Disk {
     /// When the last reported write that was taken up is on the media.
     written_until: Instant,
     flushes: Vec<Flush>,
-    done: BinaryHeap<Reverse<Done>>,
-    completed: u64,
+    done: DoneQueue,
 }
 
 impl Disk {
@@ -104,8 +102,7 @@ impl Disk {
             unwritten: BTreeSet::new(),
             written_until: Instant::ZERO,
             flushes: Vec::new(),
-            done: BinaryHeap::new(),
-            completed: 0,
+            done: DoneQueue::default(),
         }
     }
 
@@ -147,7 +144,7 @@ impl Disk {
     /// The next time at which something happens; `None` when the disk is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        let finish = self.done.peek().map(|Reverse(done)| done.finished);
+        let finish = self.done.next();
         match (finish, self.queue.next_start(self.media_free)) {
             (Some(finish), Some(decision)) => Some(finish.min(decision)),
             (finish, decision) => finish.or(decision),
@@ -157,13 +154,7 @@ impl Disk {
     /// Lets time pass up to and with `now`; requests that finish are appended to `completions`.
     pub fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>) {
         self.decide(|at| at <= now);
-        while let Some(Reverse(done)) = self.done.peek() {
-            if done.finished > now {
-                break;
-            }
-            completions.push(done.completion);
-            self.done.pop();
-        }
+        self.done.take(now, completions);
     }
 
     /// Takes up accesses for as long as `due` says so of their time.
@@ -411,9 +402,7 @@ impl Disk {
     }
 
     fn complete(&mut self, completion: DiskCompletion) {
-        let (finished, sequence) = (completion.finished, self.completed);
-        self.completed += 1;
-        self.done.push(Reverse(Done { finished, sequence, completion }));
+        self.done.push(completion);
     }
 }
 

@@ -25,16 +25,13 @@ mod sled;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use moirai_units::{BlockCount, Instant, Lbn, Nanos, ServiceParts};
 
 pub use layout::{MemsLayout, MemsPlace};
 pub use profile::{MemsKind, MemsProfile, MemsProfileFile, built_in_mems_names};
 pub use sled::Sled;
 
-use crate::disk::Done;
+use crate::disk::DoneQueue;
 use crate::{Direction, DiskCompletion, DiskRequest, Scheduler};
 use sled::SledState;
 
@@ -94,8 +91,7 @@ pub struct Mems {
     bus_free: Instant,
     /// Blocks of writes that are in the buffer, or on the bus to it.
     buffered: BlockCount,
-    done: BinaryHeap<Reverse<Done>>,
-    completed: u64,
+    done: DoneQueue,
 }
 
 impl Mems {
@@ -113,8 +109,7 @@ impl Mems {
             position: Lbn(0),
             bus_free: Instant::ZERO,
             buffered: BlockCount::ZERO,
-            done: BinaryHeap::new(),
-            completed: 0,
+            done: DoneQueue::default(),
         }
     }
 
@@ -166,7 +161,7 @@ impl Mems {
         self.decide(|at| at < now);
         let parts = ServiceParts::default();
         let none = BlockCount::ZERO;
-        self.complete(DiskCompletion {
+        self.done.push(DiskCompletion {
             id,
             issued: now,
             started: now,
@@ -179,20 +174,13 @@ impl Mems {
     /// The next time at which something happens; `None` when it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        let finish = self.done.peek().map(|Reverse(done)| done.finished);
-        [finish, self.next_decision()].into_iter().flatten().min()
+        [self.done.next(), self.next_decision()].into_iter().flatten().min()
     }
 
     /// Lets time pass up to and with `now`; requests that finish are appended to `completions`.
     pub fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>) {
         self.decide(|at| at <= now);
-        while let Some(Reverse(done)) = self.done.peek() {
-            if done.finished > now {
-                break;
-            }
-            completions.push(done.completion);
-            self.done.pop();
-        }
+        self.done.take(now, completions);
     }
 
     /// When a pass ends, or one may begin.
@@ -233,10 +221,7 @@ impl Mems {
         let media = self.profile.pass;
         // Nothing is written before it is there.
         let is_write = job.request.direction == Direction::Write;
-        let there = match is_write {
-            true => self.arrival(job),
-            false => Instant::ZERO,
-        };
+        let there = if is_write { self.arrival(job) } else { Instant::ZERO };
         let begins = at.max(Instant { ns: there.ns.saturating_sub((startup + seek).0) });
         let others = (0..self.waiting.len()).filter(|index| *index != first);
         let mut taken = Vec::new();
@@ -375,7 +360,7 @@ impl Mems {
         let total = finished.since(job.issued);
         let queue = Nanos(total.0.saturating_sub((overhead + seek + media + bus).0));
         let parts = ServiceParts { queue, overhead, seek, media, bus, ..ServiceParts::default() };
-        self.complete(DiskCompletion {
+        self.done.push(DiskCompletion {
             id: job.request.id,
             issued: job.issued,
             started: job.started.unwrap_or(end),
@@ -383,11 +368,5 @@ impl Mems {
             cached: BlockCount::ZERO,
             parts,
         });
-    }
-
-    fn complete(&mut self, completion: DiskCompletion) {
-        self.completed += 1;
-        let (finished, sequence) = (completion.finished, self.completed);
-        self.done.push(Reverse(Done { finished, sequence, completion }));
     }
 }

@@ -33,10 +33,7 @@ impl SimulatedMems {
     }
 
     fn check(&self, lbn: Lbn) -> Result<()> {
-        match lbn.0 < self.simulation.inquiry.capacity.0 {
-            true => Ok(()),
-            false => Err(self.simulation.past_end(lbn)),
-        }
+        self.simulation.inquiry.check_blocks(BlockRange::new(lbn, BlockCount(1)))
     }
 }
 

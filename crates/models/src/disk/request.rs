@@ -1,5 +1,8 @@
 //! What a disk is asked, and what it answers.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use moirai_units::{BlockCount, BlockRange, Instant, ServiceParts};
 
 use crate::Direction;
@@ -35,12 +38,12 @@ pub struct DiskCompletion {
     pub parts: ServiceParts,
 }
 
-/// Done requests, earliest first and then in the order in which that was known.
+/// A done request, by when it is done and then by the order in which that was known.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Done {
-    pub(crate) finished: Instant,
-    pub(crate) sequence: u64,
-    pub(crate) completion: DiskCompletion,
+struct Done {
+    finished: Instant,
+    sequence: u64,
+    completion: DiskCompletion,
 }
 
 impl Ord for Done {
@@ -52,5 +55,32 @@ impl Ord for Done {
 impl PartialOrd for Done {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+/// Done requests whose time has not come, earliest first.
+#[derive(Debug, Default)]
+pub(crate) struct DoneQueue {
+    waiting: BinaryHeap<Reverse<Done>>,
+    pushed: u64,
+}
+
+impl DoneQueue {
+    pub(crate) fn push(&mut self, completion: DiskCompletion) {
+        let (finished, sequence) = (completion.finished, self.pushed);
+        self.pushed += 1;
+        self.waiting.push(Reverse(Done { finished, sequence, completion }));
+    }
+
+    /// When the next of them is done.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.waiting.peek().map(|Reverse(done)| done.finished)
+    }
+
+    /// Appends those that are done by `now` to `completions`.
+    pub(crate) fn take(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>) {
+        while self.next().is_some_and(|finished| finished <= now) {
+            completions.extend(self.waiting.pop().map(|Reverse(done)| done.completion));
+        }
     }
 }

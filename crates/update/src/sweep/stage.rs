@@ -87,7 +87,8 @@ impl Shared {
             {
                 return Ok(Done::Postponed);
             }
-            self.grow_directory(Staged::bytes_of(&chunk));
+            let directory_bytes = Staged::bytes_of(&chunk);
+            self.grow_directory(directory_bytes);
             let reserve = match limit {
                 Limit::Partition => self.reserve() + self.growth(),
                 Limit::Space => self.checkpoint_reserve(),
@@ -100,9 +101,14 @@ impl Shared {
                     let extent = Some(extent);
                     return Ok(Done::Staged(Staging { chunk, extent, combined, freed }));
                 }
-                None if combined == 0 => return Ok(Done::Postponed),
-                // What was sealed may fit alone, where no free run holds all of them.
-                None => (older, combined) = (Vec::new(), 0),
+                None => {
+                    self.shrink_directory(directory_bytes);
+                    if combined == 0 {
+                        return Ok(Done::Postponed);
+                    }
+                    // What was sealed may fit alone, where no free run holds all of them.
+                    (older, combined) = (Vec::new(), 0);
+                }
             }
         }
     }
