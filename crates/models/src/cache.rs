@@ -74,7 +74,8 @@ impl Cache {
         if !self.switches.reads {
             return None;
         }
-        let hits = self.segments.iter().enumerate().filter_map(|(segment, held)| {
+        let of_reads = self.segments.iter().enumerate().skip(self.separate());
+        let hits = of_reads.filter_map(|(segment, held)| {
             let usable = !held.written || self.settings.hit_on_written;
             let hit = usable && held.blocks.contains(blocks.first);
             hit.then(|| {
@@ -94,6 +95,11 @@ impl Cache {
         }
     }
 
+    /// Segments for writes alone; they come first.
+    fn separate(&self) -> usize {
+        usize::from(self.settings.separate_write_segment)
+    }
+
     /// Takes the segment without users that was used least recently, an empty one if there is one,
     /// for data from `first` on.
     pub(crate) fn take(&mut self, first: Lbn, written: bool) -> Option<SegmentIndex> {
@@ -101,7 +107,9 @@ impl Cache {
             return None;
         }
         // One number for each: an adaptive cache has thousands, and a branch each is what takes time.
-        let ranks = self.segments.iter().map(Segment::rank).enumerate();
+        let most = if written && self.separate() > 0 { self.separate() } else { usize::MAX };
+        let ranks = self.segments.iter().map(Segment::rank).enumerate().take(most);
+        let ranks = ranks.skip(if written { 0 } else { self.separate() });
         let (index, _) = ranks.min_by_key(|(_, rank)| *rank)?;
         let segment = self.segments.get_mut(index).filter(|segment| segment.users == 0)?;
         segment.blocks = BlockRange::new(first, BlockCount::ZERO);

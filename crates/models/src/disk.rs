@@ -50,6 +50,8 @@ struct Job {
     /// When the transfer of cached blocks, which the access leaves out, may begin.
     transfer: Instant,
     segment: Option<SegmentIndex>,
+    /// The bus was left between the command and the data.
+    is_apart: bool,
     /// The number of a write whose completion was reported when its data were in the buffer.
     reported: Option<u64>,
     /// Only the arm is to be moved.
@@ -181,12 +183,13 @@ impl Disk {
             request: blocks,
             transfer: now + hit,
             segment: None,
+            is_apart: false,
             reported: None,
             is_seek: false,
         };
         let Some(found) = found else {
             self.stop_read_ahead(now);
-            job.transfer = Instant::ZERO;
+            job.transfer = now + miss + overheads.read_disconnect.get(previous);
             job.segment = self.take_segment(blocks.first, false);
             self.enqueue(
                 Access { direction: Direction::Read, blocks, data: None },
@@ -205,7 +208,7 @@ impl Disk {
                 self.read_on(found.segment, blocks);
             } else {
                 self.stop_read_ahead(now);
-                self.resume_read_ahead(found.segment, blocks, now + hit);
+                self.resume_read_ahead(found.segment, blocks, now + miss);
             }
             self.discard_sent(found.segment, blocks.end());
             return;
@@ -249,7 +252,10 @@ impl Disk {
         let before = sectors - access.blocks.count.0;
         let bus = electronics.bus_sector.0;
         let in_order = electronics.bus_in_order;
-        let wanted = (electronics.read_watermark * sectors as f64).ceil() as u64;
+        let wanted = match electronics.read_watermark {
+            0.0 => 0,
+            share => ((share * sectors as f64) as u64).max(1),
+        };
 
         // When the bus, which sends in block order, is through; see `Run`.
         let mut bus_end = Instant::ZERO;
@@ -278,20 +284,32 @@ impl Disk {
         let service = service::serve(geometry, mechanics, self.arm, at, access, passed);
 
         let (media_end, overheads) = (service.media_end, electronics.overheads);
-        let finished = match access.direction {
-            Direction::Write => media_end + overheads.write_completion,
+        let apart = overheads.apart.filter(|_| job.is_apart);
+        let (finished, completion) = match access.direction {
+            Direction::Write => {
+                let (disconnect, reconnect) = match apart {
+                    None => (overheads.write_disconnect, overheads.write_reconnect),
+                    Some(apart) => (apart.disconnect, apart.reconnect),
+                };
+                let left = access.data.map(|data| {
+                    data.from + Nanos(data.sector.0 * access.blocks.count.0) + disconnect
+                });
+                let completion = reconnect + overheads.write_completion;
+                (media_end.max(left.unwrap_or(media_end)) + completion, completion)
+            }
+            // Cached blocks in front cross the bus while the media turn to the rest, and it is kept for that.
+            Direction::Read if before > 0 && electronics.holds_bus => {
+                let sent = self.bus_free.max(job.transfer) + self.bus_time(job.request.count);
+                self.bus_free = bus_end.max(sent);
+                (self.bus_free + overheads.read_completion, overheads.read_completion)
+            }
             Direction::Read => {
-                // Cached blocks in front may cross the bus while the media turn to the rest.
                 let first = if before > 0 { Some(job.transfer) } else { first_passed };
                 let start = self.bus_free.max(first.unwrap_or(at)).max(enough).max(job.transfer);
                 let sent = start + overheads.reconnect + self.bus_time(job.request.count);
                 self.bus_free = bus_end.max(sent);
-                self.bus_free + overheads.read_completion
+                (self.bus_free + overheads.read_completion, overheads.read_completion)
             }
-        };
-        let completion = match access.direction {
-            Direction::Read => overheads.read_completion,
-            Direction::Write => overheads.write_completion,
         };
         if job.reported.is_none() {
             // An access that began before its request did so by reading ahead: that part is free.

@@ -10,13 +10,17 @@ use crate::Direction;
 pub struct Electronics {
     /// Processing of commands.
     pub overheads: Overheads,
-    /// Time for one sector to cross the bus.
+    /// Time for one sector to cross the bus to the host.
     pub bus_sector: Nanos,
+    /// The same from the host.
+    pub write_bus_sector: Nanos,
     /// Whether the bus sends data in block order only.
     pub bus_in_order: bool,
     /// What part of a read must be in the buffer before its transfer begins: 0 as soon as a sector
     /// is there, 1 when all is.
     pub read_watermark: f64,
+    /// Whether the bus is kept through pauses of a read whose transfer has begun; otherwise it is reconnected to.
+    pub holds_bus: bool,
     /// A command that is about the drive and not about data, such as translating an address (thesis table 4.2).
     pub diagnostic: Nanos,
     /// The cache; without one, every request goes to the media.
@@ -42,6 +46,29 @@ pub struct Overheads {
     pub read_completion: Nanos,
     /// Between a write's end and its completion.
     pub write_completion: Nanos,
+    /// From the decoding of a read that misses until the bus is left, and can be reconnected to.
+    pub read_disconnect: After,
+    /// The same, from the last of a write's data on.
+    pub write_disconnect: Nanos,
+    /// To reconnect for the completion of a write that is on the media.
+    pub write_reconnect: Nanos,
+    /// A write waits for the media for at least so long, unless it continues the one before while that is being written.
+    pub write_positioning_least: Nanos,
+    /// Of a write in another place than the write directly before; `None` where that is like others.
+    pub apart: Option<ApartOverheads>,
+}
+
+/// A drive that leaves the bus between the command and the data of a write: what takes the place of its overheads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApartOverheads {
+    /// Until the arm moves.
+    pub arm: Nanos,
+    /// Until its data are asked for.
+    pub data: Nanos,
+    /// From the last of its data until the bus is left again.
+    pub disconnect: Nanos,
+    /// To reconnect for its completion.
+    pub reconnect: Nanos,
 }
 
 /// An overhead by the direction of the command before.
@@ -80,11 +107,15 @@ pub struct CacheSettings {
     /// Segments are as long as their data and as many as fit (adaptive), and `segments` times
     /// `segment_blocks` is the size of the whole.
     pub adaptive: bool,
+    /// One segment is for writes alone: they take no other, and no read takes or hits it.
+    pub separate_write_segment: bool,
+    /// Blocks of a write that must be there before its first block is written; all of a shorter one.
+    pub write_start_blocks: BlockCount,
     /// Segments that may hold data which are not on the media yet.
     pub write_segments: u32,
     /// How far it reads on after a read.
     pub read_ahead: ReadAhead,
-    /// Blocks past the request that reading on may reach; the segment's size at most.
+    /// Blocks past the request that reading on may reach; [`ReadAhead::NextTrack`] minds tracks alone.
     pub read_ahead_blocks: BlockCount,
     /// Reading on goes on after a hit on a segment that was left.
     pub resume_on_hit: bool,
@@ -119,7 +150,7 @@ pub enum ReadAhead {
     /// When the segment is full.
     Segment,
     /// At the end of the track; a stream that came from the track before goes on to the end of the
-    /// next.
+    /// next. What follows the request falls off a segment that is shorter than that.
     NextTrack,
 }
 

@@ -18,7 +18,9 @@ mod service;
 
 pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 pub use disk::{CacheSwitches, Disk, DiskCompletion, DiskRequest, RequestId};
-pub use electronics::{After, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead};
+pub use electronics::{
+    After, ApartOverheads, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead,
+};
 pub use mechanics::{Mechanics, Positioning};
 pub use mems::{
     Mems, MemsKind, MemsLayout, MemsPlace, MemsProfile, MemsProfileFile, Sled, built_in_mems_names,
@@ -27,7 +29,8 @@ pub use moirai_geometry::{
     BadPlace, Defects, Extent, Geometry, GeometryError, Place, Sparing, Track, TrackOrder, Zone,
 };
 pub use profile::{
-    CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile, built_in_names,
+    ApartFile, CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile,
+    built_in_names,
 };
 pub use queue::{Scheduler, UnknownScheduler};
 pub use seek::{SeekCurve, SeekFormula};

@@ -7,10 +7,11 @@ mod file;
 use moirai_units::{BLOCK_BYTES, BlockCount, Nanos};
 
 pub use built_in::built_in_names;
-pub use file::{CacheFile, OverheadsFile, ProfileFile, ZoneFile};
+pub use file::{ApartFile, CacheFile, OverheadsFile, ProfileFile, ZoneFile};
 
 use crate::{
-    After, CacheSettings, Defects, Electronics, Geometry, Mechanics, Overheads, SeekCurve, Zone,
+    After, ApartOverheads, CacheSettings, Defects, Electronics, Geometry, Mechanics, Overheads,
+    SeekCurve, Zone,
 };
 
 /// The parameters of a simulated disk.
@@ -98,10 +99,14 @@ impl Profile {
             zero_latency_read: file.zero_latency_read,
             zero_latency_write: file.zero_latency_write,
         };
+        let bus_sector =
+            |mb_per_s: f64| Nanos((BLOCK_BYTES as f64 * 1e3 / mb_per_s).round() as u64);
         let electronics = Electronics {
             overheads: overheads(&file.overheads),
-            bus_sector: Nanos((BLOCK_BYTES as f64 * 1e3 / file.bus_mb_per_s).round() as u64),
+            bus_sector: bus_sector(file.bus_mb_per_s),
+            write_bus_sector: bus_sector(file.write_bus_mb_per_s.unwrap_or(file.bus_mb_per_s)),
             bus_in_order: file.bus_in_order,
+            holds_bus: file.holds_bus,
             read_watermark: file.read_watermark,
             diagnostic: Nanos::from_ms(file.diagnostic_ms.unwrap_or(DIAGNOSTIC_MS)),
             cache: file.cache.as_ref().map(cache_settings),
@@ -145,6 +150,19 @@ fn overheads(file: &OverheadsFile) -> Overheads {
         reconnect: Nanos::from_ms(file.reconnect_ms),
         read_completion: Nanos::from_ms(file.read_completion_ms),
         write_completion: Nanos::from_ms(file.write_completion_ms),
+        read_disconnect: After {
+            read: Nanos::from_ms(file.read_disconnect_after_read_ms),
+            write: Nanos::from_ms(file.read_disconnect_after_write_ms),
+        },
+        write_disconnect: Nanos::from_ms(file.write_disconnect_ms),
+        write_reconnect: Nanos::from_ms(file.write_reconnect_ms),
+        write_positioning_least: Nanos::from_ms(file.write_positioning_least_ms),
+        apart: file.apart.map(|apart| ApartOverheads {
+            arm: Nanos::from_ms(apart.arm_ms),
+            data: Nanos::from_ms(apart.data_ms),
+            disconnect: Nanos::from_ms(apart.disconnect_ms),
+            reconnect: Nanos::from_ms(apart.reconnect_ms),
+        }),
     }
 }
 
@@ -154,6 +172,8 @@ fn cache_settings(file: &CacheFile) -> CacheSettings {
         segments: file.segments,
         segment_blocks,
         adaptive: file.adaptive,
+        separate_write_segment: file.separate_write_segment,
+        write_start_blocks: BlockCount(file.write_start_blocks.unwrap_or(1)),
         write_segments: file.write_segments,
         read_ahead: file.read_ahead,
         read_ahead_blocks: file.read_ahead_blocks.map_or(segment_blocks, BlockCount),
@@ -171,6 +191,20 @@ fn cache_settings(file: &CacheFile) -> CacheSettings {
 
 pub(crate) fn bad(key: impl Into<String>, problem: impl Into<String>) -> ProfileError {
     ProfileError::Value { key: key.into(), problem: problem.into() }
+}
+
+pub(crate) fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), ProfileError> {
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false => Err(bad(key, format!("{value} is not between {low} and {high}"))),
+    }
+}
+
+/// The `kind` that a profile's text gives; that of a disk gives none.
+#[must_use]
+pub fn kind_of(text: &str) -> Option<String> {
+    let table: toml::Table = toml::from_str(text).ok()?;
+    table.get("kind")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -38,6 +38,10 @@ pub(crate) struct Arriving {
     pub(crate) from: Instant,
     /// What each sector takes.
     pub(crate) sector: Nanos,
+    /// How many must be there before the first is written.
+    pub(crate) start: BlockCount,
+    /// How long the head is on its way to the first at least.
+    pub(crate) positioning_least: Nanos,
 }
 
 /// What serving an access on the media takes.
@@ -139,7 +143,12 @@ pub(crate) fn serve(
             let last = extent.blocks.0 - 1;
             let come = |index: u64| data.from + Nanos(data.sector.0 * (sectors_before + index + 1));
             let for_last = come(last).ns.saturating_sub(span_ps(last) / 1000);
-            there.max(come(0)).max(Instant { ns: for_last })
+            let there = there.max(come(0)).max(Instant { ns: for_last });
+            if sectors_before > 0 {
+                return there;
+            }
+            let begun = data.start.min(access.blocks.count).0.saturating_sub(1);
+            there.max(come(begun)).max(start + data.positioning_least)
         });
         let met = rotate(mechanics, &extent, arrival, zero_latency);
         let at = |ps: u64| arrival + Nanos(ps / 1000);

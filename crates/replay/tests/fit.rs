@@ -78,14 +78,19 @@ fn fit_finds_the_one_parameter_that_differs() {
     let check = |name: &str, expected: f64, slack: f64, change: Change| {
         let mut real = drive();
         change(&mut real);
-        let fitted = fit_all(&drive(), &measure(&real, 7));
-        let found = &fitted.changes;
-        assert!(matches!(&found[..], [(only, ..)] if *only == name), "{name}: {found:?}");
-        let after: f64 = found[0].2.parse().unwrap();
-        assert!((after - expected).abs() < slack, "{name}: {after}, not {expected}");
-        let held_out = fitted.held_out;
-        assert!(held_out.after.demerit_ms < held_out.before.demerit_ms * 0.9, "{held_out:?}");
-        assert_eq!(fitted.left_alone.len(), PARAMETERS.len() - 1);
+        // The noise of a single trace may shift what is found by a step of the search.
+        let mut afters = [7, 8, 9].map(|seed| {
+            let fitted = fit_all(&drive(), &measure(&real, seed));
+            let found = &fitted.changes;
+            assert!(matches!(&found[..], [(only, ..)] if *only == name), "{name}: {found:?}");
+            let held_out = fitted.held_out;
+            assert!(held_out.after.demerit_ms < held_out.before.demerit_ms * 0.9, "{held_out:?}");
+            assert_eq!(fitted.left_alone.len(), PARAMETERS.len() - 1);
+            found[0].2.parse::<f64>().unwrap()
+        });
+        afters.sort_by(f64::total_cmp);
+        let median = afters[1];
+        assert!((median - expected).abs() < slack, "{name}: {afters:?}, not {expected}");
     };
     let given = drive();
     check("head_switch_ms", given.head_switch_ms + 0.5, 0.05, |file| file.head_switch_ms += 0.5);

@@ -37,6 +37,7 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment: None,
+            is_apart: false,
             reported: None,
             is_seek: true,
         };

@@ -63,8 +63,8 @@ impl Disk {
         let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
         // Further than that, and what comes next would fall off the segment's front.
         let most = cache.settings.read_ahead_blocks.min(cache.settings.segment_blocks);
-        let most = most.min(cache.switches.read_ahead_blocks);
-        let far = request.end() + most;
+        let switched = Lbn(request.end().0.saturating_add(cache.switches.read_ahead_blocks.0));
+        let far = (request.end() + most).min(switched);
         let end = match cache.settings.read_ahead {
             ReadAhead::None => next,
             ReadAhead::Segment => far,
@@ -80,9 +80,9 @@ impl Disk {
                 let begun = cache.segment(segment).map(|segment| segment.blocks.first);
                 match track(request.end()) {
                     Some(here) if begun.is_some_and(|begun| begun < here.first) => {
-                        track(here.end()).map_or(here.end(), |next| next.end()).min(far)
+                        track(here.end()).map_or(here.end(), |next| next.end()).min(switched)
                     }
-                    Some(here) => here.end().min(far),
+                    Some(here) => here.end().min(switched),
                     None => next,
                 }
             }

@@ -2,6 +2,7 @@
 
 mod arbitrary;
 mod cache;
+mod disconnects;
 
 use super::*;
 use crate::{Overheads, Zone};

@@ -35,7 +35,12 @@ pub(super) struct LastWrite {
 impl Disk {
     pub(super) fn submit_write(&mut self, now: Instant, request: DiskRequest, previous: Direction) {
         let overheads = self.profile.electronics.overheads;
-        let (hit, miss) = (overheads.write_hit.get(previous), overheads.write_miss.get(previous));
+        let apart =
+            overheads.apart.filter(|_| self.comes_apart(now, request.blocks.first, previous));
+        let (hit, miss) = match apart {
+            None => (overheads.write_hit.get(previous), overheads.write_miss.get(previous)),
+            Some(apart) => (apart.data, apart.arm),
+        };
         self.stop_read_ahead(now);
         let report = self
             .cache
@@ -78,7 +83,7 @@ impl Disk {
                 cache.for_each(|cache| cache.add_user(*segment, Direction::Write));
             })
             .or_else(|| self.take_segment(blocks.first, true));
-        let data = self.take_bus(now + hit, blocks.count);
+        let data = self.take_bus(now + hit, blocks.count, joined.is_some());
         let job = Job {
             id: request.id,
             issued: now,
@@ -86,6 +91,7 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment,
+            is_apart: apart.is_some(),
             reported: None,
             is_seek: false,
         };
@@ -106,8 +112,8 @@ impl Disk {
         shared: bool,
     ) {
         let blocks = request.blocks;
-        let data = self.take_bus(transfer, blocks.count);
-        let in_buffer = data.from + self.bus_time(blocks.count);
+        let data = self.take_bus(transfer, blocks.count, shared);
+        let in_buffer = data.from + Nanos(blocks.count.0 * data.sector.0);
         if let Some(cache) = &mut self.cache {
             if shared {
                 cache.add_user(segment, Direction::Write);
@@ -138,6 +144,7 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment: Some(segment),
+            is_apart: false,
             reported: Some(self.reported_writes),
             is_seek: false,
         };
@@ -213,10 +220,29 @@ impl Disk {
         }
     }
 
-    /// Takes the bus for a write's data from `at` on, or when it is free.
-    fn take_bus(&mut self, at: Instant, count: BlockCount) -> Arriving {
+    /// Whether the drive leaves the bus between the command and the data of a write: nothing is under way, and the command before
+    /// was a write in another place.
+    fn comes_apart(&self, now: Instant, first: Lbn, previous: Direction) -> bool {
+        let is_idle = self.queue.is_empty() && self.media_free <= now;
+        let follows = self.last_write.is_none_or(|last| last.end == first);
+        is_idle && previous == Direction::Write && !follows
+    }
+
+    /// Takes the bus for a write's data from `at` on, or when it is free. Those that join others need no positioning.
+    fn take_bus(&mut self, at: Instant, count: BlockCount, joins: bool) -> Arriving {
         let from = self.bus_free.max(at);
-        self.bus_free = from + self.bus_time(count);
-        Arriving { from, sector: self.profile.electronics.bus_sector }
+        let electronics = &self.profile.electronics;
+        let sector = electronics.write_bus_sector;
+        self.bus_free = from + Nanos(count.0 * sector.0);
+        let least = electronics.overheads.write_positioning_least;
+        Arriving {
+            from,
+            sector,
+            start: electronics
+                .cache
+                .as_ref()
+                .map_or(BlockCount(1), |cache| cache.write_start_blocks),
+            positioning_least: if joins { Nanos::ZERO } else { least },
+        }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Imported, Load, layout, mechanism};
 use crate::profile::{CYLINDERS_MAX, SEGMENTS_MAX};
-use crate::{CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead, Scheduler};
+use crate::{
+    ApartFile, CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead, Scheduler,
+};
 
 /// What a file that leaves the transfer rate to a bus it does not have is given: synchronous SCSI-1,
 /// 5 million bytes a second, the bus of the drives that such files are of.
@@ -30,8 +32,12 @@ const BLOCKS_MAX: u64 = 1 << 50;
 const NOT_OF_THE_DRIVE: [&str; 3] =
     ["Print stats", "Avg sectors per cylinder", "Calc sector by sector"];
 
+/// DiskSim has a drive with `Extra write disconnect` write nothing before so many blocks are in the buffer (15 of 45 and more, which
+/// is left out here).
+const EXTRA_DISCONNECT_START_BLOCKS: u64 = 10;
+
 /// Parameters whose value 0 is what a profile does: any other is noted.
-const ZERO_EXPECTED: [&str; 13] = [
+const ZERO_EXPECTED: [&str; 7] = [
     "Allow sneaky full read hits",
     "Allow sneaky partial read hits",
     "Allow sneaky intermediate read hits",
@@ -39,12 +45,6 @@ const ZERO_EXPECTED: [&str; 13] = [
     "Preseeking level",
     "Minimum read-ahead (blks)",
     "Disconnect write if seek",
-    "Extra write disconnect",
-    "Minimum seek delay",
-    "Write disconnect overhead",
-    "Hold bus entire read xfer",
-    "Hold bus entire write xfer",
-    "Never disconnect",
 ];
 
 /// Parameters whose value 1 is what a profile does.
@@ -100,7 +100,8 @@ pub(super) fn convert(
              {BUS_MB_PER_S_ASSUMED} MB/s are assumed (synchronous SCSI-1)."
         ));
     }
-    let bus_mb_per_s = bus.unwrap_or(BUS_MB_PER_S_ASSUMED);
+    let bus_mb_per_s = bus.map_or(BUS_MB_PER_S_ASSUMED, |(read, _)| read);
+    let write_bus_mb_per_s = bus.map(|(_, write)| write).filter(|write| *write != bus_mb_per_s);
     let overheads = overheads(&given)?;
     let cache = cache(&given, &mut notes)?;
     let read_watermark = given.number("High (read) water mark", 0.0, 1.0)?.unwrap_or(0.0);
@@ -113,7 +114,9 @@ pub(super) fn convert(
     let zero_latency_write = given.flag("Immediate buffer write")?;
     if given.number("Low (write) water mark", 0.0, 1.0)?.is_some_and(|mark| mark > 0.0) {
         notes.push(
-            "`Low (write) water mark` is not represented: a write's data are taken at once.".into(),
+            "`Low (write) water mark` matters to writes that are longer than a segment, whose data are \
+             taken at once here."
+                .into(),
         );
     }
     if read_watermark > 0.0 && !of_request {
@@ -159,7 +162,9 @@ pub(super) fn convert(
         zero_latency_read,
         zero_latency_write,
         bus_mb_per_s,
+        write_bus_mb_per_s,
         bus_in_order: true,
+        holds_bus: given.flag("Hold bus entire read xfer")? || given.flag("Never disconnect")?,
         read_watermark,
         diagnostic_ms: None,
         capacity_blocks: None,
@@ -177,35 +182,67 @@ pub(super) fn convert(
     Ok(Imported { profile, notes, bus_assumed: bus.is_none(), scheduler })
 }
 
-/// The slowest of the drive's own rate and those of the file's buses; `None` when neither is given.
-fn bus_mb_per_s(given: &Parameters<'_>, all: &[Block]) -> Result<Option<f64>, DiskspecsError> {
-    let mut sector_ms = given.ms("Bulk sector transfer time")?;
+/// The bus's rates for reads and for writes: for each the slowest of the drive's own and those of the file's buses. `None` where
+/// neither is given.
+fn bus_mb_per_s(
+    given: &Parameters<'_>,
+    all: &[Block],
+) -> Result<Option<(f64, f64)>, DiskspecsError> {
+    let own_ms = given.ms("Bulk sector transfer time")?;
+    let (mut read_ms, mut write_ms) = (own_ms, own_ms);
     for bus in all.iter().filter(|block| block.kind == "disksim_bus") {
         let bus = Parameters::of(bus);
-        let read = bus.ms("Read block transfer time")?;
-        sector_ms = sector_ms.max(read).max(bus.ms("Write block transfer time")?);
+        read_ms = read_ms.max(bus.ms("Read block transfer time")?);
+        write_ms = write_ms.max(bus.ms("Write block transfer time")?);
     }
-    Ok((sector_ms > 0.0).then(|| 0.512 / sector_ms))
+    let is_given = read_ms > 0.0 && write_ms > 0.0;
+    Ok(is_given.then(|| (0.512 / read_ms, 0.512 / write_ms)))
 }
 
 fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {
     let scale = given.number("Time scale for overheads", 0.0, 1000.0)?.unwrap_or(1.0);
-    let each = given.ms("Per-request overhead time")?;
-    let prepare = given.ms("Data preparation overhead")?;
-    let first = |name: &str, more: f64| Ok(Some((given.ms(name)? + more) * scale + each * scale));
+    let each = given.ms("Per-request overhead time")? * scale;
+    let prepare = given.ms("Data preparation overhead")? * scale;
+    let scaled = |name: &str| given.ms(name).map(|ms| ms * scale);
+    let first = |name: &str, more: f64| Ok(Some(scaled(name)? + more + each));
+    // Writes that wait for the media pay the overheads of a miss, and others those of a hit, for the data and for the arm.
+    let (after_read, after_write) = match given.count("Fast write level", 2)? {
+        0 => ("Write miss over. after read", "Write miss over. after write"),
+        _ => ("Write hit over. after read", "Write hit over. after write"),
+    };
+    let reselect = scaled("First reselect overhead")?;
+    // A drive that never leaves the bus need not come back for what it read.
+    let leaves = !given.flag("Never disconnect")?;
+    let leaving = |ms: f64| if leaves { ms } else { 0.0 };
+    let arm = scaled("Extradisc command overhead")?;
+    let after_arm = given.ms("Extradisc seek delta")?;
+    let until_free = arm + scaled("Extradisc disconnect overhead")?;
+    let between = given.ms("Extradisc inter-disconnect delay")?;
+    let apart = ApartFile {
+        arm_ms: arm + after_arm + each,
+        data_ms: until_free + between + reselect + prepare + each,
+        disconnect_ms: scaled("Extradisc 2nd disconnect overhead")?,
+        reconnect_ms: scaled("Other reselect overhead")?,
+    };
     Ok(OverheadsFile {
         command_ms: 0.0,
         read_hit_after_read_ms: first("Read hit over. after read", prepare)?,
         read_hit_after_write_ms: first("Read hit over. after write", prepare)?,
         read_miss_after_read_ms: first("Read miss over. after read", 0.0)?,
         read_miss_after_write_ms: first("Read miss over. after write", 0.0)?,
-        write_hit_after_read_ms: first("Write hit over. after read", prepare)?,
-        write_hit_after_write_ms: first("Write hit over. after write", prepare)?,
-        write_miss_after_read_ms: first("Write miss over. after read", 0.0)?,
-        write_miss_after_write_ms: first("Write miss over. after write", 0.0)?,
-        reconnect_ms: (given.ms("First reselect overhead")? + prepare) * scale,
-        read_completion_ms: given.ms("Read completion overhead")? * scale,
-        write_completion_ms: given.ms("Write completion overhead")? * scale,
+        write_hit_after_read_ms: first(after_read, prepare)?,
+        write_hit_after_write_ms: first(after_write, prepare)?,
+        write_miss_after_read_ms: first(after_read, 0.0)?,
+        write_miss_after_write_ms: first(after_write, 0.0)?,
+        reconnect_ms: leaving(reselect + prepare),
+        read_completion_ms: scaled("Read completion overhead")?,
+        write_completion_ms: scaled("Write completion overhead")?,
+        read_disconnect_after_read_ms: leaving(scaled("Read disconnect afterread")?),
+        read_disconnect_after_write_ms: leaving(scaled("Read disconnect afterwrite")?),
+        write_disconnect_ms: scaled("Write disconnect overhead")?,
+        write_reconnect_ms: reselect,
+        write_positioning_least_ms: given.ms("Minimum seek delay")?,
+        apart: given.flag("Extra write disconnect")?.then_some(apart),
     })
 }
 
@@ -217,10 +254,7 @@ fn cache(
     let segment_blocks = given.count("Segment size (in blks)", 1 << 30)?.max(1);
     let write_segments =
         given.count("Maximum number of write segments", SEGMENTS_MAX)?.clamp(1, segments);
-    if given.flag("Use separate write segment")? && segments > 1 {
-        notes
-            .push("`Use separate write segment`: reads and writes share all segments here.".into());
-    }
+    let starts_late = given.flag("Extra write disconnect")?;
     let policy = "Buffer continuous read";
     let read_ahead = match given.count(policy, 1000)? {
         0 => ReadAhead::None,
@@ -242,6 +276,8 @@ fn cache(
         segments: segments as u32,
         segment_blocks,
         adaptive: false,
+        separate_write_segment: given.flag("Use separate write segment")? && segments > 1,
+        write_start_blocks: starts_late.then_some(EXTRA_DISCONNECT_START_BLOCKS),
         write_segments: write_segments as u32,
         read_ahead,
         read_ahead_blocks: (most > 0).then_some(most),

@@ -2,7 +2,7 @@
 
 use super::{
     CYLINDERS_MAX, ProfileError, ProfileFile, RPM_MAX, SEEK_MS_MAX, SEGMENTS_MAX,
-    TRACK_SECTORS_MAX, ZoneFile, bad,
+    TRACK_SECTORS_MAX, ZoneFile, bad, within,
 };
 use crate::{SeekFormula, Sparing, TrackOrder};
 
@@ -23,19 +23,14 @@ const MAY_BE_SOURCED: [&str; 7] =
     ["capacity_blocks", "seek_ms", "seek", "track_order", "sparing", "read_watermark", "cache"];
 const SOURCE_KINDS: [&str; 3] = ["published: ", "extracted: ", "interpolated: "];
 
-fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), ProfileError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(bad(key, format!("{value} is not between {low} and {high}")))
-}
-
 pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
     within("heads", f64::from(file.heads), 1.0, 256.0)?;
     within("rotation_rpm", file.rotation_rpm, 60.0, RPM_MAX)?;
     within("head_switch_ms", file.head_switch_ms, 0.0, 1000.0)?;
     within("write_settle_ms", file.write_settle_ms, -1000.0, 1000.0)?;
     within("bus_mb_per_s", file.bus_mb_per_s, 0.001, f64::INFINITY)?;
+    let write_bus = file.write_bus_mb_per_s.unwrap_or(file.bus_mb_per_s);
+    within("write_bus_mb_per_s", write_bus, 0.001, f64::INFINITY)?;
     within("read_watermark", file.read_watermark, 0.0, 1.0)?;
     within("diagnostic_ms", file.diagnostic_ms.unwrap_or(0.0), 0.0, 1000.0)?;
     if file.capacity_blocks == Some(0) {
@@ -71,6 +66,15 @@ fn overheads(file: &ProfileFile) -> Result<(), ProfileError> {
         ("reconnect_ms", Some(given.reconnect_ms)),
         ("read_completion_ms", Some(given.read_completion_ms)),
         ("write_completion_ms", Some(given.write_completion_ms)),
+        ("read_disconnect_after_read_ms", Some(given.read_disconnect_after_read_ms)),
+        ("read_disconnect_after_write_ms", Some(given.read_disconnect_after_write_ms)),
+        ("write_disconnect_ms", Some(given.write_disconnect_ms)),
+        ("write_reconnect_ms", Some(given.write_reconnect_ms)),
+        ("write_positioning_least_ms", Some(given.write_positioning_least_ms)),
+        ("apart.arm_ms", given.apart.map(|apart| apart.arm_ms)),
+        ("apart.data_ms", given.apart.map(|apart| apart.data_ms)),
+        ("apart.disconnect_ms", given.apart.map(|apart| apart.disconnect_ms)),
+        ("apart.reconnect_ms", given.apart.map(|apart| apart.reconnect_ms)),
     ] {
         within(&format!("overheads.{name}"), ms.unwrap_or(0.0), 0.0, 1000.0)?;
     }
@@ -118,6 +122,11 @@ fn cache(file: &ProfileFile) -> Result<(), ProfileError> {
     within("cache.segment_blocks", cache.segment_blocks as f64, 1.0, 1e9)?;
     let segments = f64::from(cache.segments);
     within("cache.write_segments", f64::from(cache.write_segments), 1.0, segments)?;
+    if cache.separate_write_segment && cache.segments < 2 {
+        return Err(bad("cache.separate_write_segment", "reads have no segment: give 2 at least"));
+    }
+    let start = cache.write_start_blocks.unwrap_or(1) as f64;
+    within("cache.write_start_blocks", start, 1.0, 1e9)?;
     let ahead = cache.read_ahead_blocks.unwrap_or(0) as f64;
     within("cache.read_ahead_blocks", ahead, 0.0, 1e9)
 }

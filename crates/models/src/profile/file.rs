@@ -28,8 +28,14 @@ pub struct ProfileFile {
     pub zero_latency_write: bool,
     /// The drive's own bus, in million bytes a second; `inf` for one that takes no time.
     pub bus_mb_per_s: f64,
+    /// What it takes from the host, where that is not the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_bus_mb_per_s: Option<f64>,
     /// Whether data cross the bus in block order only.
     pub bus_in_order: bool,
+    /// Whether the bus is kept through pauses of a read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub holds_bus: bool,
     /// What part of a read must be in the buffer before its transfer begins, 0 to 1.
     #[serde(default, skip_serializing_if = "is_default")]
     pub read_watermark: f64,
@@ -140,6 +146,40 @@ pub struct OverheadsFile {
     /// Between a write's end and its completion.
     #[serde(skip_serializing_if = "is_default")]
     pub write_completion_ms: f64,
+    /// From the decoding of a read miss until the bus is left, after a read.
+    #[serde(skip_serializing_if = "is_default")]
+    pub read_disconnect_after_read_ms: f64,
+    /// The same after a write.
+    #[serde(skip_serializing_if = "is_default")]
+    pub read_disconnect_after_write_ms: f64,
+    /// From the last of a write's data until the bus is left.
+    #[serde(skip_serializing_if = "is_default")]
+    pub write_disconnect_ms: f64,
+    /// Reconnecting for the completion of a write that is on the media.
+    #[serde(skip_serializing_if = "is_default")]
+    pub write_reconnect_ms: f64,
+    /// The least that a write's positioning takes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub write_positioning_least_ms: f64,
+    /// Of a write in another place than the write directly before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<ApartFile>,
+}
+
+/// See [`crate::ApartOverheads`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApartFile {
+    /// Until the arm moves.
+    pub arm_ms: f64,
+    /// Until the data are asked for.
+    pub data_ms: f64,
+    /// From the last of them until the bus is left again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disconnect_ms: f64,
+    /// Reconnecting for the completion.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reconnect_ms: f64,
 }
 
 /// The cache; see [`crate::CacheSettings`].
@@ -156,6 +196,12 @@ pub struct CacheFile {
     /// Segments that may hold data not on the media yet.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub write_segments: u32,
+    /// One segment is for writes alone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub separate_write_segment: bool,
+    /// Blocks of a write that must be there before its first is written; 1 when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_start_blocks: Option<u64>,
     /// Where reading on ends.
     pub read_ahead: ReadAhead,
     /// Blocks past a request that reading on may reach; a segment's when not given.

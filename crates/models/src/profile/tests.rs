@@ -256,6 +256,7 @@ fn extracted_profiles_equal_what_the_importer_makes() {
         let mut electronics = profile.electronics;
         if imported.bus_assumed {
             electronics.bus_sector = expected.electronics.bus_sector;
+            electronics.write_bus_sector = expected.electronics.write_bus_sector;
         }
         let caches = electronics.cache.as_mut().zip(expected.electronics.cache.as_ref());
         let (cache, imported) = caches.unwrap();

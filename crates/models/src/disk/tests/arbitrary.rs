@@ -51,6 +51,8 @@ fn any_cache() -> impl Strategy<Value = Option<CacheSettings>> {
             segments,
             segment_blocks: BlockCount(blocks),
             adaptive: flags[0],
+            separate_write_segment: flags[3] && segments > 1,
+            write_start_blocks: BlockCount(if flags[4] { 10 } else { 1 }),
             write_segments: write_segments.min(segments),
             read_ahead,
             read_ahead_blocks: BlockCount(blocks),

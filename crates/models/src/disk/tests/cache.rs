@@ -10,6 +10,8 @@ fn cached(change: impl FnOnce(&mut CacheSettings)) -> Disk {
         segments: 10,
         segment_blocks: BlockCount(374),
         adaptive: false,
+        separate_write_segment: false,
+        write_start_blocks: BlockCount(1),
         write_segments: 1,
         read_ahead: ReadAhead::Segment,
         read_ahead_blocks: BlockCount(354),
@@ -97,7 +99,7 @@ fn reading_ahead_ends_where_its_policy_says() {
     check(ReadAhead::Track, 100, 334);
     check(ReadAhead::Cylinder, 5 * 334 + 100, 6 * 334);
     check(ReadAhead::NextTrack, 100, 334);
-    check(ReadAhead::NextTrack, 330, 338 + 354);
+    check(ReadAhead::NextTrack, 330, 3 * 334);
     check(ReadAhead::None, 100, 108);
 }
 
