@@ -7,6 +7,7 @@ mod fit;
 mod import;
 mod measured;
 mod mems;
+mod ssd;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -18,12 +19,13 @@ use moirai::units::{BlockCount, ByteCount, Lbn, Nanos, grouped};
 use moirai::volume::{Zone, zones};
 use moirai::{Access, Kept, kept_paths};
 use moirai_models::{
-    ImmediateReport, MemsProfile, OverheadsFile, Profile, ReadAhead, Sparing, TrackOrder, ZoneFile,
-    built_in_mems_names, built_in_names,
+    ImmediateReport, MemsProfile, OverheadsFile, Profile, ReadAhead, Sparing, SsdProfile,
+    TrackOrder, ZoneFile, built_in_mems_names, built_in_names, built_in_ssd_names,
 };
 use serde::Serialize;
 
 use self::mems::ShownMems;
+use self::ssd::ShownSsd;
 use crate::failure::Failure;
 use crate::output::NewFile;
 use crate::{kept, print, run};
@@ -79,7 +81,8 @@ struct ListedProfile {
     capacity_bytes: u64,
     /// Of a disk.
     rotation_rpm: Option<f64>,
-    average_seek_ms: f64,
+    /// Of a disk or MEMS store.
+    average_seek_ms: Option<f64>,
     /// Of a disk.
     zero_latency: Option<bool>,
 }
@@ -149,7 +152,7 @@ fn list(json: bool) -> Result<(), Failure> {
     let disks = built_in_names().filter_map(Profile::built_in).map(|profile| ListedProfile {
         capacity_bytes: profile.geometry.capacity().bytes().0,
         rotation_rpm: Some(rotation_rpm(&profile)),
-        average_seek_ms: average_seek(&profile).as_ms(),
+        average_seek_ms: Some(average_seek(&profile).as_ms()),
         zero_latency: Some(profile.mechanics.zero_latency_read),
         name: profile.file.name,
         description: profile.file.description,
@@ -158,12 +161,20 @@ fn list(json: bool) -> Result<(), Failure> {
         built_in_mems_names().filter_map(MemsProfile::built_in).map(|profile| ListedProfile {
             capacity_bytes: profile.layout.capacity().bytes().0,
             rotation_rpm: None,
-            average_seek_ms: profile.average_seek().as_ms(),
+            average_seek_ms: Some(profile.average_seek().as_ms()),
             zero_latency: None,
             name: profile.file.name,
             description: profile.file.description,
         });
-    let profiles: Vec<ListedProfile> = disks.chain(stores).collect();
+    let ssds = built_in_ssd_names().filter_map(SsdProfile::built_in).map(|profile| ListedProfile {
+        capacity_bytes: profile.capacity().bytes().0,
+        rotation_rpm: None,
+        average_seek_ms: None,
+        zero_latency: None,
+        name: profile.file.name,
+        description: profile.file.description,
+    });
+    let profiles: Vec<ListedProfile> = disks.chain(stores).chain(ssds).collect();
     if json {
         return print::json(&profiles);
     }
@@ -196,7 +207,7 @@ fn list(json: bool) -> Result<(), Failure> {
                     profile.description,
                     format!("{:.1}", profile.capacity_bytes as f64 / 1e9),
                     profile.rotation_rpm.map_or("-".into(), |rpm| format!("{rpm:.0}")),
-                    format!("{:.1}", profile.average_seek_ms),
+                    profile.average_seek_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
                     match profile.zero_latency {
                         Some(true) => "yes",
                         Some(false) => "no",
@@ -237,6 +248,7 @@ struct Shown {
     /// Of a MEMS store.
     #[serde(skip_serializing_if = "Option::is_none")]
     mems: Option<ShownMems>,
+    ssd: Option<ShownSsd>,
 }
 
 #[derive(Serialize)]
@@ -348,7 +360,7 @@ async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Fa
     let device = moirai::open_device_for(uri, Access::Read).await?;
     let device: &dyn Device = &*device;
     let mut parsed: DeviceUri = uri.parse()?;
-    let (mut profile, mut mems) = (None, None);
+    let (mut profile, mut mems, mut ssd) = (None, None, None);
     if moirai::devices::is_simulated(&parsed) {
         match moirai::devices::named_model(&mut parsed)? {
             NamedModel::Disk(drive) => {
@@ -356,6 +368,7 @@ async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Fa
                 profile = Some(drive.profile);
             }
             NamedModel::Mems(store, _) => mems = Some(*store),
+            NamedModel::Ssd(named) => ssd = Some(*named),
         }
     }
     let inquiry = device.inquiry();
@@ -382,6 +395,7 @@ async fn show(uri: &str, boundaries: Option<&Path>, json: bool) -> Result<(), Fa
         zones: zones(device)?.into_iter().map(ShownZone::from).collect(),
         profile: profile.map(ShownProfile::from),
         mems: mems.map(ShownMems::from),
+        ssd: ssd.map(ShownSsd::from),
     };
     if json { print::json(&shown) } else { print_shown(&shown) }
 }
@@ -490,6 +504,10 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         facts.insert(0, ("store", mems.description.clone()));
         facts.extend(mems.facts());
     }
+    if let Some(ssd) = &shown.ssd {
+        facts.insert(0, ("SSD", ssd.file.description.clone()));
+        facts.extend(ssd.facts());
+    }
     print::line(&shown.device)?;
     print::table(
         &[("attribute", false), ("value", false)],
@@ -497,7 +515,9 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
     )?;
     ShownZone::print(&shown.zones)?;
     let profile = shown.profile.as_ref().map(|profile| &profile.sources);
-    if let Some(sources) = profile.or(shown.mems.as_ref().map(|mems| &mems.sources)) {
+    let mems = shown.mems.as_ref().map(|mems| &mems.sources);
+    let ssd = shown.ssd.as_ref().map(|ssd| &ssd.file.sources);
+    if let Some(sources) = profile.or(mems).or(ssd) {
         print::line("\nWhere the profile's numbers come from:")?;
         for (key, source) in sources {
             print::line(format!("  {key:20} {source}"))?;

@@ -235,7 +235,7 @@ fn drive(uri: &DeviceUri) -> Result<Option<NamedDrive>, Failure> {
     }
     Ok(match moirai::devices::named_model(&mut uri.clone())? {
         NamedModel::Disk(drive) => Some(*drive),
-        NamedModel::Mems(..) => None,
+        NamedModel::Mems(..) | NamedModel::Ssd(_) => None,
     })
 }
 

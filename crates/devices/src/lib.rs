@@ -14,6 +14,7 @@ mod ring;
 pub mod scsi;
 mod simulated;
 mod system;
+mod zoned;
 
 pub use contents::Contents;
 pub use controller::ArrayController;
@@ -23,5 +24,6 @@ pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;
 pub use open::{Access, NewFiles, SCHEMES, is_simulated, model, open, open_without_data};
 pub use profiles::{NamedDrive, NamedModel, drive, import, named_model};
-pub use simulated::{SimulatedDisk, SimulatedMems, SimulatedOptions};
+pub use simulated::{SimulatedDisk, SimulatedMems, SimulatedOptions, SimulatedSsd};
 pub use system::{SystemArray, SystemSays};
+pub use zoned::{ZoneOptions, ZonedDevice};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use moirai_models::{Disk, Scheduler};
 use moirai_runtime::check_runtime;
-use moirai_storage::{Device, DeviceUri, Error, Result};
+use moirai_storage::{Device, DeviceUri, Error, Result, ZoneLimits};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use parking_lot::Mutex;
 
 use crate::scsi::{Generic, ScsiDrive};
 use crate::{
     Contents, FileDevice, FileOptions, NamedModel, SimulatedDisk, SimulatedMems, SimulatedOptions,
-    drive, named_model,
+    SimulatedSsd, ZoneOptions, ZonedDevice, drive, named_model,
 };
 
 /// The schemes that [`open`] knows, with what they name, for help texts.
@@ -29,11 +29,14 @@ pub const SCHEMES: [(&str, &str); 4] = [
         "a block device of Linux, such as block:/dev/sdb; the kernel refuses to write one that is mounted or in use",
     ),
     (
-        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE][&tips=N]",
-        "a simulated disk or MEMS store: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
+        "sim:PROFILE[?data=PATH|none][&scheduler=sptf|fcfs|c-look|sstf|aged-sptf:WEIGHT][&physical=SIZE][&tips=N][&size=SIZE]\
+         [&zone=SIZE[&conventional=N][&open=N][&active=N]]",
+        "a simulated disk, MEMS store or SSD: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
          in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
          DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default; \
-         of a MEMS store `tips` may be active at once",
+         of a MEMS store `tips` may be active at once; an SSD has so much flash that it holds `size`; \
+         with `zone` its zones are written in order but for the first `conventional`, and at most `open` at a time, of `active` that \
+         are partly written",
     ),
     (
         "scsi:/dev/sgN",
@@ -41,6 +44,9 @@ pub const SCHEMES: [(&str, &str); 4] = [
          by the SCSI documents, and not tried on a real drive",
     ),
 ];
+
+/// How many zones may be open where the URI does not say.
+const OPEN_ZONES: u32 = 128;
 
 /// The sizes that physical sectors can have.
 const PHYSICAL_BYTES: RangeInclusive<u64> = BLOCK_BYTES..=64 << 10;
@@ -144,6 +150,21 @@ fn physical_block(uri: &mut DeviceUri) -> Result<Option<BlockCount>> {
     }
 }
 
+/// The zones that the URI asks for.
+fn zones(uri: &mut DeviceUri) -> Result<Option<ZoneOptions>> {
+    let Some(size) = uri.take::<ByteCount>("zone")? else { return Ok(None) };
+    let limits =
+        ZoneLimits { open: uri.take("open")?.unwrap_or(OPEN_ZONES), active: uri.take("active")? };
+    if limits.open == 0 || limits.active.is_some_and(|active| active < limits.open) {
+        return Err(uri.error("parameter `open`: give 1 at least, and no more than `active`"));
+    }
+    if size.0 == 0 || !size.0.is_multiple_of(BLOCK_BYTES) {
+        return Err(uri.error(format!("parameter `zone`: {size} is no whole number of blocks")));
+    }
+    let conventional = uri.take("conventional")?.unwrap_or(0);
+    Ok(Some(ZoneOptions { zone: BlockCount::holding(size), conventional, limits }))
+}
+
 fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
     match uri.scheme.as_str() {
         "file" | "block" => {
@@ -163,10 +184,15 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             let data: Option<String> = uri.take("data")?;
             let asked = uri.take::<Scheduler>("scheduler")?;
             let physical_block = physical_block(&mut uri)?.unwrap_or(BlockCount(1));
+            let zones = zones(&mut uri)?;
+            if zones.is_some() && data.as_deref().is_some_and(|data| data != "none") {
+                return Err(uri.error("zones are not kept in a file: leave out `data`"));
+            }
             uri.finish()?;
             let (capacity, own) = match &model {
                 NamedModel::Disk(drive) => (drive.profile.geometry.capacity(), drive.scheduler),
                 NamedModel::Mems(profile, scheduler) => (profile.layout.capacity(), *scheduler),
+                NamedModel::Ssd(profile) => (profile.capacity(), None),
             };
             let contents = match data.as_deref().filter(|_| with_data) {
                 None if !with_data => Contents::Nothing,
@@ -177,10 +203,21 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             let (name, scheduler) = (uri.to_string(), asked.or(own).unwrap_or_default());
             let options =
                 SimulatedOptions { name, scheduler, contents, physical_block, host_bus: None };
-            Ok(match model {
+            let device: Arc<dyn Device> = match model {
                 NamedModel::Disk(drive) => SimulatedDisk::start(drive.profile, options),
                 NamedModel::Mems(profile, _) => SimulatedMems::start(*profile, options),
-            })
+                NamedModel::Ssd(profile) => SimulatedSsd::start(*profile, options),
+            };
+            let Some(zones) = zones else { return Ok(device) };
+            let inquiry = device.inquiry();
+            if zones.zone.0 % inquiry.physical_block.0 != 0 || zones.zone > inquiry.capacity {
+                let (least, most) = (inquiry.physical_block.bytes(), inquiry.capacity.bytes());
+                let problem = format!(
+                    "parameter `zone`: not whole physical sectors of {least}, {most} at most"
+                );
+                return Err(uri.error(problem));
+            }
+            Ok(ZonedDevice::over(device, zones))
         }
         "scsi" => {
             check_runtime().map_err(Error::NoRuntime)?;

@@ -1,11 +1,15 @@
-//! Profiles of disks and MEMS stores by name or from files: our own TOML, and DiskSim's parameters.
+//! Profiles of disks, MEMS stores and SSDs by name or from files: our own TOML, and DiskSim's parameters.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use moirai_models::diskspecs::{self, DiskspecsError, Imported, Load};
-use moirai_models::{MemsProfile, Profile, Scheduler, built_in_mems_names, built_in_names};
+use moirai_models::{
+    MemsProfile, Profile, Scheduler, SsdProfile, built_in_mems_names, built_in_names,
+    built_in_ssd_names, kind_of,
+};
 use moirai_storage::{DeviceUri, Error, Result};
+use moirai_units::ByteCount;
 
 /// The endings of DiskSim's parameter files.
 const DISKSIM_EXTENSIONS: [&str; 2] = ["diskspecs", "parv"];
@@ -39,21 +43,35 @@ pub enum NamedModel {
     Disk(Box<NamedDrive>),
     /// A MEMS store, and its own scheduler where its file says so.
     Mems(Box<MemsProfile>, Option<Scheduler>),
+    /// An SSD.
+    Ssd(Box<SsdProfile>),
 }
 
 /// The device that a `sim:` URI names: a built-in profile, a TOML file, or a file of DiskSim's. Of a MEMS store it takes the
-/// parameter `tips`.
+/// parameter `tips`, and of an SSD `size`.
 pub fn named_model(uri: &mut DeviceUri) -> Result<NamedModel> {
     let model = find_model(uri)?;
-    let NamedModel::Mems(profile, scheduler) = model else { return Ok(model) };
-    let profile = match uri.take::<u32>("tips")? {
-        None => profile,
-        Some(tips) => {
-            let changed = profile.with_active_tips(tips);
-            Box::new(changed.map_err(|problem| uri.error(format!("parameter `tips`: {problem}")))?)
-        }
-    };
-    Ok(NamedModel::Mems(profile, scheduler))
+    Ok(match model {
+        NamedModel::Mems(profile, scheduler) => match uri.take::<u32>("tips")? {
+            None => NamedModel::Mems(profile, scheduler),
+            Some(tips) => {
+                let changed = profile.with_active_tips(tips);
+                let changed =
+                    changed.map_err(|problem| uri.error(format!("parameter `tips`: {problem}")))?;
+                NamedModel::Mems(Box::new(changed), scheduler)
+            }
+        },
+        NamedModel::Ssd(profile) => match uri.take::<ByteCount>("size")? {
+            None => NamedModel::Ssd(profile),
+            Some(size) => {
+                let changed = profile.with_size(size);
+                let changed =
+                    changed.map_err(|problem| uri.error(format!("parameter `size`: {problem}")))?;
+                NamedModel::Ssd(Box::new(changed))
+            }
+        },
+        disk @ NamedModel::Disk(_) => disk,
+    })
 }
 
 fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
@@ -62,6 +80,9 @@ fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
     }
     if let Some(profile) = MemsProfile::built_in(&uri.target) {
         return Ok(NamedModel::Mems(Box::new(profile), None));
+    }
+    if let Some(profile) = SsdProfile::built_in(&uri.target) {
+        return Ok(NamedModel::Ssd(Box::new(profile)));
     }
     let path = Path::new(&uri.target);
     let invalid = |problem: String| Error::Description { path: path.to_owned(), problem };
@@ -82,7 +103,8 @@ fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
         })));
     }
     if path.extension().is_none_or(|extension| extension != "toml") {
-        let names: Vec<&str> = built_in_names().chain(built_in_mems_names()).collect();
+        let names = built_in_names().chain(built_in_mems_names()).chain(built_in_ssd_names());
+        let names: Vec<&str> = names.collect();
         return Err(uri.error(format!(
             "there is no profile `{}`: use {}, or a .toml, .diskspecs or .parv file",
             uri.target,
@@ -94,21 +116,25 @@ fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
         action: "reading the profile",
         source,
     })?;
-    if MemsProfile::is_kind_of(&text) {
-        let profile = MemsProfile::parse(&text).map_err(|problem| invalid(problem.to_string()))?;
-        return Ok(NamedModel::Mems(Box::new(profile), None));
-    }
-    let profile = Profile::parse(&text).map_err(|problem| invalid(problem.to_string()))?;
-    Ok(NamedModel::Disk(Box::new(profile.into())))
+    let model = match kind_of(&text).as_deref() {
+        Some("mems") => {
+            MemsProfile::parse(&text).map(|profile| NamedModel::Mems(Box::new(profile), None))
+        }
+        Some("ssd") => SsdProfile::parse(&text).map(|profile| NamedModel::Ssd(Box::new(profile))),
+        _ => Profile::parse(&text).map(|profile| NamedModel::Disk(Box::new(profile.into()))),
+    };
+    model.map_err(|problem| invalid(problem.to_string()))
 }
 
 /// The drive that a `sim:` URI names; an error where that is no disk.
 pub fn drive(uri: &DeviceUri) -> Result<NamedDrive> {
+    let wanted = |is: &str| {
+        uri.error(format!("this is {is}, and a disk drive is wanted: see `moirai device list`"))
+    };
     match find_model(uri)? {
         NamedModel::Disk(drive) => Ok(*drive),
-        NamedModel::Mems(..) => Err(
-            uri.error("this is a MEMS store, and a disk drive is wanted: see `moirai device list`")
-        ),
+        NamedModel::Mems(..) => Err(wanted("a MEMS store")),
+        NamedModel::Ssd(_) => Err(wanted("an SSD")),
     }
 }
 

@@ -3,6 +3,7 @@
 mod diagnostics;
 mod disk;
 mod mems;
+mod ssd;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::future::join_all;
-use moirai_models::{Direction, Disk, DiskCompletion, DiskRequest, Mems, RequestId, Scheduler};
+use moirai_models::{
+    Direction, Disk, DiskCompletion, DiskRequest, Mems, RequestId, Scheduler, Ssd,
+};
 use moirai_runtime::{Task, now, sleep_until, spawn};
 use moirai_storage::{Completion, Completions, Error, Inquiry, Op, Request, Result, Timing};
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn};
@@ -19,6 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 pub use disk::SimulatedDisk;
 pub use mems::SimulatedMems;
+pub use ssd::SimulatedSsd;
 
 use crate::{Contents, HostBus};
 
@@ -43,10 +47,12 @@ trait Model: Send + 'static {
     fn flush(&mut self, now: Instant, id: RequestId);
     fn advance(&mut self, now: Instant, completions: &mut Vec<DiskCompletion>);
     fn next_event(&self) -> Option<Instant>;
+    /// Takes back blocks that are not needed; disks and MEMS stores know no discard.
+    fn discard(&mut self, _blocks: BlockRange) {}
 }
 
 macro_rules! is_model {
-    ($model:ty) => {
+    ($model:ty $(, $more:ident)?) => {
         impl Model for $model {
             fn submit(&mut self, now: Instant, request: DiskRequest) {
                 <$model>::submit(self, now, request);
@@ -60,12 +66,16 @@ macro_rules! is_model {
             fn next_event(&self) -> Option<Instant> {
                 <$model>::next_event(self)
             }
+            $(fn $more(&mut self, blocks: BlockRange) {
+                <$model>::$more(self, blocks);
+            })?
         }
     };
 }
 
 is_model!(Disk);
 is_model!(Mems);
+is_model!(Ssd, discard);
 
 /// A device that exists in virtual time (or runs in step with the clock, under real time).
 struct Simulation<M> {
@@ -245,11 +255,11 @@ impl<M: Model> Simulation<M> {
         flushed
     }
 
-    /// Frees what holds the contents. The devices that are modelled know no discard, so the model is not told
-    /// and no time passes.
+    /// Frees what holds the contents; no time passes.
     fn discard(&self, blocks: BlockRange) -> Result<()> {
         self.check()?;
         let freed = self.inquiry.discardable(blocks)?;
+        self.mechanism.state.lock().model.discard(freed);
         self.contents.lock().discard(freed)
     }
 }

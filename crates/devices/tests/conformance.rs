@@ -2,12 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
-use moirai_runtime::{block_on_real, block_on_virtual, now};
 use std::sync::Arc;
 
-use moirai_storage::{Device, DeviceUri, Error, Request, conformance, occupant};
-use moirai_units::{BlockCount, BlockRange, Lbn};
+use moirai_devices::{
+    Access, Contents, FaultyDevice, NewFiles, Power, SimulatedOptions, SimulatedSsd, ZoneOptions,
+    ZonedDevice, open,
+};
+use moirai_models::{Scheduler, SsdProfile};
+use moirai_runtime::{block_on_real, block_on_virtual, now};
+use moirai_storage::{
+    Device, DeviceUri, Error, IoBuf, Request, ZoneAction, ZoneLimits, conformance, occupant,
+};
+use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 fn check_file(parameters: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +67,60 @@ fn simulated_mems_stores_conform() {
             conformance::check(create(uri.parse().unwrap()).unwrap()).await;
         });
     }
+}
+
+#[test]
+fn simulated_ssds_conform() {
+    for uri in ["sim:ssd-slc?size=64MiB", "sim:ssd-slc?data=none"] {
+        block_on_virtual(1, async {
+            conformance::check(create(uri.parse().unwrap()).unwrap()).await;
+        });
+    }
+}
+
+#[test]
+fn zones_conform() {
+    for uri in [
+        "sim:quantum-atlas-10k?zone=1MiB&conventional=3&open=5",
+        "sim:ssd-slc?size=64MiB&zone=4MiB&open=4&active=6",
+        "sim:ssd-slc?size=64MiB&zone=512KiB&open=4&active=4",
+    ] {
+        block_on_virtual(1, async {
+            let device = create(uri.parse().unwrap()).unwrap();
+            conformance::check_zones(&*device).await;
+        });
+    }
+}
+
+/// A zoned SSD whose zones are reset before they are written again moves nothing.
+#[test]
+fn zones_of_an_ssd_cost_no_copies() {
+    block_on_virtual(1, async {
+        let profile = SsdProfile::built_in("ssd-slc").unwrap();
+        let profile = profile.with_size(ByteCount::mib(64)).unwrap();
+        let options = SimulatedOptions {
+            name: "ssd".into(),
+            scheduler: Scheduler::Fcfs,
+            contents: Contents::Nothing,
+            physical_block: BlockCount(1),
+            host_bus: None,
+        };
+        let zone = profile.row(Lbn(0)).count;
+        let zones = profile.capacity().0 / zone.0;
+        let ssd = SimulatedSsd::start(profile, options);
+        let limits = ZoneLimits { open: 8, active: Some(8) };
+        let options = ZoneOptions { zone, conventional: 0, limits };
+        let device: Arc<dyn Device> = ZonedDevice::over(Arc::clone(&ssd) as _, options);
+        let zoned = device.zones().unwrap();
+        for turn in 0..20 * zones {
+            let first = Lbn(turn * 7 % zones * zone.0);
+            zoned.manage(first, ZoneAction::Reset).await.unwrap();
+            zoned.append(first, IoBuf::zeroed(zone)).await.unwrap();
+        }
+        let counters = ssd.counters();
+        assert_eq!(counters.host.0, 20 * zones * zone.0);
+        assert_eq!((counters.programmed, counters.moved), (counters.host, BlockCount::ZERO));
+    });
 }
 
 /// Any p blocks of a class cost what one costs, but for the bus; p others cost several times as much (thesis 6.2.1).

@@ -15,6 +15,7 @@ mod profile;
 mod queue;
 mod seek;
 mod service;
+mod ssd;
 
 pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 pub use disk::{CacheSwitches, Disk, DiskCompletion, DiskRequest, RequestId};
@@ -30,8 +31,9 @@ pub use moirai_geometry::{
 };
 pub use profile::{
     ApartFile, CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile,
-    built_in_names,
+    built_in_names, kind_of,
 };
 pub use queue::{Scheduler, UnknownScheduler};
 pub use seek::{SeekCurve, SeekFormula};
 pub use service::Direction;
+pub use ssd::{Ssd, SsdCounters, SsdKind, SsdProfile, SsdProfileFile, built_in_ssd_names};

@@ -7,6 +7,8 @@
     reason = "a suite for tests: what goes wrong is to stop the test, with its name"
 )]
 
+mod zones;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
 use rand::Rng;
 
 use crate::{Device, Error, IoBuf, Op, Request};
+
+pub use zones::check_zones;
 
 const PROBES: usize = 200;
 

@@ -6,7 +6,8 @@ use futures::future::{BoxFuture, ready};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::{
-    Completion, Diagnostics, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request, Result,
+    Completion, Diagnostics, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request,
+    Result, Zoned,
 };
 
 /// One result for each request of a batch, in the order of the batch.
@@ -69,6 +70,11 @@ pub trait Device: Send + Sync + Debug {
     /// Blocks past the end of the device, a read-only device, and failures of what holds the blocks.
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         Box::pin(ready(self.inquiry().discardable(blocks).map(drop)))
+    }
+
+    /// The commands of a device whose blocks can only be written in order, zone by zone; `None` for everything else.
+    fn zones(&self) -> Option<&dyn Zoned> {
+        None
     }
 
     /// The commands that a drive answers besides; `None` for everything else.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use moirai_units::{BlockCount, BlockRange, ByteCount};
 
-use crate::Occupant;
+use crate::{Occupant, ZoneProblem};
 
 /// The result of an operation on a device.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -122,6 +122,17 @@ pub enum Error {
     Together {
         /// The error of the other request.
         problem: String,
+    },
+
+    /// A zone that does not take a write or another command.
+    #[error("{device}: zone {zone} {problem}")]
+    Zone {
+        /// The device.
+        device: String,
+        /// The zone's blocks.
+        zone: BlockRange,
+        /// Why not, and what to do.
+        problem: ZoneProblem,
     },
 
     /// An operation outside any runtime.

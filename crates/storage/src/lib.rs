@@ -15,6 +15,7 @@ mod metered;
 mod occupant;
 mod request;
 mod uri;
+mod zones;
 
 pub use attributes::{Ensemble, EquivalenceClass, Inquiry};
 pub use buffer::IoBuf;
@@ -27,3 +28,4 @@ pub use metered::{Meter, Metered};
 pub use occupant::{Occupant, clear_ends, occupant, occupants, usurper};
 pub use request::{Completion, Op, Request, Timing};
 pub use uri::DeviceUri;
+pub use zones::{ZoneAction, ZoneCondition, ZoneKind, ZoneLimits, ZoneProblem, ZoneReport, Zoned};

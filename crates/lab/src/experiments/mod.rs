@@ -11,6 +11,7 @@ mod one_queue;
 mod page_layouts;
 mod quadrangles;
 mod raid5_scan;
+mod ssd_updates;
 mod track_access;
 mod update_logging;
 mod update_queries;
@@ -35,6 +36,7 @@ pub fn all() -> &'static [Experiment] {
         page_layouts::EXPERIMENT,
         dss_queries::EXPERIMENT,
         mems::EXPERIMENT,
+        ssd_updates::EXPERIMENT,
         dixtrac::TIMES,
         dixtrac::VALIDATION,
         journal_cost::EXPERIMENT,

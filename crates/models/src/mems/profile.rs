@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::MemsLayout;
 use super::sled::{Sled, SledState};
 use crate::ProfileError;
+use crate::profile::{bad, within};
 
 const PROFILES: [(&str, &str); 3] = [
     ("mems-g1", include_str!("../../profiles/mems-g1.toml")),
@@ -110,17 +111,6 @@ pub struct MemsProfile {
     pub startup: Nanos,
 }
 
-fn bad(key: &str, problem: impl Into<String>) -> ProfileError {
-    ProfileError::Value { key: key.to_owned(), problem: problem.into() }
-}
-
-fn within(key: &str, value: f64, least: f64, most: f64) -> Result<(), ProfileError> {
-    match (least..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(bad(key, format!("{value} is not between {least} and {most}"))),
-    }
-}
-
 impl MemsProfile {
     /// The built-in profile `name`.
     #[must_use]
@@ -135,13 +125,6 @@ impl MemsProfile {
         let file: MemsProfileFile =
             toml::from_str(text).map_err(|error| ProfileError::Syntax(error.to_string()))?;
         MemsProfile::new(file)
-    }
-
-    /// Whether a profile's text says that it is of a MEMS store.
-    #[must_use]
-    pub fn is_kind_of(text: &str) -> bool {
-        let table: Option<toml::Table> = toml::from_str(text).ok();
-        table.is_some_and(|table| table.get("kind").and_then(|kind| kind.as_str()) == Some("mems"))
     }
 
     /// Checks a profile and works it out.

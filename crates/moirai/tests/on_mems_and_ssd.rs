@@ -1,4 +1,4 @@
-//! Volumes, trees and tables on MEMS stores.
+//! Volumes, trees and tables on MEMS stores and SSDs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -72,15 +72,27 @@ fn a_store_lies_on_a_mems_store() {
     block_on_virtual(1, async { use_store_on(store("mems-g2")).await });
 }
 
+async fn use_store_on_raid_5(part: &str, unit: BlockCount) {
+    let disks = (0..4).map(|_| store(part)).collect();
+    let layout = LayoutDescription::Stripe { unit: StripeUnit::Blocks(unit) };
+    let volume =
+        Volume::new("volume".to_owned(), disks, Level::Raid5(Rotation::LeftSymmetric), layout);
+    use_store_on(volume.unwrap()).await;
+}
+
 #[test]
 fn a_store_lies_on_a_volume_of_mems_stores() {
+    block_on_virtual(1, async { use_store_on_raid_5("mems-g3", BlockCount(360)).await });
+}
+
+#[test]
+fn a_store_lies_on_an_ssd() {
+    block_on_virtual(1, async { use_store_on(store("ssd-slc?size=256MiB")).await });
+}
+
+#[test]
+fn a_store_lies_on_a_volume_of_ssds() {
     block_on_virtual(1, async {
-        let disks = (0..4).map(|_| store("mems-g3")).collect();
-        let unit = StripeUnit::Blocks(BlockCount(360));
-        let layout = LayoutDescription::Stripe { unit };
-        let volume =
-            Volume::new("volume".to_owned(), disks, Level::Raid5(Rotation::LeftSymmetric), layout)
-                .unwrap();
-        use_store_on(volume).await;
+        use_store_on_raid_5("ssd-slc?size=128MiB", BlockCount(1024)).await;
     });
 }
