@@ -248,6 +248,8 @@ struct Shown {
     /// Of a MEMS store.
     #[serde(skip_serializing_if = "Option::is_none")]
     mems: Option<ShownMems>,
+    /// Of an SSD.
+    #[serde(skip_serializing_if = "Option::is_none")]
     ssd: Option<ShownSsd>,
 }
 

@@ -1,5 +1,7 @@
 //! `moirai lab`: experiments beside the published figures.
 
+mod report;
+
 use clap::Subcommand;
 use moirai_lab::{Context, Experiment, Outcome, Row, all, find};
 use tracing::subscriber::{NoSubscriber, with_default};
@@ -15,6 +17,11 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run all experiments and write a site: each published figure, ours beside it, and a page for each experiment
+    ///
+    /// Long experiments run at a smaller scale, so that all take less than a quarter of an hour; --quick takes the smallest, and --full the
+    /// published settings. Exit status: 0 if all ran, 1 if one failed.
+    Report(report::Arguments),
     /// Run an experiment in virtual time and print its figures beside the published ones
     ///
     /// Exit status: 0 if the experiment ran, 1 if it failed or --check found a figure outside its tolerance, 2 if the
@@ -58,6 +65,7 @@ fn scale(text: &str) -> Result<f64, String> {
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Run { name, seed, scale, check, json } => {
             let experiment = find(&name).ok_or_else(|| {
                 let names: Vec<&str> = all().iter().map(|experiment| experiment.name).collect();

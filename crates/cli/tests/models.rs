@@ -107,3 +107,29 @@ fn mems_stores_are_listed_and_shown() {
     let (_, _, error) = run(folder.path(), &["device", "draw", "sim:mems-g2", "--out", "a.svg"]);
     assert!(error.contains("a MEMS store"), "{error}");
 }
+
+#[test]
+fn ssds_and_zones_are_listed_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = json("device list");
+    assert!(listed.as_array().unwrap().iter().any(|profile| profile["name"] == "ssd-slc"));
+    let shown = json("device show sim:ssd-slc?size=1GiB");
+    assert!(shown["capacity_bytes"].as_u64().unwrap() >= 1 << 30);
+    // Eight dies with ensembles of 2 planes x 64 pages of 4 KiB.
+    assert_eq!((&shown["parallelism"], &shown["first_ensemble_blocks"]), (&8.into(), &1024.into()));
+    assert_eq!(shown["ssd"]["page_bytes"], 4096);
+    let zoned = json("device show sim:quantum-atlas-10k?zone=1MiB&conventional=4");
+    assert_eq!(zoned["first_ensemble_blocks"], 2048);
+    for (uri, told) in [
+        ("sim:ssd-slc?size=0", "size"),
+        ("sim:ssd-slc?tips=3", "tips"),
+        ("sim:ssd-slc?zone=1000", "zone"),
+        ("sim:ssd-slc?zone=4MiB&open=9&active=8", "open"),
+        ("sim:quantum-atlas-10k?zone=1TiB", "zone"),
+        ("sim:quantum-atlas-10k?zone=1MiB&data=a.img", "data"),
+        ("sim:quantum-atlas-10k?open=3", "open"),
+    ] {
+        let (status, _, error) = run(folder.path(), &["device", "show", uri]);
+        assert!(status != Some(0) && error.contains(told), "{uri}: {error}");
+    }
+}

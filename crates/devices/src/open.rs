@@ -34,9 +34,9 @@ pub const SCHEMES: [(&str, &str); 4] = [
         "a simulated disk, MEMS store or SSD: a built-in profile, a .toml file, or DiskSim's .diskspecs or .parv; its contents are \
          in memory, in the file that `data` names, or not kept at all; requests are scheduled by sptf unless \
          DiskSim's file says fcfs; `physical` is the physical sector that the disk reports, 512 bytes by default; \
-         of a MEMS store `tips` may be active at once; an SSD has so much flash that it holds `size`; \
-         with `zone` its zones are written in order but for the first `conventional`, and at most `open` at a time, of `active` that \
-         are partly written",
+         of a MEMS store `tips` may be active at once; `size` sets the capacity of an SSD; \
+         `zone` divides the device into zones of that size: the first `conventional` of them take writes anywhere, the others at their \
+         write pointers, and at most `open` (128) are open and `active` partly written",
     ),
     (
         "scsi:/dev/sgN",
@@ -153,8 +153,9 @@ fn physical_block(uri: &mut DeviceUri) -> Result<Option<BlockCount>> {
 /// The zones that the URI asks for.
 fn zones(uri: &mut DeviceUri) -> Result<Option<ZoneOptions>> {
     let Some(size) = uri.take::<ByteCount>("zone")? else { return Ok(None) };
-    let limits =
-        ZoneLimits { open: uri.take("open")?.unwrap_or(OPEN_ZONES), active: uri.take("active")? };
+    let active: Option<u32> = uri.take("active")?;
+    let open = uri.take("open")?.unwrap_or(OPEN_ZONES.min(active.unwrap_or(OPEN_ZONES)));
+    let limits = ZoneLimits { open, active };
     if limits.open == 0 || limits.active.is_some_and(|active| active < limits.open) {
         return Err(uri.error("parameter `open`: give 1 at least, and no more than `active`"));
     }
@@ -188,6 +189,11 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             if zones.is_some() && data.as_deref().is_some_and(|data| data != "none") {
                 return Err(uri.error("zones are not kept in a file: leave out `data`"));
             }
+            if matches!(model, NamedModel::Ssd(_)) && asked.is_some() {
+                return Err(
+                    uri.error("parameter `scheduler`: an SSD serves requests in their order")
+                );
+            }
             uri.finish()?;
             let (capacity, own) = match &model {
                 NamedModel::Disk(drive) => (drive.profile.geometry.capacity(), drive.scheduler),
@@ -210,11 +216,18 @@ fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<
             };
             let Some(zones) = zones else { return Ok(device) };
             let inquiry = device.inquiry();
-            if zones.zone.0 % inquiry.physical_block.0 != 0 || zones.zone > inquiry.capacity {
-                let (least, most) = (inquiry.physical_block.bytes(), inquiry.capacity.bytes());
+            let (least, most) = (inquiry.physical_block, inquiry.capacity);
+            if !zones.zone.0.is_multiple_of(least.0) || zones.zone > most {
                 let problem = format!(
-                    "parameter `zone`: not whole physical sectors of {least}, {most} at most"
+                    "parameter `zone`: give whole physical sectors of {}, {} at most",
+                    least.bytes(),
+                    most.bytes()
                 );
+                return Err(uri.error(problem));
+            }
+            let count = most.0.div_ceil(zones.zone.0);
+            if zones.conventional > count {
+                let problem = format!("parameter `conventional`: there are {count} zones");
                 return Err(uri.error(problem));
             }
             Ok(ZonedDevice::over(device, zones))

@@ -260,7 +260,11 @@ impl<M: Model> Simulation<M> {
         self.check()?;
         let freed = self.inquiry.discardable(blocks)?;
         self.mechanism.state.lock().model.discard(freed);
-        self.contents.lock().discard(freed)
+        let contents = &mut self.contents.lock();
+        match contents.discard_granularity() {
+            None => Ok(()),
+            Some(_) => contents.discard(freed),
+        }
     }
 }
 

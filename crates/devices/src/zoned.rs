@@ -1,8 +1,9 @@
 //! Zones over another device: a shingled disk over a simulated disk, a zoned namespace over an SSD.
 //!
 //! Invariants:
-//! 1. A request is checked, and moves its zone's write pointer, in the order of the batches and in each batch; what is refused moves
-//!    none. One that failed on the device below has moved it.
+//! 1. A write is checked, and moves its zone's write pointer, when it is submitted, in the order of its batch; an append when it is
+//!    polled first. What is refused moves none. A write that fails on the device below, or whose future is dropped before it is polled, has
+//!    moved it, and leaves blocks before the pointer that hold what they held.
 //! 2. No more zones are open or active than the limits say. An implicitly open zone is closed for another, the one first that was
 //!    opened first.
 //!
@@ -59,7 +60,10 @@ impl ZonedDevice {
     /// Divides `inner`, which nothing was written to, into zones.
     #[must_use]
     pub fn over(inner: Arc<dyn Device>, options: ZoneOptions) -> Arc<ZonedDevice> {
-        let count = inner.inquiry().capacity.0.div_ceil(options.zone.0.max(1));
+        let zone = options.zone.max(BlockCount(1));
+        let count = inner.inquiry().capacity.0.div_ceil(zone.0);
+        let options =
+            ZoneOptions { zone, conventional: options.conventional.min(count), ..options };
         let empty = State { condition: ZoneCondition::Empty, written: BlockCount::ZERO, opened: 0 };
         let sequential = count.saturating_sub(options.conventional) as usize;
         let inquiry = Inquiry {
@@ -102,7 +106,7 @@ impl ZonedDevice {
         Ok((zone, index.ok_or_else(|| self.refused(zone, ZoneProblem::Conventional))?))
     }
 
-    /// The part of `blocks`, from one place on, that its zone's write pointer has not passed.
+    /// The parts of `blocks` that the write pointers of their zones have not passed.
     fn unwritten(&self, blocks: BlockRange) -> Vec<BlockRange> {
         let zones = self.zones.lock();
         let numbers = self.number(blocks.first)..self.number(blocks.end()) + 1;
@@ -214,7 +218,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Whether the zone was changed.
+    /// Changes a zone as a whole.
     fn manage(
         &mut self,
         limits: &ZoneLimits,
@@ -284,14 +288,17 @@ impl Zoned for ZonedDevice {
 
     fn append(&self, first: Lbn, data: IoBuf) -> BoxFuture<'_, Result<Lbn>> {
         Box::pin(async move {
-            if self.inquiry.read_only {
-                return Err(Error::ReadOnly { device: self.inquiry.name.clone() });
-            }
             let (zone, index) = self.named(first)?;
-            let taken =
-                self.zones.lock().write(&self.options.limits, index, zone, None, data.blocks());
+            let count = data.blocks();
+            let blocks = BlockRange::new(first, count);
+            let mut request = Request { op: Op::Write, blocks, data: vec![data] };
+            request.check(&self.inquiry)?;
+            let limits = &self.options.limits;
+            let taken = self.zones.lock().write(limits, index, zone, None, count);
             let at = taken.map_err(|problem| self.refused(zone, problem))?;
-            self.inner.write(at, data).await?;
+            request.blocks.first = at;
+            let device: &dyn Device = &*self.inner;
+            device.access(request).await?;
             Ok(at)
         })
     }
@@ -302,12 +309,12 @@ impl Zoned for ZonedDevice {
                 return Err(Error::ReadOnly { device: self.inquiry.name.clone() });
             }
             let (zone, index) = self.named(first)?;
-            let done = self.zones.lock().manage(&self.options.limits, index, action);
-            done.map_err(|problem| self.refused(zone, problem))?;
             if action == ZoneAction::Reset {
+                // Before the pointer moves: what is written from then on stays.
                 self.inner.discard(zone).await?;
             }
-            Ok(())
+            let done = self.zones.lock().manage(&self.options.limits, index, action);
+            done.map_err(|problem| self.refused(zone, problem))
         })
     }
 }

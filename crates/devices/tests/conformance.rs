@@ -11,7 +11,7 @@ use moirai_devices::{
 use moirai_models::{Scheduler, SsdProfile};
 use moirai_runtime::{block_on_real, block_on_virtual, now};
 use moirai_storage::{
-    Device, DeviceUri, Error, IoBuf, Request, ZoneAction, ZoneLimits, conformance, occupant,
+    Device, DeviceUri, Error, IoBuf, Op, Request, ZoneAction, ZoneLimits, conformance, occupant,
 };
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
@@ -84,12 +84,31 @@ fn zones_conform() {
         "sim:quantum-atlas-10k?zone=1MiB&conventional=3&open=5",
         "sim:ssd-slc?size=64MiB&zone=4MiB&open=4&active=6",
         "sim:ssd-slc?size=64MiB&zone=512KiB&open=4&active=4",
+        "sim:ssd-slc?size=64MiB&zone=5MiB&active=3",
     ] {
         block_on_virtual(1, async {
             let device = create(uri.parse().unwrap()).unwrap();
             conformance::check_zones(&*device).await;
         });
     }
+}
+
+/// What is refused does not hold up the rest of its batch.
+#[test]
+fn a_batch_is_written_but_for_what_its_zones_refuse() {
+    block_on_virtual(1, async {
+        let uri = "sim:quantum-atlas-10k?zone=1MiB".parse().unwrap();
+        let device = create(uri).unwrap();
+        let write = |first: u64| Request {
+            op: Op::Write,
+            blocks: BlockRange::new(Lbn(first), BlockCount(1)),
+            data: vec![IoBuf::zeroed(BlockCount(1))],
+        };
+        let done = device.submit([0, 5, 1, 2048, 0].map(write).into()).await;
+        let is_done: Vec<bool> = done.iter().map(Result::is_ok).collect();
+        assert_eq!(is_done, [true, false, true, true, false]);
+        assert_eq!(device.zones().unwrap().zone(Lbn(7)).unwrap().write_pointer, Lbn(2));
+    });
 }
 
 /// A zoned SSD whose zones are reset before they are written again moves nothing.

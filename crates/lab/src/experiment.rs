@@ -28,6 +28,8 @@ pub struct Experiment {
 pub struct Scaling {
     /// The smallest scale at which the experiment measures something.
     pub least: f64,
+    /// A scale at which it takes about a minute.
+    pub shorter: f64,
     /// What the scale multiplies.
     pub what: &'static str,
 }
@@ -100,6 +102,9 @@ pub struct Row {
     pub tolerance: Option<Tolerance>,
     /// Whether ours satisfies the tolerance; `None` if the figure is not judged at this scale.
     pub within: Option<bool>,
+    /// Why ours is another one, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<&'static str>,
 }
 
 impl Row {
@@ -107,7 +112,8 @@ impl Row {
     #[must_use]
     pub fn new(figure: impl Into<String>, unit: &'static str, ours: f64) -> Row {
         let (published, ratio, tolerance, within) = (None, None, None, None);
-        Row { figure: figure.into(), unit, published, ours, ratio, tolerance, within }
+        let because = None;
+        Row { figure: figure.into(), unit, published, ours, ratio, tolerance, within, because }
     }
 
     /// Puts the published value beside ours.
@@ -115,6 +121,13 @@ impl Row {
     pub fn beside(mut self, published: f64) -> Row {
         self.published = Some(published);
         self.ratio = Some(self.ours / published);
+        self
+    }
+
+    /// Says why ours is another one than what was published.
+    #[must_use]
+    pub fn because(mut self, why: &'static str) -> Row {
+        self.because = Some(why);
         self
     }
 
@@ -289,6 +302,7 @@ mod tests {
                 }
                 Some(scaling) => {
                     experiment.check_scale(scaling.least).unwrap();
+                    experiment.check_scale(scaling.shorter).unwrap();
                     for scale in [0.0, -1.0, scaling.least / 2.0, 1.5, f64::NAN] {
                         assert!(refused(scale).contains("takes a --scale between"), "{scale}");
                     }

@@ -7,6 +7,7 @@ mod experiments;
 mod figures;
 pub mod report;
 mod setting;
+pub mod site;
 mod tolerance;
 
 pub use context::{Context, Report};

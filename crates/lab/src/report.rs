@@ -2,8 +2,8 @@
 
 mod chart;
 mod column;
-mod svg;
-mod text;
+pub(crate) mod svg;
+pub(crate) mod text;
 mod verdict;
 
 use crate::figures::{DemoFigures, DemoRow, LoadRow};

@@ -7,7 +7,7 @@
 mod systems;
 mod unaligned;
 
-pub use systems::{SegmentCost, VideoRound, transfer_inefficiency};
+pub use systems::{SegmentCost, VideoRound, scheduled_seek, transfer_inefficiency};
 pub use unaligned::{
     UnalignedAccess, landing_outside_probability, ordinary_second_track_revolutions,
     switch_probability, zero_latency_second_track_revolutions,

@@ -50,8 +50,10 @@ struct Job {
     /// When the transfer of cached blocks, which the access leaves out, may begin.
     transfer: Instant,
     segment: Option<SegmentIndex>,
+    /// The bus is kept from the command on.
+    is_connected: bool,
     /// The bus was left between the command and the data.
-    is_apart: bool,
+    is_extra_disconnected: bool,
     /// The number of a write whose completion was reported when its data were in the buffer.
     reported: Option<u64>,
     /// Only the arm is to be moved.
@@ -183,7 +185,8 @@ impl Disk {
             request: blocks,
             transfer: now + hit,
             segment: None,
-            is_apart: false,
+            is_connected: false,
+            is_extra_disconnected: false,
             reported: None,
             is_seek: false,
         };
@@ -216,6 +219,8 @@ impl Disk {
         let rest = BlockRange::between(blocks.first + found.blocks, blocks.end());
         let access = Access { direction: Direction::Read, blocks: rest, data: None };
         job.segment = Some(found.segment);
+        let is_free = streaming || (self.queue.is_empty() && self.media_free <= now);
+        job.is_connected = self.profile.electronics.holds_bus && is_free;
         job.overhead = hit;
         if let Some(cache) = &mut self.cache {
             cache.add_user(found.segment, Direction::Read);
@@ -254,7 +259,11 @@ impl Disk {
         let in_order = electronics.bus_in_order;
         let wanted = match electronics.read_watermark {
             0.0 => 0,
-            share => ((share * sectors as f64) as u64).max(1),
+            share => {
+                let segment =
+                    electronics.cache.as_ref().map_or(sectors, |cache| cache.segment_blocks.0);
+                ((share * sectors.min(segment) as f64) as u64).max(1)
+            }
         };
 
         // When the bus, which sends in block order, is through; see `Run`.
@@ -284,12 +293,12 @@ impl Disk {
         let service = service::serve(geometry, mechanics, self.arm, at, access, passed);
 
         let (media_end, overheads) = (service.media_end, electronics.overheads);
-        let apart = overheads.apart.filter(|_| job.is_apart);
+        let extra = overheads.extra_disconnect.filter(|_| job.is_extra_disconnected);
         let (finished, completion) = match access.direction {
             Direction::Write => {
-                let (disconnect, reconnect) = match apart {
+                let (disconnect, reconnect) = match extra {
                     None => (overheads.write_disconnect, overheads.write_reconnect),
-                    Some(apart) => (apart.disconnect, apart.reconnect),
+                    Some(extra) => (extra.disconnect, extra.reconnect),
                 };
                 let left = access.data.map(|data| {
                     data.from + Nanos(data.sector.0 * access.blocks.count.0) + disconnect
@@ -297,8 +306,8 @@ impl Disk {
                 let completion = reconnect + overheads.write_completion;
                 (media_end.max(left.unwrap_or(media_end)) + completion, completion)
             }
-            // Cached blocks in front cross the bus while the media turn to the rest, and it is kept for that.
-            Direction::Read if before > 0 && electronics.holds_bus => {
+            // Cached blocks in front cross the bus while the media turn to the rest.
+            Direction::Read if job.is_connected => {
                 let sent = self.bus_free.max(job.transfer) + self.bus_time(job.request.count);
                 self.bus_free = bus_end.max(sent);
                 (self.bus_free + overheads.read_completion, overheads.read_completion)

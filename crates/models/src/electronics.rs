@@ -55,12 +55,12 @@ pub struct Overheads {
     /// A write waits for the media for at least so long, unless it continues the one before while that is being written.
     pub write_positioning_least: Nanos,
     /// Of a write in another place than the write directly before; `None` where that is like others.
-    pub apart: Option<ApartOverheads>,
+    pub extra_disconnect: Option<ExtraDisconnect>,
 }
 
 /// A drive that leaves the bus between the command and the data of a write: what takes the place of its overheads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApartOverheads {
+pub struct ExtraDisconnect {
     /// Until the arm moves.
     pub arm: Nanos,
     /// Until its data are asked for.

@@ -20,7 +20,7 @@ mod ssd;
 pub use array_cache::{ArrayCache, Full, LINE_BLOCKS, LineNumber, WritePolicy};
 pub use disk::{CacheSwitches, Disk, DiskCompletion, DiskRequest, RequestId};
 pub use electronics::{
-    After, ApartOverheads, CacheSettings, Electronics, ImmediateReport, Overheads, ReadAhead,
+    After, CacheSettings, Electronics, ExtraDisconnect, ImmediateReport, Overheads, ReadAhead,
 };
 pub use mechanics::{Mechanics, Positioning};
 pub use mems::{
@@ -30,7 +30,7 @@ pub use moirai_geometry::{
     BadPlace, Defects, Extent, Geometry, GeometryError, Place, Sparing, Track, TrackOrder, Zone,
 };
 pub use profile::{
-    ApartFile, CacheFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile,
+    CacheFile, ExtraDisconnectFile, OverheadsFile, Profile, ProfileError, ProfileFile, ZoneFile,
     built_in_names, kind_of,
 };
 pub use queue::{Scheduler, UnknownScheduler};

@@ -7,10 +7,10 @@ mod file;
 use moirai_units::{BLOCK_BYTES, BlockCount, Nanos};
 
 pub use built_in::built_in_names;
-pub use file::{ApartFile, CacheFile, OverheadsFile, ProfileFile, ZoneFile};
+pub use file::{CacheFile, ExtraDisconnectFile, OverheadsFile, ProfileFile, ZoneFile};
 
 use crate::{
-    After, ApartOverheads, CacheSettings, Defects, Electronics, Geometry, Mechanics, Overheads,
+    After, CacheSettings, Defects, Electronics, ExtraDisconnect, Geometry, Mechanics, Overheads,
     SeekCurve, Zone,
 };
 
@@ -157,11 +157,11 @@ fn overheads(file: &OverheadsFile) -> Overheads {
         write_disconnect: Nanos::from_ms(file.write_disconnect_ms),
         write_reconnect: Nanos::from_ms(file.write_reconnect_ms),
         write_positioning_least: Nanos::from_ms(file.write_positioning_least_ms),
-        apart: file.apart.map(|apart| ApartOverheads {
-            arm: Nanos::from_ms(apart.arm_ms),
-            data: Nanos::from_ms(apart.data_ms),
-            disconnect: Nanos::from_ms(apart.disconnect_ms),
-            reconnect: Nanos::from_ms(apart.reconnect_ms),
+        extra_disconnect: file.extra_disconnect.map(|extra_disconnect| ExtraDisconnect {
+            arm: Nanos::from_ms(extra_disconnect.arm_ms),
+            data: Nanos::from_ms(extra_disconnect.data_ms),
+            disconnect: Nanos::from_ms(extra_disconnect.disconnect_ms),
+            reconnect: Nanos::from_ms(extra_disconnect.reconnect_ms),
         }),
     }
 }

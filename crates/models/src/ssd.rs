@@ -1,12 +1,12 @@
 //! An SSD: dies of flash behind channels, a controller with a write buffer and a map of pages (Agrawal et al. 2008).
 //!
 //! Invariants:
-//! 1. A logical page's die is that of its ensemble, for good; where it lies there is up to the die's [`Ftl`].
+//! 1. A logical page always lies on the die of its ensemble; the die's [`Ftl`] chooses the flash page.
 //! 2. A plane works in the order in which it was asked. Channels and the host's bus serve whoever comes first while they are free.
 //! 3. A write is complete when its data are in the buffer. They leave it when they are programmed; one that finds the buffer full
 //!    waits for that. A flush completes when all are programmed.
-//! 4. Garbage is collected before the write that needs the room, on the die where it needs it: the planes copy and erase, and what
-//!    comes behind waits.
+//! 4. Garbage is collected before the write that needs the room, on the die where it needs it: later reads and writes of these
+//!    planes wait for the copies and the erase.
 //! 5. The parts of a completion add up to the time from issue to finish.
 //!
 //! ```text
@@ -16,7 +16,8 @@
 //!                                                                                        garbage, program
 //! ```
 //!
-//! All times are known when a request comes, as nothing overtakes on a plane. Copies do not take the channel (copy-back).
+//! All times are known when a request comes, as nothing overtakes on a plane. Data that stay within a die do not take its channel,
+//! although between planes they would.
 
 mod ftl;
 mod profile;
@@ -55,7 +56,7 @@ impl SsdCounters {
     }
 }
 
-/// Something that serves one after the other, with the times that are taken.
+/// A resource that serves one transfer at a time, and its reserved intervals.
 #[derive(Clone, Debug, Default)]
 struct Bus {
     /// Disjoint, in order.
@@ -74,7 +75,7 @@ impl Bus {
             index += 1;
         }
         let end = start + span;
-        // Neighbours become one, so that few are to be looked at.
+        // One that follows directly is joined to the interval before, so that few are to be looked at.
         let follows = index.checked_sub(1).and_then(|before| self.taken.get_mut(before));
         match follows.filter(|before| before.1 == start) {
             Some(before) => before.1 = end,
@@ -177,7 +178,8 @@ impl Ssd {
         let bus = Nanos(self.profile.host_block.0 * request.blocks.count.0);
         let rest = served.finished.since(ready);
         let bus = bus.min(rest);
-        let media = if served.from_flash { self.profile.read.min(rest - bus) } else { Nanos::ZERO };
+        let one_page = self.profile.read + self.profile.channel_page;
+        let media = if served.from_flash { one_page.min(rest - bus) } else { Nanos::ZERO };
         self.done.push(DiskCompletion {
             id: request.id,
             issued: now,
@@ -202,7 +204,7 @@ impl Ssd {
         self.done.push(DiskCompletion { id, issued: now, started: now, finished, cached, parts });
     }
 
-    /// Takes back the pages that lie whole in `blocks` (TRIM): they need not be moved any more.
+    /// Unmaps the pages that lie whole in `blocks` (TRIM): garbage collection does not move them any more.
     pub fn discard(&mut self, blocks: BlockRange) {
         let whole = self.profile.page_blocks;
         for (page, _) in pages(whole, blocks).filter(|(_, part)| *part == whole) {
@@ -347,9 +349,10 @@ struct Served {
 /// The pages around `blocks`, and how many of the blocks lie in each.
 fn pages(page: BlockCount, blocks: BlockRange) -> impl Iterator<Item = (u64, BlockCount)> {
     let (first, end) = (blocks.first.0, blocks.end().0);
-    (first / page.0..end.div_ceil(page.0)).map(move |number| {
+    let last = if first < end { end.div_ceil(page.0) } else { first / page.0 };
+    (first / page.0..last).map(move |number| {
         let from = first.max(number * page.0);
         let until = end.min((number + 1) * page.0);
-        (number, BlockCount(until.saturating_sub(from)))
+        (number, BlockCount(until - from))
     })
 }

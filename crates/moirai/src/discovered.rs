@@ -35,6 +35,9 @@ pub fn drive_profile(found: &DriveFound, description: String) -> ProfileFile {
         zero_latency_read: found.zero_latency_read,
         zero_latency_write: found.zero_latency_write.unwrap_or(found.zero_latency_read),
         bus_mb_per_s: found.bus.block_ns.map_or(f64::INFINITY, |ns| 512e3 / ns),
+        // Discovery does not look for these.
+        write_bus_mb_per_s: None,
+        holds_bus: false,
         bus_in_order: found.bus.is_in_order,
         read_watermark: found.bus.watermark,
         diagnostic_ms: None,
@@ -70,6 +73,7 @@ fn overheads(found: &DriveFound) -> OverheadsFile {
         reconnect_ms: ms(of.reconnect),
         read_completion_ms: ms(of.read_completion),
         write_completion_ms: ms(of.write_completion),
+        ..OverheadsFile::default()
     }
 }
 
@@ -78,6 +82,8 @@ fn cache(found: &CacheFound) -> CacheFile {
         segments: found.segments as u32,
         segment_blocks: found.segment_blocks,
         adaptive: found.is_adaptive,
+        separate_write_segment: false,
+        write_start_blocks: None,
         write_segments: found.write_segments.unwrap_or(1).min(found.segments) as u32,
         read_ahead: match found.read_ahead {
             ReadAhead::None => ModelReadAhead::None,

@@ -21,7 +21,7 @@ const DRIVES: [(&str, &str, f64); 6] = [
     ("atlas_III", "atlas_III.diskspecs", 378.0),
 ];
 
-/// DiskSim's figure is 90 us, and 94 from its times request by request. Its file of the machine has a slower bus for writes, 0.187 ms a
+/// Drive, its parameter file, and the most that its demerit figure may be. DiskSim's is 90 us, and 94 from its times request by request. Its file of the machine has a slower bus for writes, 0.187 ms a
 /// sector, which neither the drive's file nor the trace tells.
 const HP_C2247A: (&str, &str, f64) = ("hp_c2247a", "hp_c2247a.diskspecs", 96.0);
 
@@ -58,13 +58,24 @@ fn validate(profile: &ProfileFile, requests: &[MeasuredRequest]) -> Comparison {
 #[test]
 fn the_demerit_figures_are_no_worse_than_disksims() {
     let Some(folder) = data() else { return };
-    for (name, parameters, disksim_us) in DRIVES.into_iter().chain([HP_C2247A]) {
+    for (name, parameters, disksim_us) in DRIVES {
         let (profile, requests) = drive(&folder, name, parameters);
         let ours = validate(&profile, &requests);
         eprintln!("{name}: {ours:.3?}, DiskSim {disksim_us} us");
         assert!(ours.demerit_ms * 1e3 <= disksim_us, "{name}: {}", ours.demerit_ms);
         assert!(ours.correlation > 0.85, "{name}: {}", ours.correlation);
     }
+}
+
+#[test]
+fn the_hp_c2247a_is_nearly_as_near_as_disksims() {
+    let Some(folder) = data() else { return };
+    let (name, parameters, most_us) = HP_C2247A;
+    let (profile, requests) = drive(&folder, name, parameters);
+    let ours = validate(&profile, &requests);
+    eprintln!("{name}: {ours:.3?}");
+    assert!(ours.demerit_ms * 1e3 <= most_us, "{}", ours.demerit_ms);
+    assert!(ours.correlation > 0.95, "{}", ours.correlation);
 }
 
 /// The bus rates that the DiskSim files of two drives leave open. DiskSim's own per-request times

@@ -103,7 +103,7 @@ pub enum ZoneProblem {
         write_pointer: Lbn,
     },
     /// ZBC's WRITE BOUNDARY VIOLATION, ZNS's Zone Boundary Error.
-    #[error("ends within what is to be written: divide that at {end}")]
+    #[error("ends at {end}, which the write crosses: divide it there")]
     PastEnd {
         /// The zone's end.
         end: Lbn,
@@ -137,14 +137,17 @@ pub enum ZoneProblem {
     #[error("is conventional, and has no write pointer")]
     Conventional,
     /// A command that names a zone by another block than its first.
-    #[error("is named by its first block alone")]
+    #[error("is to be named by its first block")]
     NotFirst,
 }
 
 /// The commands of a device with zones.
 ///
-/// Reads are as elsewhere, also over the ends of zones and behind write pointers, where they give zeros. Writes that a zone
-/// does not take are [`Error::Zone`](crate::Error::Zone) and change nothing.
+/// Reads are as elsewhere, also over the ends of zones; from a write pointer to the end of its zone they give zeros. Writes that a
+/// zone does not take are [`Error::Zone`](crate::Error::Zone) and change nothing.
+///
+/// # Cancel safety
+/// A write or append whose future is dropped may have moved the write pointer without having written.
 pub trait Zoned: Send + Sync {
     /// How many zones may be written at a time.
     fn zone_limits(&self) -> ZoneLimits;
@@ -161,7 +164,7 @@ pub trait Zoned: Send + Sync {
     /// As of a write.
     fn append(&self, first: Lbn, data: IoBuf) -> BoxFuture<'_, Result<Lbn>>;
 
-    /// Changes the zone that begins with `first`. What is so already stays so.
+    /// Changes the zone that begins with `first`, to which no write is in flight. A zone already in that condition does not change.
     ///
     /// # Errors
     /// [`Error::Zone`](crate::Error::Zone) where the standards refuse it.

@@ -32,6 +32,7 @@ impl SimulatedSsd {
         inquiry.parallelism = profile.dies;
         inquiry.volatile_cache = true;
         inquiry.physical_block = inquiry.physical_block.max(page);
+        // The SSD knows discards, whatever holds its contents.
         inquiry.discard = Some(inquiry.discard.map_or(page, |granule| granule.max(page)));
         Arc::new(SimulatedSsd { simulation, profile })
     }

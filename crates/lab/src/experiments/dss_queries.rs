@@ -28,7 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "dsm is not among our layouts yet.",
     ],
     takes: "1 min",
-    scaling: Some(Scaling { least: 0.01, what: "the scale factor" }),
+    scaling: Some(Scaling { least: 0.01, shorter: 0.2, what: "the scale factor" }),
     run,
 };
 

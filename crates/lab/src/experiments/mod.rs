@@ -19,6 +19,7 @@ mod update_recovery;
 mod update_sensitivity;
 mod update_throughput;
 mod update_variants;
+mod video_streams;
 
 use crate::Experiment;
 
@@ -28,6 +29,7 @@ pub fn all() -> &'static [Experiment] {
     &[
         raid5_scan::EXPERIMENT,
         track_access::EXPERIMENT,
+        video_streams::EXPERIMENT,
         quadrangles::EFFICIENCY,
         quadrangles::RANDOM,
         quadrangles::RESPONSE,

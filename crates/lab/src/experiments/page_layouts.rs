@@ -38,7 +38,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "dsm is not among our layouts yet.",
     ],
     takes: "3 min",
-    scaling: Some(Scaling { least: 0.01, what: "the number of records" }),
+    scaling: Some(Scaling { least: 0.01, shorter: 0.25, what: "the number of records" }),
     run,
 };
 

@@ -32,6 +32,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const REQUESTS: usize = 5_000;
 const ATLAS: &str = "quantum-atlas-10k-ii";
+/// Why writes take less here.
+const SETTLING: &str =
+    "how long this drive's writes settle is not published: the profile's 0.4 ms are assumed";
 /// A track of the Cheetah 36ES on the bus.
 const BUS_MS: f64 = 2.7;
 /// Within a tenth.
@@ -162,7 +165,7 @@ fn atlas(stage: &Stage) -> Result<Vec<Row>, Failure> {
                 Some(published) if direction == Direction::Read => {
                     row.beside(published).judged(TENTH)
                 }
-                Some(published) => row.beside(published),
+                Some(published) => row.beside(published).because(SETTLING),
                 None => row,
             }
         };
@@ -180,7 +183,10 @@ fn atlas(stage: &Stage) -> Result<Vec<Row>, Failure> {
         let workload = Workload { direction: Direction::Read, lies, blocks: track, depth: 1 };
         let ours = workload.run(&disk, REQUESTS).deviation_ms;
         let figure = format!("Atlas 10K II, reads, {what}, standard deviation");
-        rows.push(Row::new(figure, "virtual ms", ours).beside(published));
+        let row = Row::new(figure, "virtual ms", ours).beside(published);
+        rows.push(
+            row.because("the profile's seek curve between its published points is interpolated"),
+        );
     }
     Ok(rows)
 }

@@ -26,6 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     takes: "2.7 min",
     scaling: Some(Scaling {
         least: 0.25,
+        shorter: 0.25,
         what: "the index, the updates before a crash and the memories that are filled; the checkpoint then takes a larger \
                share of the time",
     }),

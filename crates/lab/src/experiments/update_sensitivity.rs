@@ -31,6 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     takes: "2.7 min",
     scaling: Some(Scaling {
         least: 0.25,
+        shorter: 0.25,
         what: "the number of requests, before the measurement and during it: no longer four memoryfuls each",
     }),
     run,

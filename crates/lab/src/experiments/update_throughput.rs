@@ -28,6 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     takes: "21 min",
     scaling: Some(Scaling {
         least: 0.01,
+        shorter: 0.0625,
         what: "the index and the memory, so that a leaf has as many updates pending when it is swept; seeks \
                are shorter, and the drives' caches keep their size",
     }),

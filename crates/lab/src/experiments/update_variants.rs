@@ -31,6 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     takes: "2.5 min",
     scaling: Some(Scaling {
         least: 0.0625,
+        shorter: 0.25,
         what: "the index and the memory; seeks are shorter, which helps one queue most",
     }),
     run,

@@ -3,7 +3,7 @@
 use super::text::escape;
 
 /// An image that scales to the width of whatever holds it; a screen reader calls it `name`.
-pub(super) fn image(name: &str, (width, height): (f64, f64), body: &str) -> String {
+pub(crate) fn image(name: &str, (width, height): (f64, f64), body: &str) -> String {
     let name = escape(name);
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{name}\">\n\
@@ -12,7 +12,7 @@ pub(super) fn image(name: &str, (width, height): (f64, f64), body: &str) -> Stri
 }
 
 /// A rectangle with its top left corner at x and y.
-pub(super) fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
+pub(crate) fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> String {
     let class = escape(class);
     format!(
         "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\"/>\n"
@@ -20,7 +20,7 @@ pub(super) fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64))
 }
 
 /// A line of text on the base line y, from or up to x as the style of `class` says.
-pub(super) fn text(class: &str, (x, y): (f64, f64), text: &str) -> String {
+pub(crate) fn text(class: &str, (x, y): (f64, f64), text: &str) -> String {
     let text = escape(text);
     format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n")
 }

@@ -3,12 +3,12 @@
 use moirai::units::grouped_decimals;
 
 /// `text` with the characters that mean something in HTML, even inside an attribute, written out.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// `value` with that many decimals and a comma between thousands; a dash when it is no number.
-pub(super) fn number(value: f64, decimals: usize) -> String {
+pub(crate) fn number(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }

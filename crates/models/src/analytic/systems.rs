@@ -3,6 +3,8 @@
 
 use moirai_units::{ByteCount, Nanos};
 
+use crate::SeekCurve;
+
 /// Transfer inefficiency of a segment (5.5, after Matthews et al. 1997): how many times as long as its transfer alone the access
 /// takes.
 #[must_use]
@@ -78,6 +80,14 @@ impl VideoRound {
     }
 }
 
+/// The part of each of `streams` in the worst route over all of `cylinders` that serves them in one sweep (5.6.2, after Reddy and
+/// Wyllie 1993). Longer seeks take less for each cylinder, so the worst route has stops at equal distances.
+#[must_use]
+pub fn scheduled_seek(curve: &SeekCurve, cylinders: u32, streams: u64) -> Nanos {
+    let distance = u64::from(cylinders.saturating_sub(1)).div_ceil(streams.max(1));
+    curve.time(distance as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +105,20 @@ mod tests {
             data_written: 7.0,
         };
         assert!((cost.overall_write_cost(inefficiency(208_000)) - 4.0).abs() < 1e-9);
+    }
+
+    /// Of a curve that is concave no division of the way takes longer than equal steps.
+    #[test]
+    fn the_worst_route_has_equal_steps() {
+        let points = (1..=100).map(|at| (at, Nanos((f64::from(at).sqrt() * 1e6) as u64)));
+        let curve = SeekCurve::new(points.collect()).unwrap();
+        assert_eq!(scheduled_seek(&curve, 101, 1), curve.time(100));
+        let equal = scheduled_seek(&curve, 101, 4).0 * 4;
+        assert_eq!(equal, curve.time(25).0 * 4);
+        for (a, b, c) in [(10, 20, 30), (1, 1, 1), (25, 25, 24), (40, 5, 30)] {
+            let route = [a, b, c, 100 - a - b - c].map(|step| curve.time(step).0);
+            assert!(route.iter().sum::<u64>() <= equal, "{route:?}");
+        }
     }
 
     /// 5.6.1: a round of 0.5 s on ten disks starts a stream after 5.5 s at worst; the 70 streams of 4 Mb/s have 250 KB of it each.

@@ -37,7 +37,8 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment: None,
-            is_apart: false,
+            is_connected: false,
+            is_extra_disconnected: false,
             reported: None,
             is_seek: true,
         };

@@ -35,11 +35,12 @@ pub(super) struct LastWrite {
 impl Disk {
     pub(super) fn submit_write(&mut self, now: Instant, request: DiskRequest, previous: Direction) {
         let overheads = self.profile.electronics.overheads;
-        let apart =
-            overheads.apart.filter(|_| self.comes_apart(now, request.blocks.first, previous));
-        let (hit, miss) = match apart {
+        let extra_disconnect = overheads
+            .extra_disconnect
+            .filter(|_| self.disconnects_extra(now, request.blocks.first, previous));
+        let (hit, miss) = match extra_disconnect {
             None => (overheads.write_hit.get(previous), overheads.write_miss.get(previous)),
-            Some(apart) => (apart.data, apart.arm),
+            Some(extra_disconnect) => (extra_disconnect.data, extra_disconnect.arm),
         };
         self.stop_read_ahead(now);
         let report = self
@@ -91,7 +92,8 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment,
-            is_apart: apart.is_some(),
+            is_connected: false,
+            is_extra_disconnected: extra_disconnect.is_some(),
             reported: None,
             is_seek: false,
         };
@@ -144,7 +146,8 @@ impl Disk {
             request: blocks,
             transfer: Instant::ZERO,
             segment: Some(segment),
-            is_apart: false,
+            is_connected: false,
+            is_extra_disconnected: false,
             reported: Some(self.reported_writes),
             is_seek: false,
         };
@@ -222,7 +225,7 @@ impl Disk {
 
     /// Whether the drive leaves the bus between the command and the data of a write: nothing is under way, and the command before
     /// was a write in another place.
-    fn comes_apart(&self, now: Instant, first: Lbn, previous: Direction) -> bool {
+    fn disconnects_extra(&self, now: Instant, first: Lbn, previous: Direction) -> bool {
         let is_idle = self.queue.is_empty() && self.media_free <= now;
         let follows = self.last_write.is_none_or(|last| last.end == first);
         is_idle && previous == Direction::Write && !follows

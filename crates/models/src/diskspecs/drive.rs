@@ -6,7 +6,8 @@ use super::parameters::Parameters;
 use super::{Block, DiskspecsError, Imported, Load, layout, mechanism};
 use crate::profile::{CYLINDERS_MAX, SEGMENTS_MAX};
 use crate::{
-    ApartFile, CacheFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead, Scheduler,
+    CacheFile, ExtraDisconnectFile, ImmediateReport, OverheadsFile, ProfileFile, ReadAhead,
+    Scheduler,
 };
 
 /// What a file that leaves the transfer rate to a bus it does not have is given: synchronous SCSI-1,
@@ -195,8 +196,10 @@ fn bus_mb_per_s(
         read_ms = read_ms.max(bus.ms("Read block transfer time")?);
         write_ms = write_ms.max(bus.ms("Write block transfer time")?);
     }
-    let is_given = read_ms > 0.0 && write_ms > 0.0;
-    Ok(is_given.then(|| (0.512 / read_ms, 0.512 / write_ms)))
+    // A rate that is not given is the other's.
+    let either = |ms: f64, other: f64| if ms > 0.0 { ms } else { other };
+    let (read_ms, write_ms) = (either(read_ms, write_ms), either(write_ms, read_ms));
+    Ok((read_ms > 0.0).then(|| (0.512 / read_ms, 0.512 / write_ms)))
 }
 
 fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {
@@ -215,10 +218,10 @@ fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {
     let leaves = !given.flag("Never disconnect")?;
     let leaving = |ms: f64| if leaves { ms } else { 0.0 };
     let arm = scaled("Extradisc command overhead")?;
-    let after_arm = given.ms("Extradisc seek delta")?;
+    let after_arm = scaled("Extradisc seek delta")?;
     let until_free = arm + scaled("Extradisc disconnect overhead")?;
     let between = given.ms("Extradisc inter-disconnect delay")?;
-    let apart = ApartFile {
+    let extra_disconnect = ExtraDisconnectFile {
         arm_ms: arm + after_arm + each,
         data_ms: until_free + between + reselect + prepare + each,
         disconnect_ms: scaled("Extradisc 2nd disconnect overhead")?,
@@ -242,7 +245,7 @@ fn overheads(given: &Parameters<'_>) -> Result<OverheadsFile, DiskspecsError> {
         write_disconnect_ms: scaled("Write disconnect overhead")?,
         write_reconnect_ms: reselect,
         write_positioning_least_ms: given.ms("Minimum seek delay")?,
-        apart: given.flag("Extra write disconnect")?.then_some(apart),
+        extra_disconnect: given.flag("Extra write disconnect")?.then_some(extra_disconnect),
     })
 }
 

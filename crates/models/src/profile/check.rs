@@ -19,8 +19,17 @@ const SOURCED: [&str; 10] = [
     "overheads",
     "zones",
 ];
-const MAY_BE_SOURCED: [&str; 7] =
-    ["capacity_blocks", "seek_ms", "seek", "track_order", "sparing", "read_watermark", "cache"];
+const MAY_BE_SOURCED: [&str; 9] = [
+    "write_bus_mb_per_s",
+    "holds_bus",
+    "capacity_blocks",
+    "seek_ms",
+    "seek",
+    "track_order",
+    "sparing",
+    "read_watermark",
+    "cache",
+];
 const SOURCE_KINDS: [&str; 3] = ["published: ", "extracted: ", "interpolated: "];
 
 pub(super) fn check(file: &ProfileFile) -> Result<(), ProfileError> {
@@ -71,10 +80,22 @@ fn overheads(file: &ProfileFile) -> Result<(), ProfileError> {
         ("write_disconnect_ms", Some(given.write_disconnect_ms)),
         ("write_reconnect_ms", Some(given.write_reconnect_ms)),
         ("write_positioning_least_ms", Some(given.write_positioning_least_ms)),
-        ("apart.arm_ms", given.apart.map(|apart| apart.arm_ms)),
-        ("apart.data_ms", given.apart.map(|apart| apart.data_ms)),
-        ("apart.disconnect_ms", given.apart.map(|apart| apart.disconnect_ms)),
-        ("apart.reconnect_ms", given.apart.map(|apart| apart.reconnect_ms)),
+        (
+            "extra_disconnect.arm_ms",
+            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.arm_ms),
+        ),
+        (
+            "extra_disconnect.data_ms",
+            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.data_ms),
+        ),
+        (
+            "extra_disconnect.disconnect_ms",
+            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.disconnect_ms),
+        ),
+        (
+            "extra_disconnect.reconnect_ms",
+            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.reconnect_ms),
+        ),
     ] {
         within(&format!("overheads.{name}"), ms.unwrap_or(0.0), 0.0, 1000.0)?;
     }

@@ -163,13 +163,13 @@ pub struct OverheadsFile {
     pub write_positioning_least_ms: f64,
     /// Of a write in another place than the write directly before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub apart: Option<ApartFile>,
+    pub extra_disconnect: Option<ExtraDisconnectFile>,
 }
 
-/// See [`crate::ApartOverheads`].
+/// See [`crate::ExtraDisconnect`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ApartFile {
+pub struct ExtraDisconnectFile {
     /// Until the arm moves.
     pub arm_ms: f64,
     /// Until the data are asked for.

@@ -43,6 +43,10 @@ struct Stream {
 const RESERVE: usize = 2;
 /// The least number of superblocks by which a die has more than ensembles and streams: those that are kept free, one for pages in no
 /// order, one for copies, what a stream left over, and one for garbage.
+///
+/// So there is always something to collect. When a superblock is to be opened, at most streams + 2 are partly written. If no more than
+/// the reserve is free, more are full than there are ensembles, and not all of their pages can be valid. Collecting one takes at most one
+/// free superblock for the copies before it gives one back.
 pub(super) const SPARE_LEAST: u32 = RESERVE as u32 + 4;
 
 /// No page.
@@ -143,15 +147,17 @@ impl Ftl {
     /// Notes that the next page of `open` holds a logical page; gives back what is left of `open`.
     fn place(&mut self, open: Open, logical: u32) -> Option<Open> {
         let page = self.page(open);
-        if let (Some(holds), Some(entry)) =
-            (self.logical.get_mut(page as usize), self.map.get_mut(logical as usize))
-        {
+        let index = open.superblock as usize;
+        if let (Some(holds), Some(entry), Some(valid)) = (
+            self.logical.get_mut(page as usize),
+            self.map.get_mut(logical as usize),
+            self.valid.get_mut(index),
+        ) {
             *holds = logical;
+            *valid += 1;
             let before = std::mem::replace(entry, page);
             self.invalidate(before);
         }
-        let index = open.superblock as usize;
-        self.valid.get_mut(index).into_iter().for_each(|valid| *valid += 1);
         if open.next + 1 < self.pages {
             return Some(Open { next: open.next + 1, ..open });
         }

@@ -11,8 +11,8 @@ use crate::profile::{bad, within};
 
 const PROFILES: [(&str, &str); 1] = [("ssd-slc", include_str!("../../profiles/ssd-slc.toml"))];
 
-/// Flash pages of a die at most: their numbers take 32 bits.
-const DIE_PAGES_MAX: f64 = 1e9;
+/// Flash pages at most: the maps take 8 bytes of memory for each.
+const PAGES_MAX: f64 = (1u64 << 28) as f64;
 
 /// The names of the built-in SSDs, sorted.
 pub fn built_in_ssd_names() -> impl Iterator<Item = &'static str> {
@@ -148,7 +148,8 @@ impl SsdProfile {
         within("host_mb_per_s", file.host_mb_per_s, 1e-3, 1e9)?;
         within("spare_share", file.spare_share, 0.0, 0.9)?;
         let superblock_pages = file.planes_per_die * file.pages_per_block;
-        let most = DIE_PAGES_MAX / f64::from(superblock_pages);
+        let dies = f64::from(file.channels) * f64::from(file.dies_per_channel);
+        let most = (PAGES_MAX / f64::from(superblock_pages) / dies).floor();
         within("blocks_per_plane", f64::from(file.blocks_per_plane), 1.0, most)?;
         let seen = f64::from(file.blocks_per_plane) * (1.0 - file.spare_share);
         let spare_least = file.streams_per_die + SPARE_LEAST;
@@ -156,7 +157,7 @@ impl SsdProfile {
             (seen.floor() as u32).min(file.blocks_per_plane.saturating_sub(spare_least));
         if ensembles_per_die == 0 {
             let problem = format!(
-                "{} is not more than the {spare_least} that a die needs beside its data",
+                "{} leaves no ensemble: {spare_least} and what is spare are needed beside the data",
                 file.blocks_per_plane
             );
             return Err(bad("blocks_per_plane", problem));
@@ -184,15 +185,23 @@ impl SsdProfile {
     /// This one with so many erase blocks that the host sees at least `size`.
     pub fn with_size(&self, size: ByteCount) -> Result<SsdProfile, ProfileError> {
         let row = self.ensemble.bytes().0 * u64::from(self.dies);
-        let ensembles = size.0.div_ceil(row).max(1);
-        let share = 1.0 - self.file.spare_share;
-        let spare_least = f64::from(self.file.streams_per_die + SPARE_LEAST);
-        let blocks = (ensembles as f64 / share).ceil().max(ensembles as f64 + spare_least);
-        if blocks > f64::from(u32::MAX) {
-            return Err(bad("blocks_per_plane", format!("{size} takes too many")));
+        if size.0 == 0 {
+            return Err(bad("blocks_per_plane", "an SSD has at least one block"));
         }
-        let blocks_per_plane = blocks as u32;
-        SsdProfile::new(SsdProfileFile { blocks_per_plane, ..self.file.clone() })
+        let ensembles = size.0.div_ceil(row);
+        let spare_least = f64::from(self.file.streams_per_die + SPARE_LEAST);
+        let share = 1.0 - self.file.spare_share;
+        let blocks = (ensembles as f64 / share).ceil().max(ensembles as f64 + spare_least);
+        let blocks_per_plane = if blocks < f64::from(u32::MAX) { blocks as u32 } else { u32::MAX };
+        let sized = |blocks_per_plane| {
+            SsdProfile::new(SsdProfileFile { blocks_per_plane, ..self.file.clone() })
+        };
+        let profile = sized(blocks_per_plane)?;
+        // What is spare is rounded up, and may take the last ensemble.
+        match u64::from(profile.ensembles_per_die) < ensembles {
+            true => sized(blocks_per_plane.saturating_add(1)),
+            false => Ok(profile),
+        }
     }
 
     /// The blocks that the host sees.

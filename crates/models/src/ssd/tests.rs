@@ -46,6 +46,26 @@ fn built_in_profiles_are_valid() {
     }
 }
 
+/// Whatever is spare, an SSD that was made for a size has it, and not much more.
+#[test]
+fn sizes_are_kept() {
+    for spare in 0..=60 {
+        let mut file = SsdProfile::built_in("ssd-slc").unwrap().file;
+        file.spare_share = f64::from(spare) / 100.0;
+        let profile = SsdProfile::new(file).unwrap();
+        for rows in [1, 2, 50, 63, 119, 126, 1023] {
+            let size = BlockCount(profile.row(Lbn(0)).count.0 * rows);
+            let sized = profile.with_size(size.bytes()).unwrap();
+            assert!(sized.capacity() >= size, "{spare} % spare, {rows} rows");
+            assert!(u64::from(sized.ensembles_per_die) <= rows + 1, "{spare} % spare, {rows} rows");
+        }
+    }
+    let profile = SsdProfile::built_in("ssd-slc").unwrap();
+    for size in [ByteCount(0), ByteCount::mib(20 << 20), ByteCount(u64::MAX)] {
+        assert!(profile.with_size(size).is_err(), "{size}");
+    }
+}
+
 #[test]
 fn bad_profiles_name_the_key() {
     let check = |change: fn(&mut SsdProfileFile), key: &str| {
@@ -61,6 +81,7 @@ fn bad_profiles_name_the_key() {
     check(|file| file.blocks_per_plane = 14, "blocks_per_plane");
     check(|file| file.blocks_per_plane = u32::MAX, "blocks_per_plane");
     check(|file| file.host_mb_per_s = 0.0, "host_mb_per_s");
+    check(|file| (file.channels, file.dies_per_channel) = (1000, 1000), "blocks_per_plane");
 }
 
 /// The times of Agrawal et al. 2008, table 1: a read takes 25 us in the flash and 100 us on the channel; with our host, 20 us for
@@ -79,7 +100,7 @@ fn a_read_takes_flash_channel_and_bus() {
     let read = serve(&mut ssd, flushed, &[request(3, Direction::Read, 0, 8)]);
     let read = read.last().unwrap();
     assert_eq!(response(read), Nanos(20_000 + 25_000 + 100_000 + 8 * 2048));
-    assert_eq!(read.parts.media, Nanos(25_000));
+    assert_eq!((read.parts.media, read.parts.queue), (Nanos(125_000), Nanos::ZERO));
 }
 
 #[test]

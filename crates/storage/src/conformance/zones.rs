@@ -20,10 +20,15 @@ pub async fn check_zones(device: &dyn Device) {
     for zone in zones.iter().filter(|zone| zone.kind == ZoneKind::Conventional) {
         check_conventional(device, zoned, zone).await;
     }
-    if let [zone, next, ..] = sequential.as_slice() {
-        check_writes(device, zoned, zone.blocks, next.blocks).await;
-        check_actions(device, zoned, zone.blocks).await;
+    let conventional = zones.iter().rev().find(|zone| zone.kind == ZoneKind::Conventional);
+    if let Some(end) = conventional.map(|zone| zone.blocks.end()) {
+        // Over the end of the last conventional zone.
+        let refused = device.write(Lbn(end.0 - 1), filled(BlockCount(2), 1)).await;
+        assert_eq!(refusal(refused), ZoneProblem::PastEnd { end });
     }
+    let [zone, next, ..] = sequential.as_slice() else { panic!("fewer than two sequential zones") };
+    check_writes(device, zoned, zone.blocks, next.blocks).await;
+    check_actions(device, zoned, zone.blocks).await;
     let firsts: Vec<Lbn> = sequential.iter().map(|zone| zone.blocks.first).collect();
     check_limits(device, zoned, &firsts).await;
 }
@@ -136,9 +141,14 @@ async fn check_actions(device: &dyn Device, zoned: &dyn Zoned, zone: BlockRange)
     assert_eq!(refusal(act(ZoneAction::Open).await), refused(ZoneAction::Open, Full));
     assert_eq!(refusal(act(ZoneAction::Close).await), refused(ZoneAction::Close, Full));
     reads(device, BlockRange::new(zone.first, unit), 5).await;
+    reads(device, BlockRange::between(zone.first + unit, zone.end()), 0).await;
     act(ZoneAction::Reset).await.expect("reset");
+    act(ZoneAction::Finish).await.expect("an empty zone is finished");
+    assert_eq!(condition(), Full);
+    act(ZoneAction::Reset).await.expect("reset");
+    let nothing = zoned.append(zone.first, IoBuf::zeroed(BlockCount::ZERO)).await;
+    assert!(matches!(nothing, Err(Error::BufferMismatch { .. })), "{nothing:?}");
     assert_eq!(condition(), Empty);
-    reads(device, BlockRange::new(zone.first, unit), 0).await;
 }
 
 async fn check_limits(device: &dyn Device, zoned: &dyn Zoned, firsts: &[Lbn]) {
@@ -152,8 +162,8 @@ async fn check_limits(device: &dyn Device, zoned: &dyn Zoned, firsts: &[Lbn]) {
         zoned.manage(*first, ZoneAction::Open).await.expect("open");
     }
     let too_many = ZoneProblem::TooManyOpen { most: limits.open };
-    let is_active = limits.active == Some(limits.open);
-    if !is_active {
+    let limits_are_equal = limits.active == Some(limits.open);
+    if !limits_are_equal {
         assert_eq!(refusal(zoned.manage(another, ZoneAction::Open).await), too_many);
         assert_eq!(refusal(device.write(another, filled(unit, 6)).await), too_many);
     }
@@ -162,7 +172,7 @@ async fn check_limits(device: &dyn Device, zoned: &dyn Zoned, firsts: &[Lbn]) {
         device.write(*first, filled(unit, 7)).await.expect("opened by a write");
         assert_eq!(condition(*first), ZoneCondition::ImplicitlyOpen);
     }
-    if !is_active {
+    if !limits_are_equal {
         device.write(another, filled(unit, 8)).await.expect("the oldest is closed for it");
         let oldest = *some.first().expect("a zone may be open");
         assert_eq!(condition(oldest), ZoneCondition::Closed);

@@ -45,14 +45,14 @@ fn any_cache() -> impl Strategy<Value = Option<CacheSettings>> {
         Just(ImmediateReport::Sequential),
         Just(ImmediateReport::All),
     ];
-    let flags = prop::collection::vec(any::<bool>(), 8);
+    let flags = prop::collection::vec(any::<bool>(), 10);
     let settings = (1u32..5, 1u64..500, 1u32..3, read_ahead, report, flags).prop_map(
         |(segments, blocks, write_segments, read_ahead, immediate_report, flags)| CacheSettings {
             segments,
             segment_blocks: BlockCount(blocks),
             adaptive: flags[0],
-            separate_write_segment: flags[3] && segments > 1,
-            write_start_blocks: BlockCount(if flags[4] { 10 } else { 1 }),
+            separate_write_segment: flags[8] && segments > 1,
+            write_start_blocks: BlockCount(if flags[9] { 10 } else { 1 }),
             write_segments: write_segments.min(segments),
             read_ahead,
             read_ahead_blocks: BlockCount(blocks),

@@ -97,17 +97,35 @@ fn a_separate_segment_is_for_writes_alone() {
             request(0, 0, 8),
             write(1, 5000, 8),
             write(2, 9000, 8),
-            request(3, 9000, 8),
-            request(4, 9008, 8),
+            request(3, 0, 8),
+            request(4, 9000, 8),
         ];
         let mut cached = |request| {
             disk.submit(disk.media_free + Nanos(100_000_000), request);
             run(&mut disk).remove(0).cached > BlockCount::ZERO
         };
-        let [_, _, _, of_written, behind] = requests.map(&mut cached);
-        vec![of_written, behind]
+        let [_, _, _, of_read, of_written] = requests.map(&mut cached);
+        vec![of_read, of_written]
     };
-    // What was written is read from the media, and read ahead of.
-    assert_eq!(hits(true), [false, true]);
-    assert_eq!(hits(false)[0], true);
+    assert_eq!(hits(true), [true, false]);
+    assert_eq!(hits(false), [false, true]);
+}
+
+/// Of a read whose first blocks are there, a drive that keeps the bus sends each of the others as it comes; one that left the bus comes
+/// back at its watermark.
+#[test]
+fn a_partial_hit_keeps_the_bus() {
+    let end = |holds: bool| {
+        let mut disk = drive(|profile| profile.electronics.holds_bus = holds);
+        disk.submit(Instant::ZERO, request(0, 0, 8));
+        let first = run(&mut disk).remove(0).finished;
+        // The 128 blocks behind it were read ahead.
+        disk.submit(first + Nanos(100_000_000), request(1, 130, 12));
+        let done = run(&mut disk).remove(0);
+        assert_eq!(done.cached, BlockCount(6));
+        (done.finished, disk.media_free)
+    };
+    let (held, media_end) = end(true);
+    assert_eq!(held, media_end + Nanos(51_200 + 56_650));
+    assert!(end(false).0 > held);
 }

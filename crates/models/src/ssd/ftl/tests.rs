@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// Writes `ensembles` of a full die `times` over; copies for each page written.
+/// Fills a die, and then writes pages in this order; copies for each page written.
 fn copies_for_each_write(order: impl Iterator<Item = u32>) -> f64 {
     let mut flash = Flash::new();
     let mut ftl = Ftl::new(PAGES, SUPERBLOCKS, ENSEMBLES, STREAMS);
