@@ -150,12 +150,12 @@ fn hard(disk: &Profile, lies: Lies, tracks: u64) -> VideoRound {
     };
     let bits = (tracks * track(disk).0 * BLOCK_BYTES * 8) as f64;
     let time = Nanos((bits / MBIT_PER_S * 1e3) as u64);
-    let rounds = (1..=STREAMS_MOST).map(|streams| VideoRound {
+    let mut rounds = (1..=STREAMS_MOST).map(|streams| VideoRound {
         streams,
         access: access(streams),
         disks: DISKS,
     });
-    let met = rounds.filter(|round| round.round() <= time).last();
+    let met = rounds.rfind(|round| round.round() <= time);
     met.unwrap_or(VideoRound { streams: 0, access: Nanos::ZERO, disks: DISKS })
 }
 

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used)]
+//! The SSD: its times, and what filling it, whole ensembles and discards do to its flash.
 
 use super::*;
 use moirai_units::{ByteCount, Lbn};

@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+//! The map of a die on flash that takes only what flash takes, also when the power fails.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
