@@ -108,6 +108,34 @@ fn mems_stores_are_listed_and_shown() {
     assert!(error.contains("a MEMS store"), "{error}");
 }
 
+/// An imported store is the store of its file.
+#[test]
+fn mems_stores_are_imported() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/mems");
+    let Ok(files) = std::fs::read_dir(data) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut imported = 0;
+    for file in files.map(|file| file.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "diskspecs") {
+            continue;
+        }
+        let (file, out) = (file.display().to_string(), format!("{imported}.toml"));
+        succeed(folder.path(), &["device", "import", &file, "--out", &out]);
+        let show = |uri: &str| {
+            let text = succeed(folder.path(), &["device", "show", uri, "--json"]);
+            serde_json::from_str::<Value>(&text).unwrap()["mems"].clone()
+        };
+        let (theirs, ours) = (show(&format!("sim:{file}")), show(&format!("sim:{out}")));
+        assert_eq!(theirs, ours);
+        assert_ne!(ours, Value::Null);
+        let (status, _, error) =
+            run(folder.path(), &["device", "import", &file, "--drive", "a", "--out", "b.toml"]);
+        assert!(status == Some(2) && error.contains("a MEMS store"), "{error}");
+        imported += 1;
+    }
+    assert!(imported >= 3, "{imported}");
+}
+
 #[test]
 fn ssds_and_zones_are_listed_and_shown() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;
 pub use open::{Access, NewFiles, SCHEMES, is_simulated, model, open, open_without_data};
-pub use profiles::{NamedDrive, NamedModel, drive, import, named_model};
+pub use profiles::{NamedDrive, NamedModel, drive, import, import_mems, named_model};
 pub use simulated::{SimulatedDisk, SimulatedMems, SimulatedOptions, SimulatedSsd};
 pub use system::{SystemArray, SystemSays};
 pub use zoned::{ZoneOptions, ZonedDevice};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use moirai_models::diskspecs::{self, DiskspecsError, Imported, Load};
 use moirai_models::{
-    MemsProfile, Profile, Scheduler, SsdProfile, built_in_mems_names, built_in_names,
-    built_in_ssd_names, kind_of,
+    MemsProfile, MemsProfileFile, Profile, Scheduler, SsdProfile, built_in_mems_names,
+    built_in_names, built_in_ssd_names, kind_of,
 };
 use moirai_storage::{DeviceUri, Error, Result};
 use moirai_units::ByteCount;
@@ -87,8 +87,7 @@ fn find_model(uri: &DeviceUri) -> Result<NamedModel> {
     let path = Path::new(&uri.target);
     let invalid = |problem: String| Error::Description { path: path.to_owned(), problem };
     if is_disksim(path) {
-        let mems = import_with(path, |file, load| diskspecs::import_mems(file, load))?;
-        if let Some((profile, scheduler)) = mems {
+        if let Some((profile, scheduler)) = import_mems(path)? {
             let profile = MemsProfile::new(profile);
             let profile = profile.map_err(|problem| invalid(problem.to_string()))?;
             return Ok(NamedModel::Mems(Box::new(profile), scheduler));
@@ -144,6 +143,12 @@ fn is_disksim(path: &Path) -> bool {
     extension.is_some_and(|extension| {
         DISKSIM_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
     })
+}
+
+/// Imports the MEMS store of DiskSim's parameter file at `path`, and how it orders its queue where the file says so; `None` where the
+/// file describes a drive.
+pub fn import_mems(path: &Path) -> Result<Option<(MemsProfileFile, Option<Scheduler>)>> {
+    import_with(path, |file, load| diskspecs::import_mems(file, load))
 }
 
 /// Imports the drive that DiskSim's parameter file at `path` describes; `drive` chooses one by the

@@ -5,6 +5,7 @@ use std::path::Path;
 use moirai::devices::import;
 use moirai::storage::DeviceUri;
 use moirai_models::ProfileFile;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
@@ -31,9 +32,6 @@ pub(super) fn named(uri: &str) -> Result<Drive, Failure> {
 
 /// The drive of DiskSim's parameter file `path`; `name` says which, where there are several.
 pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure> {
-    if let Err(error) = std::fs::metadata(path) {
-        return Err(Failure::Failed(format!("{}: {error}", path.display())));
-    }
     let imported = import(path, name)?;
     Ok(Drive {
         profile: imported.profile,
@@ -43,11 +41,11 @@ pub(super) fn imported(path: &Path, name: Option<&str>) -> Result<Drive, Failure
 }
 
 /// Writes a profile as TOML to `path`.
-pub(super) fn write_profile(profile: &ProfileFile, path: &Path) -> Result<(), Failure> {
+pub(super) fn write_profile(profile: &impl Serialize, path: &Path) -> Result<(), Failure> {
     output::write(path, &text(profile)?)
 }
 
 /// A profile as TOML.
-pub(super) fn text(profile: &ProfileFile) -> Result<String, Failure> {
+pub(super) fn text(profile: &impl Serialize) -> Result<String, Failure> {
     toml::to_string(profile).map_err(|problem| Failure::Failed(problem.to_string()))
 }

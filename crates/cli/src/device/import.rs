@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use moirai_models::Profile;
+use moirai::devices::import_mems;
+use moirai_models::{MemsProfile, MemsProfileFile, Profile, Scheduler};
 use serde::Serialize;
 
 use super::drive;
+use super::mems::ShownMems;
 use crate::failure::Failure;
 use crate::{output, print};
 
-/// Make a profile from DiskSim's parameters of a drive (.diskspecs or .parv)
+/// Make a profile from DiskSim's parameters of a drive or MEMS store (.diskspecs or .parv)
 ///
 /// Files that the parameter file sources must lie in its folder. Notes on standard error name the parameters that a
 /// profile cannot represent.
@@ -50,6 +52,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.force.needs_output(arguments.out.is_some())?;
     if let Some(path) = &arguments.out {
         arguments.force.check(path, &[&arguments.file.display().to_string()])?;
+    }
+    if let Err(error) = std::fs::metadata(&arguments.file) {
+        return Err(Failure::Failed(format!("{}: {error}", arguments.file.display())));
+    }
+    if let Some((file, scheduler)) = import_mems(&arguments.file)? {
+        return store(arguments, file, scheduler);
     }
     let mut drive = drive::imported(&arguments.file, arguments.drive.as_deref())?;
     if let Some(rate) = arguments.bus_mb_per_s {
@@ -92,4 +100,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             path.display()
         )),
     }
+}
+
+/// A MEMS store; its file says everything of it but the order of its queue.
+fn store(
+    arguments: &Arguments,
+    file: MemsProfileFile,
+    scheduler: Option<Scheduler>,
+) -> Result<(), Failure> {
+    if arguments.drive.is_some() || arguments.bus_mb_per_s.is_some() {
+        let problem = "the file describes a MEMS store: --drive and --bus-mb-per-s are for drives";
+        return Err(Failure::Usage(problem.into()));
+    }
+    let profile = MemsProfile::new(file).map_err(|problem| {
+        let file = arguments.file.display();
+        Failure::Failed(format!("{file} does not give a valid profile: {problem}"))
+    })?;
+    if scheduler == Some(Scheduler::Fcfs) {
+        let note = "the store of the file serves requests as they come, which a profile does not say: add `?scheduler=fcfs` to its URI";
+        print::notes(&[note.to_owned()]);
+    }
+    let text = drive::text(&profile.file)?;
+    let Some(path) = &arguments.out else { return print::line(text.trim_end()) };
+    output::write(path, &text)?;
+    if arguments.json {
+        return print::json(&ShownMems::from(profile));
+    }
+    print::line(format!(
+        "{}: {}, {}; `moirai device show sim:{}` shows it",
+        path.display(),
+        profile.file.name,
+        profile.layout.capacity().bytes(),
+        path.display()
+    ))
 }

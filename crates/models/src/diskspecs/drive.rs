@@ -23,6 +23,9 @@ pub const BUS_ASSUMED: &str =
 const LIMITED_FAST_WRITE: &str = "`Fast write level` is 1 (limited): writes are reported complete \
     when their data are in the buffer, and a write discards the data read before.";
 
+const LONG_WRITES: &str = "`Low (write) water mark` and `Hold bus entire write xfer` matter to writes longer than a segment alone, \
+    whose data are taken at once here.";
+
 /// DiskSim gives no credit for sectors read out of order unless the drive also reads any free block.
 const NO_FREE_BLOCKS: &str = "`Immediate buffer read` without `Read any free blocks` changes no time \
     in DiskSim; zero-latency reads are off.";
@@ -113,12 +116,9 @@ pub(super) fn convert(
         notes.push(NO_FREE_BLOCKS.into());
     }
     let zero_latency_write = given.flag("Immediate buffer write")?;
-    if given.number("Low (write) water mark", 0.0, 1.0)?.is_some_and(|mark| mark > 0.0) {
-        notes.push(
-            "`Low (write) water mark` matters to writes that are longer than a segment, whose data are \
-             taken at once here."
-                .into(),
-        );
+    let low_mark = given.number("Low (write) water mark", 0.0, 1.0)?.is_some_and(|mark| mark > 0.0);
+    if given.flag("Hold bus entire write xfer")? || low_mark {
+        notes.push(LONG_WRITES.into());
     }
     if read_watermark > 0.0 && !of_request {
         notes.push(
