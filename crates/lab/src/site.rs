@@ -92,7 +92,7 @@ fn index(all: &[Ran<'_>]) -> String {
                     outcome.rows.iter().filter(|row| row.published.is_some()).collect();
                 body += &match rows.as_slice() {
                     [] => "<p>Nothing published to compare with: see its page.</p>\n".to_owned(),
-                    rows => table(rows, true),
+                    rows => table(ran.experiment, rows, false),
                 };
             }
         }
@@ -114,7 +114,7 @@ fn experiment(ran: &Ran<'_>) -> String {
     let Experiment { name, source, summary, assumptions, scaling, .. } = ran.experiment;
     let mut body = format!(
         "<header>\n<p><a href=\"index.html\">All experiments</a></p>\n<h1>{}</h1>\n<p class=\"verdict\">{}.</p>\n\
-         <p>Source: {}. Seed {}, {:.0} s.</p>\n",
+         <p>Source: {}. Seed {}, {:.1} s.</p>\n",
         escape(name),
         escape(&capitalised(summary)),
         escape(source),
@@ -137,11 +137,11 @@ fn experiment(ran: &Ran<'_>) -> String {
             body += "<section>\n<h2>Chart</h2>\n";
             body += &chart::figure(&outcome.rows);
             body += "</section>\n<section>\n<h2>All figures</h2>\n";
-            body += &table(&rows, false);
+            body += &table(ran.experiment, &rows, true);
             body += "</section>\n";
         }
     }
-    body += "<section>\n<h2>What was assumed</h2>\n<ul>\n";
+    body += "<section>\n<h2 id=\"assumed\">What was assumed</h2>\n<ul>\n";
     for assumption in *assumptions {
         let _ = writeln!(body, "<li>{}</li>", escape(assumption));
     }
@@ -155,45 +155,62 @@ fn experiment(ran: &Ran<'_>) -> String {
     page(&format!("Moirai: {name}"), &body)
 }
 
-/// The rows; with their tolerances, unless they are the `published` ones of the first page.
-fn table(rows: &[&Row], published: bool) -> String {
-    let tolerance = if published { "" } else { "<th scope=\"col\">Tolerance</th>" };
+/// The rows. On the experiment's own page, not on the first one, they have their tolerances.
+fn table(experiment: &Experiment, rows: &[&Row], is_own: bool) -> String {
+    let tolerance = if is_own { "<th scope=\"col\">Tolerance</th>" } else { "" };
     let mut text = format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Figures\">\n<table class=\"figures\">\n<thead><tr>\
-         <th scope=\"col\">Figure</th><th scope=\"col\">Unit</th><th scope=\"col\" class=\"number\">Published</th>\
+         <th scope=\"col\">Figure</th><th scope=\"col\" class=\"number\">Published</th>\
          <th scope=\"col\" class=\"number\">Ours</th><th scope=\"col\" class=\"number\">Ratio</th>{tolerance}\
          <th scope=\"col\">Verdict</th></tr></thead>\n<tbody>\n"
     );
+    let page = if is_own { String::new() } else { file(experiment) };
     for row in rows {
         let digits = decimals(row.published.map_or(row.ours.abs(), f64::abs).max(row.ours.abs()));
-        let value =
-            |value: Option<f64>| value.map(|value| number(value, digits)).unwrap_or_default();
-        let ratio = row.ratio.map(|ratio| number(ratio, 2)).unwrap_or_default();
-        let tolerance = match (published, row.tolerance) {
-            (true, _) => String::new(),
-            (false, None) => "<td></td>".to_owned(),
-            (false, Some(tolerance)) => {
+        let cell = |label: &str, value: Option<f64>, digits| {
+            let value = value.map(|value| number(value, digits)).unwrap_or_default();
+            format!("<td data-label=\"{label}\">{value}</td>")
+        };
+        let tolerance = match (is_own, row.tolerance) {
+            (false, _) => String::new(),
+            (true, None) => "<td></td>".to_owned(),
+            (true, Some(tolerance)) => {
                 let class = if row.within == Some(false) { " class=\"off\"" } else { "" };
-                format!("<td{class}>{}</td>", escape(&tolerance.to_string()))
+                let tolerance = escape(&tolerance.to_string());
+                format!("<td{class} data-label=\"tolerance\">{tolerance}</td>")
             }
         };
-        let verdict = match Verdict::of(row) {
-            Some(verdict) => verdict.cell(),
-            None if row.published.is_some() => "not judged at this scale".to_owned(),
-            None => String::new(),
+        let unit = match row.unit {
+            "" => String::new(),
+            unit => format!(" <span class=\"unit\">{}</span>", escape(unit)),
         };
-        let why = row.because.map(|why| format!(" <span class=\"why\">{}</span>", escape(why)));
         let _ = writeln!(
             text,
-            "<tr><th scope=\"row\">{}</th><td class=\"unit\">{}</td><td>{}</td><td>{}</td><td>{ratio}</td>{tolerance}<td class=\"verdict-cell\">{verdict}{}</td></tr>",
+            "<tr><th scope=\"row\">{}{unit}</th>{}{}{}{tolerance}<td class=\"verdict-cell\">{}</td></tr>",
             escape(&row.figure),
-            escape(row.unit),
-            value(row.published),
-            value(Some(row.ours)),
-            why.unwrap_or_default(),
+            cell("published", row.published, digits),
+            cell("ours", Some(row.ours), digits),
+            cell("ratio", row.ratio, 2),
+            verdict_of(row, &page),
         );
     }
     text + "</tbody>\n</table>\n</div>\n"
+}
+
+/// How near a row is, and why it is no nearer, or where to look for that.
+fn verdict_of(row: &Row, page: &str) -> String {
+    let (verdict, is_far) = match Verdict::of(row) {
+        Some(verdict) => (verdict.cell(), matches!(verdict, Verdict::Thirty | Verdict::Off)),
+        None if row.published.is_some() => ("not judged at this scale".to_owned(), false),
+        None => (String::new(), false),
+    };
+    match row.because {
+        Some(why) => format!("{verdict} <span class=\"why\">{}</span>", escape(why)),
+        None if is_far => {
+            format!("{verdict} <a class=\"why\" href=\"{page}#assumed\">what was assumed</a>")
+        }
+        None => verdict,
+    }
 }
 
 /// So many that three digits count, down to a thousandth.
@@ -237,6 +254,7 @@ mod tests {
         let rows = vec![
             Row::new("near", "ms", 1.04).beside(1.0).judged(Tolerance::Published(0.05)),
             Row::new("far", "ms", 2.0).beside(1.0).because("the drive <differs>"),
+            Row::new("far again", "", 2.0).beside(1.0),
             Row::new("ours alone", "ms", 3.0),
         ];
         let all = [ran(Ok(rows))];
@@ -264,7 +282,8 @@ mod tests {
             let links = ["http:", "https:", "<script", "<link", "@import", "url(", "<differs>"];
             assert_eq!(links.map(|part| text.contains(part)), [false; 7]);
         }
-        assert_eq!(counts(&all).map(|(_, count)| count), [1, 0, 0, 1]);
+        assert!(has(index, &["one.html#assumed"]) && has(page, &["id=\"assumed\""]));
+        assert_eq!(counts(&all).map(|(_, count)| count), [1, 0, 0, 2]);
     }
 
     #[test]
