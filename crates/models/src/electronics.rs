@@ -115,7 +115,7 @@ pub struct CacheSettings {
     pub write_segments: u32,
     /// How far it reads on after a read.
     pub read_ahead: ReadAhead,
-    /// Blocks past the request that reading on may reach; [`ReadAhead::NextTrack`] minds tracks alone.
+    /// Blocks past the request that reading on may reach; the segment's size at most, but for [`ReadAhead::NextTrack`].
     pub read_ahead_blocks: BlockCount,
     /// Reading on goes on after a hit on a segment that was left.
     pub resume_on_hit: bool,
@@ -150,7 +150,7 @@ pub enum ReadAhead {
     /// When the segment is full.
     Segment,
     /// At the end of the track; a stream that came from the track before goes on to the end of the
-    /// next. What follows the request falls off a segment that is shorter than that.
+    /// next. What follows the request falls off a segment that is shorter than what is read.
     NextTrack,
 }
 

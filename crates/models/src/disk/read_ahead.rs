@@ -61,10 +61,10 @@ impl Disk {
         let next = ahead.rest.first;
         let capacity = geometry.capacity();
         let track = |lbn: Lbn| geometry.track(lbn).map(|track| track.blocks);
-        // Further than that, and what comes next would fall off the segment's front.
-        let most = cache.settings.read_ahead_blocks.min(cache.settings.segment_blocks);
-        let switched = Lbn(request.end().0.saturating_add(cache.switches.read_ahead_blocks.0));
-        let far = (request.end() + most).min(switched);
+        let most = cache.settings.read_ahead_blocks.min(cache.switches.read_ahead_blocks);
+        // A drive that reads to the end of a track may read so far that what comes next falls off the segment's front.
+        let to_track_end = request.end() + most;
+        let far = request.end() + most.min(cache.settings.segment_blocks);
         let end = match cache.settings.read_ahead {
             ReadAhead::None => next,
             ReadAhead::Segment => far,
@@ -80,9 +80,9 @@ impl Disk {
                 let begun = cache.segment(segment).map(|segment| segment.blocks.first);
                 match track(request.end()) {
                     Some(here) if begun.is_some_and(|begun| begun < here.first) => {
-                        track(here.end()).map_or(here.end(), |next| next.end()).min(switched)
+                        track(here.end()).map_or(here.end(), |next| next.end()).min(to_track_end)
                     }
-                    Some(here) => here.end().min(switched),
+                    Some(here) => here.end().min(to_track_end),
                     None => next,
                 }
             }

@@ -178,6 +178,7 @@ pub(super) fn convert(
         zones: layout.zones,
         sources,
     };
+    read_to_track_end(&mut profile);
     drop_bad_remaps(&mut profile, &mut notes);
     check_capacity(&mut profile, blocks, &mut notes);
     Ok(Imported { profile, notes, bus_assumed: bus.is_none(), scheduler })
@@ -342,6 +343,16 @@ fn note_the_rest(
         }
     }
     Ok(of_the_file)
+}
+
+/// Reading ahead to the end of a track minds no maximum in DiskSim, and no segment: it may read two tracks.
+fn read_to_track_end(profile: &mut ProfileFile) {
+    let longest = profile.zones.iter().map(|zone| u64::from(zone.track_sectors)).max();
+    if let Some(cache) =
+        profile.cache.as_mut().filter(|cache| cache.read_ahead == ReadAhead::NextTrack)
+    {
+        cache.read_ahead_blocks = longest.map(|longest| 2 * longest);
+    }
 }
 
 /// Leaves out remaps to places that hold blocks themselves, which no disk could have.

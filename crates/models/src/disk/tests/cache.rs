@@ -86,20 +86,32 @@ fn what_was_read_ahead_is_a_hit_as_long_as_its_segment_lasts() {
 #[test]
 fn reading_ahead_ends_where_its_policy_says() {
     // Tracks of 334 blocks, cylinders of six.
-    let check = |read_ahead, request_first: u64, reached: u64| {
-        let make = || cached(|cache| cache.read_ahead = read_ahead);
+    let check_with = |read_ahead, most: u64, request_first: u64, reached: u64| {
+        let make = || {
+            cached(|cache| {
+                (cache.read_ahead, cache.read_ahead_blocks) = (read_ahead, BlockCount(most));
+            })
+        };
         let hit = |probe: u64| {
             let mut disk = make();
             let requests = [(0, request(0, request_first, 8)), (100, request(1, probe, 1))];
             send(&mut disk, &requests)[1].cached > BlockCount::ZERO
         };
         assert!(hit(reached - 1) && !hit(reached), "{read_ahead:?} from {request_first}");
+        // The segment holds 374 blocks, and those at the end were read last.
+        let kept = request_first.max(reached.saturating_sub(374));
+        assert!(hit(kept) && (kept == request_first || !hit(kept - 1)), "{read_ahead:?}");
+    };
+    let check = |read_ahead, request_first, reached| {
+        check_with(read_ahead, 354, request_first, reached);
     };
     check(ReadAhead::Segment, 100, 108 + 354);
     check(ReadAhead::Track, 100, 334);
     check(ReadAhead::Cylinder, 5 * 334 + 100, 6 * 334);
     check(ReadAhead::NextTrack, 100, 334);
-    check(ReadAhead::NextTrack, 330, 3 * 334);
+    check(ReadAhead::NextTrack, 330, 338 + 354);
+    check_with(ReadAhead::NextTrack, 668, 330, 3 * 334);
+    check_with(ReadAhead::Segment, 668, 100, 108 + 374);
     check(ReadAhead::None, 100, 108);
 }
 
