@@ -4,7 +4,7 @@
 
 use moirai_devices::{Access, open};
 use moirai_discovery::{DriveFound, ReadAhead, Reported, Result, SchedulerKind, extract};
-use moirai_models::{After, Geometry, ImmediateReport, Profile, Zone, built_in_names};
+use moirai_models::{Geometry, ImmediateReport, Profile, Zone, built_in_names};
 use moirai_runtime::block_on_virtual;
 use moirai_units::{BlockCount, Lbn, Nanos};
 
@@ -67,15 +67,19 @@ fn compare_overheads(name: &str, found: &DriveFound, truth: &Profile) {
             near("read hit after write", after_write + ours.read_completion, truth);
         }
     }
-    let completion = theirs.write_completion;
+    let completion = theirs.write_completion + theirs.write_reconnect;
     let (hit, miss) = (ours.write_hit.unwrap(), ours.write_miss.unwrap());
     // On the track the head waits for the arm's overhead or for the data, whichever is later.
     let shown = |hit: f64, miss: f64, bus: f64| (hit + bus).max(miss);
-    let truth_of = |hit: After, miss: After| {
-        let at = |hit, miss| shown(sum(hit, completion), sum(miss, completion), bus);
-        (at(hit.read, miss.read), at(hit.write, miss.write))
+    let at = |hit, miss: Nanos, completion| {
+        let arm = miss + theirs.write_positioning_least;
+        shown(sum(hit, completion), sum(arm, completion), bus)
     };
-    let (read, write) = truth_of(theirs.write_hit, theirs.write_miss);
+    let read = at(theirs.write_hit.read, theirs.write_miss.read, completion);
+    let write = match theirs.extra_disconnect {
+        None => at(theirs.write_hit.write, theirs.write_miss.write, completion),
+        Some(extra) => at(extra.data, extra.arm, theirs.write_completion + extra.reconnect),
+    };
     let ours_at = |hit: f64, miss: f64| shown(hit, miss, bus) + ours.write_completion;
     near("write", ours_at(hit.read, miss.read), read);
     near("write after write", ours_at(hit.write.unwrap(), miss.write.unwrap()), write);
@@ -105,8 +109,10 @@ fn compare_cache(name: &str, found: &DriveFound, truth: &Profile) {
     };
     assert_eq!((ours.read_ahead, ours.reported), (read_ahead, Some(reported)), "{name}");
     assert_eq!(ours.is_adaptive, theirs.adaptive, "{name}");
+    // One that is for writes alone is not seen by reads.
+    let of_reads = theirs.segments - u32::from(theirs.separate_write_segment);
     if !theirs.adaptive {
-        let truth = (u64::from(theirs.segments), theirs.segment_blocks.0);
+        let truth = (u64::from(of_reads), theirs.segment_blocks.0);
         assert_eq!((ours.segments, ours.segment_blocks), truth, "{name}");
     }
     let flags =
@@ -117,9 +123,13 @@ fn compare_cache(name: &str, found: &DriveFound, truth: &Profile) {
         theirs.hit_on_arriving,
         theirs.discard_sent,
     ];
-    assert_eq!(flags, truth, "{name}");
-    let flags = [ours.write_drops_reads.unwrap(), ours.hits_on_written.unwrap()];
-    assert_eq!(flags, [theirs.write_drops_reads, theirs.hit_on_written], "{name}");
+    // Where reads have one segment alone, extraction cannot leave it and come back, and may take that for something else.
+    if of_reads > 1 {
+        assert_eq!(flags, truth, "{name}");
+        assert_eq!(ours.write_drops_reads, Some(theirs.write_drops_reads), "{name}");
+    }
+    let hit_on_written = theirs.hit_on_written && !theirs.separate_write_segment;
+    assert_eq!(ours.hits_on_written, Some(hit_on_written), "{name}");
     if reported != Reported::None {
         assert_eq!(ours.write_segments, Some(u64::from(theirs.write_segments)), "{name}");
         assert_eq!(ours.combines_writes, Some(theirs.combine_writes), "{name}");

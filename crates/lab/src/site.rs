@@ -266,8 +266,8 @@ mod tests {
         assert!(has(
             index,
             &[
-                ">near<",
-                ">far<",
+                ">near <",
+                ">far <",
                 "within 5 %",
                 "the drive &lt;differs&gt;",
                 "A thing &amp; another"

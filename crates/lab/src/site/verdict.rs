@@ -22,15 +22,12 @@ impl Verdict {
     /// Of a row; `None` without a published value, and where the scale of the run says nothing of it.
     pub(super) fn of(row: &Row) -> Option<Verdict> {
         let published = row.published.filter(|_| !row.is_unjudged())?;
-        let distance = match published == row.ours {
-            true => 0.0,
-            false => (row.ours / published - 1.0).abs(),
-        };
-        Some(match distance {
-            distance if distance <= 0.05 => Verdict::Five,
-            distance if distance <= 0.15 => Verdict::Fifteen,
-            distance if distance <= 0.30 => Verdict::Thirty,
-            _ => Verdict::Off,
+        let is_within = |share: f64| (row.ours - published).abs() <= share * published.abs();
+        Some(match () {
+            () if is_within(0.05) => Verdict::Five,
+            () if is_within(0.15) => Verdict::Fifteen,
+            () if is_within(0.30) => Verdict::Thirty,
+            () => Verdict::Off,
         })
     }
 
