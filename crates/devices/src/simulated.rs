@@ -143,6 +143,11 @@ impl<M: Model> Simulation<M> {
         Ok(())
     }
 
+    /// An error unless the device has `lbn`.
+    fn check_lbn(&self, lbn: Lbn) -> Result<()> {
+        self.inquiry.check_blocks(BlockRange::new(lbn, BlockCount(1)))
+    }
+
     fn is_still(&self) -> Error {
         Error::RuntimeEnded { device: self.inquiry.name.clone() }
     }

@@ -157,11 +157,11 @@ fn overheads(file: &OverheadsFile) -> Overheads {
         write_disconnect: Nanos::from_ms(file.write_disconnect_ms),
         write_reconnect: Nanos::from_ms(file.write_reconnect_ms),
         write_positioning_least: Nanos::from_ms(file.write_positioning_least_ms),
-        extra_disconnect: file.extra_disconnect.map(|extra_disconnect| ExtraDisconnect {
-            arm: Nanos::from_ms(extra_disconnect.arm_ms),
-            data: Nanos::from_ms(extra_disconnect.data_ms),
-            disconnect: Nanos::from_ms(extra_disconnect.disconnect_ms),
-            reconnect: Nanos::from_ms(extra_disconnect.reconnect_ms),
+        extra_disconnect: file.extra_disconnect.map(|extra| ExtraDisconnect {
+            arm: Nanos::from_ms(extra.arm_ms),
+            data: Nanos::from_ms(extra.data_ms),
+            disconnect: Nanos::from_ms(extra.disconnect_ms),
+            reconnect: Nanos::from_ms(extra.reconnect_ms),
         }),
     }
 }

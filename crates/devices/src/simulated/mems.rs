@@ -31,10 +31,6 @@ impl SimulatedMems {
         simulation.inquiry.depth = profile.layout.tracks;
         Arc::new(SimulatedMems { simulation, profile })
     }
-
-    fn check(&self, lbn: Lbn) -> Result<()> {
-        self.simulation.inquiry.check_blocks(BlockRange::new(lbn, BlockCount(1)))
-    }
 }
 
 impl Device for SimulatedMems {
@@ -43,19 +39,19 @@ impl Device for SimulatedMems {
     }
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         let layout = &self.profile.layout;
         let blocks = self.profile.switch_rows(lbn) * f64::from(layout.parallelism);
         Ok(Ensemble { blocks: layout.track(lbn), switch: BlockCount(blocks.round() as u64) })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         Ok(self.profile.layout.track(lbn))
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         let layout = &self.profile.layout;
         Ok(EquivalenceClass { lbns: layout.equivalent(lbn), parallelism: layout.parallelism })
     }

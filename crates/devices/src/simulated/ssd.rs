@@ -42,10 +42,6 @@ impl SimulatedSsd {
     pub fn counters(&self) -> SsdCounters {
         self.simulation.mechanism.state.lock().model.counters()
     }
-
-    fn check(&self, lbn: Lbn) -> Result<()> {
-        self.simulation.inquiry.check_blocks(BlockRange::new(lbn, BlockCount(1)))
-    }
 }
 
 impl Device for SimulatedSsd {
@@ -54,17 +50,17 @@ impl Device for SimulatedSsd {
     }
 
     fn ensemble(&self, lbn: Lbn) -> Result<Ensemble> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         Ok(Ensemble { blocks: self.profile.ensemble(lbn), switch: self.profile.switch() })
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         Ok(self.profile.row(lbn))
     }
 
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
-        self.check(lbn)?;
+        self.simulation.check_lbn(lbn)?;
         // A block of each die, at the same place in the ensemble.
         let (row, ensemble) = (self.profile.row(lbn), self.profile.ensemble);
         let first = row.first + BlockCount(lbn.0 % ensemble.0);

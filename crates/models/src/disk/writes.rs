@@ -223,8 +223,8 @@ impl Disk {
         }
     }
 
-    /// Whether the drive leaves the bus between the command and the data of a write: nothing is under way, and the command before
-    /// was a write in another place.
+    /// Whether an idle drive with an extra write disconnect leaves the bus before it takes this write's data. It does so where the
+    /// write does not begin at the end of the write directly before it.
     fn disconnects_extra(&self, now: Instant, first: Lbn, previous: Direction) -> bool {
         let is_idle = self.queue.is_empty() && self.media_free <= now;
         let follows = self.last_write.is_none_or(|last| last.end == first);

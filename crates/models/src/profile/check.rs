@@ -80,22 +80,10 @@ fn overheads(file: &ProfileFile) -> Result<(), ProfileError> {
         ("write_disconnect_ms", Some(given.write_disconnect_ms)),
         ("write_reconnect_ms", Some(given.write_reconnect_ms)),
         ("write_positioning_least_ms", Some(given.write_positioning_least_ms)),
-        (
-            "extra_disconnect.arm_ms",
-            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.arm_ms),
-        ),
-        (
-            "extra_disconnect.data_ms",
-            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.data_ms),
-        ),
-        (
-            "extra_disconnect.disconnect_ms",
-            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.disconnect_ms),
-        ),
-        (
-            "extra_disconnect.reconnect_ms",
-            given.extra_disconnect.map(|extra_disconnect| extra_disconnect.reconnect_ms),
-        ),
+        ("extra_disconnect.arm_ms", given.extra_disconnect.map(|extra| extra.arm_ms)),
+        ("extra_disconnect.data_ms", given.extra_disconnect.map(|extra| extra.data_ms)),
+        ("extra_disconnect.disconnect_ms", given.extra_disconnect.map(|extra| extra.disconnect_ms)),
+        ("extra_disconnect.reconnect_ms", given.extra_disconnect.map(|extra| extra.reconnect_ms)),
     ] {
         within(&format!("overheads.{name}"), ms.unwrap_or(0.0), 0.0, 1000.0)?;
     }
