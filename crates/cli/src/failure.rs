@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Trace(#[from] moirai_replay::trace::TraceError),
     #[error(transparent)]
     Replay(#[from] moirai_replay::ReplayError),
+    #[error(transparent)]
+    Policy(#[from] moirai_policy::Error),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]

@@ -9,6 +9,7 @@ mod kv;
 mod lab;
 mod model;
 mod output;
+mod plan;
 mod print;
 mod progress;
 mod replay;
@@ -71,6 +72,9 @@ enum Command {
     /// What the thesis's analytic model says of an access, a quadrangle, a video server, a file system
     #[command(subcommand)]
     Model(model::Command),
+    /// Characterise a workload, and find, simulate and compare plans: which arrays, RAID levels, stripe units, objects where
+    #[command(subcommand)]
+    Plan(plan::Command),
     /// Load TPC-H in rows and in columns, on simulated disks and in files; query, update, compare and report
     Demo(demo::Arguments),
 }
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql::run(arguments),
         Command::Lab(command) => lab::run(command),
         Command::Model(command) => model::run(&command),
+        Command::Plan(command) => plan::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match done {

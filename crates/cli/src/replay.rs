@@ -108,11 +108,14 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     Ok(BufReader::with_capacity(READ_BYTES, file))
 }
 
-/// Opens the trace, and finds its format where that is not given.
-fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format), Failure> {
-    let mut reader = open(&arguments.trace)?;
-    let name = arguments.trace.display().to_string();
-    let format = match arguments.format.as_str() {
+/// Opens the trace at `path`, and finds its format where that is `auto`.
+pub(crate) fn open_trace(
+    path: &Path,
+    format: &str,
+) -> Result<(TraceReader<BufReader<File>>, Format), Failure> {
+    let mut reader = open(path)?;
+    let name = path.display().to_string();
+    let format = match format {
         "auto" => {
             let head = reader
                 .fill_buf()
@@ -122,6 +125,10 @@ fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format)
         given => given.parse().map_err(|problem| Failure::Usage(format!("{problem}")))?,
     };
     Ok((TraceReader::new(name, reader, format), format))
+}
+
+fn trace(arguments: &Arguments) -> Result<(TraceReader<BufReader<File>>, Format), Failure> {
+    open_trace(&arguments.trace, &arguments.format)
 }
 
 /// Opens the trace for a look at all of it before the replay, which a pipe gives only once.

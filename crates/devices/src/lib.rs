@@ -12,6 +12,7 @@ mod open;
 mod profiles;
 mod ring;
 pub mod scsi;
+mod section;
 mod simulated;
 mod system;
 mod zoned;

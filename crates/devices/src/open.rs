@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use moirai_models::{Disk, Scheduler};
 use moirai_runtime::check_runtime;
-use moirai_storage::{Device, DeviceUri, Error, Result, ZoneLimits};
+use moirai_storage::{Device, DeviceUri, Error, Result, Section, SectionBlocks, ZoneLimits};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use parking_lot::Mutex;
 
 use crate::scsi::{Generic, ScsiDrive};
+use crate::section;
 use crate::{
     Contents, FileDevice, FileOptions, NamedModel, SimulatedDisk, SimulatedMems, SimulatedOptions,
     SimulatedSsd, ZoneOptions, ZonedDevice, drive, named_model,
@@ -167,6 +168,15 @@ fn zones(uri: &mut DeviceUri) -> Result<Option<ZoneOptions>> {
 }
 
 fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
+    let whole = uri.clone();
+    if let Some(blocks) = uri.take::<SectionBlocks>("section")? {
+        let open = |whole| open_with(whole, access, with_data);
+        return match with_data {
+            true => section::open(&whole, blocks, access, open),
+            // What is opened for its times has no file.
+            false => Ok(Section::of(open(whole.without("section").parse()?)?, blocks.0)?),
+        };
+    }
     match uri.scheme.as_str() {
         "file" | "block" => {
             let is_file = uri.scheme == "file";

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashMap; // tidy: allow(lines are looked up, never listed)
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 /// Blocks of a cache line: 4 KiB.
@@ -63,9 +64,11 @@ pub struct ArrayCache {
     lines_max: usize,
     high: usize,
     low: usize,
-    lines: BTreeMap<LineNumber, Line>,
-    /// Lines by their last use.
-    by_use: BTreeMap<u64, LineNumber>,
+    lines: HashMap<LineNumber, Line>, // tidy: allow(lines are looked up, never listed)
+    /// By their last use, lines that may be evicted: neither dirty nor on their way.
+    clean: BTreeMap<u64, LineNumber>,
+    /// By their last use, lines that may be destaged: dirty, and not on their way.
+    dirty: BTreeMap<u64, LineNumber>,
     uses: u64,
     dirty_lines: usize,
     /// Lines that are dirty or on their way, which cannot go.
@@ -77,6 +80,22 @@ impl Line {
     fn is_busy(&self) -> bool {
         self.dirty | self.leaving != 0
     }
+
+    fn order(&self) -> Order {
+        match (self.leaving != 0, self.dirty != 0) {
+            (true, _) => Order::Neither,
+            (false, true) => Order::Dirty,
+            (false, false) => Order::Clean,
+        }
+    }
+}
+
+/// Which of the cache's orders of use a line is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Clean,
+    Dirty,
+    Neither,
 }
 
 impl ArrayCache {
@@ -93,8 +112,9 @@ impl ArrayCache {
             lines_max,
             high,
             low,
-            lines: BTreeMap::new(),
-            by_use: BTreeMap::new(),
+            lines: HashMap::new(), // tidy: allow(lines are looked up, never listed)
+            clean: BTreeMap::new(),
+            dirty: BTreeMap::new(),
             uses: 0,
             dirty_lines: 0,
             busy_lines: 0,
@@ -130,8 +150,7 @@ impl ArrayCache {
         let mut gone = Vec::new();
         for (line, mask) in pieces(blocks) {
             if self.make_room(line, &mut gone) {
-                self.lines.entry(line).or_default().held |= mask;
-                self.touch(line);
+                self.change(line, true, |held| held.held |= mask);
             }
         }
         gone
@@ -152,12 +171,10 @@ impl ArrayCache {
         }
         for (line, mask) in pieces(blocks) {
             self.make_room(line, &mut gone);
-            let held = self.lines.entry(line).or_default();
-            self.dirty_lines += usize::from(held.dirty == 0);
-            self.busy_lines += usize::from(!held.is_busy());
-            held.held |= mask;
-            held.dirty |= mask;
-            self.touch(line);
+            self.change(line, true, |held| {
+                held.held |= mask;
+                held.dirty |= mask;
+            });
         }
         Ok(gone)
     }
@@ -166,14 +183,15 @@ impl ArrayCache {
     pub fn remove(&mut self, blocks: BlockRange) -> Vec<LineNumber> {
         let mut gone = Vec::new();
         for (line, mask) in pieces(blocks) {
-            let Some(held) = self.lines.get_mut(&line) else { continue };
-            let (was_dirty, was_busy) = (held.dirty != 0, held.is_busy());
-            held.held &= !mask;
-            held.dirty &= !mask;
-            self.dirty_lines -= usize::from(was_dirty && held.dirty == 0);
-            self.busy_lines -= usize::from(was_busy && !held.is_busy());
-            if held.held == 0 && held.leaving == 0 {
-                self.by_use.remove(&held.used);
+            if !self.lines.contains_key(&line) {
+                continue;
+            }
+            let left = self.change(line, false, |held| {
+                held.held &= !mask;
+                held.dirty &= !mask;
+            });
+            if left.held == 0 && left.leaving == 0 {
+                self.clean.remove(&left.used);
                 self.lines.remove(&line);
                 gone.push(line);
             }
@@ -194,19 +212,13 @@ impl ArrayCache {
             return Vec::new();
         }
         let most = if all { lines } else { lines.min(self.dirty_lines - self.low) };
-        let dirty = |line: &&LineNumber| {
-            self.lines.get(line).is_some_and(|held| held.dirty != 0 && held.leaving == 0)
-        };
-        let mut chosen: Vec<LineNumber> =
-            self.by_use.values().filter(dirty).copied().take(most).collect();
+        let mut chosen: Vec<LineNumber> = self.dirty.values().copied().take(most).collect();
         chosen.sort_unstable();
         let mut runs = Vec::new();
         for line in chosen {
-            if let Some(held) = self.lines.get_mut(&line) {
-                held.leaving = std::mem::take(&mut held.dirty);
-                self.dirty_lines -= 1;
-                add_runs(&mut runs, line, held.leaving);
-            }
+            let leaves =
+                self.change(line, false, |held| held.leaving = std::mem::take(&mut held.dirty));
+            add_runs(&mut runs, line, leaves.leaving);
         }
         runs
     }
@@ -214,20 +226,46 @@ impl ArrayCache {
     /// Notes that the disks have blocks of [`ArrayCache::destage`].
     pub fn destaged(&mut self, blocks: BlockRange) {
         for (line, mask) in pieces(blocks) {
-            if let Some(held) = self.lines.get_mut(&line) {
-                let was_busy = held.is_busy();
-                held.leaving &= !mask;
-                self.busy_lines -= usize::from(was_busy && !held.is_busy());
+            if self.lines.contains_key(&line) {
+                self.change(line, false, |held| held.leaving &= !mask);
             }
         }
     }
 
     fn touch(&mut self, line: LineNumber) {
-        let Some(held) = self.lines.get_mut(&line) else { return };
-        self.by_use.remove(&held.used);
-        self.uses += 1;
-        held.used = self.uses;
-        self.by_use.insert(self.uses, line);
+        if self.lines.contains_key(&line) {
+            self.change(line, true, |_| ());
+        }
+    }
+
+    /// Changes a line, which is there afterwards, and what follows from it; `uses` makes it the last
+    /// one used. Gives the line as it is then.
+    fn change(&mut self, number: LineNumber, uses: bool, change: impl FnOnce(&mut Line)) -> Line {
+        let ArrayCache { lines, clean, dirty, uses: last_use, dirty_lines, busy_lines, .. } = self;
+        let line = lines.entry(number).or_default();
+        let before = *line;
+        change(line);
+        if uses {
+            *last_use += 1;
+            line.used = *last_use;
+        }
+        let after = *line;
+        *dirty_lines =
+            *dirty_lines + usize::from(after.dirty != 0) - usize::from(before.dirty != 0);
+        *busy_lines = *busy_lines + usize::from(after.is_busy()) - usize::from(before.is_busy());
+        if (before.order(), before.used) != (after.order(), after.used) {
+            match before.order() {
+                Order::Clean => clean.remove(&before.used),
+                Order::Dirty => dirty.remove(&before.used),
+                Order::Neither => None,
+            };
+            match after.order() {
+                Order::Clean => clean.insert(after.used, number),
+                Order::Dirty => dirty.insert(after.used, number),
+                Order::Neither => None,
+            };
+        }
+        after
     }
 
     /// Lets the least recently used clean line go, if `line` is not here and all places are taken;
@@ -236,11 +274,8 @@ impl ArrayCache {
         if self.lines.contains_key(&line) || self.lines.len() < self.lines_max {
             return true;
         }
-        let clean = |line: &&LineNumber| self.lines.get(line).is_some_and(|held| !held.is_busy());
-        let Some(oldest) = self.by_use.values().find(clean).copied() else { return false };
-        if let Some(held) = self.lines.remove(&oldest) {
-            self.by_use.remove(&held.used);
-        }
+        let Some((_, oldest)) = self.clean.pop_first() else { return false };
+        self.lines.remove(&oldest);
         gone.push(oldest);
         true
     }
@@ -347,7 +382,11 @@ mod tests {
                 for block in &unwritten {
                     prop_assert!(!cache.held(range(*block, 1)).is_empty(), "{block} is gone");
                 }
-                prop_assert!(cache.lines.len() <= 6 && cache.by_use.len() == cache.lines.len());
+                let lines = &cache.lines;
+                let ordered = |order| lines.values().filter(|line| line.order() == order).count();
+                prop_assert!(lines.len() <= 6);
+                prop_assert_eq!(cache.clean.len(), ordered(Order::Clean));
+                prop_assert_eq!(cache.dirty.len(), ordered(Order::Dirty));
             }
             let rest: BTreeSet<u64> = cache.destage(usize::MAX, true).into_iter()
                 .flat_map(|run| run.first.0..run.end().0).collect();

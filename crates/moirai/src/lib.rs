@@ -43,6 +43,7 @@ mod discovered;
 mod kept;
 mod trees;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -150,7 +151,17 @@ async fn open_nested(
         return Ok(moirai_volume::salvage(&path, &description, &left_out, open).await?);
     }
     let access = if description.opening_writes(&path)? { Access::Write } else { access };
-    let open = |uri| kept::open(uri, |uri| moirai_devices::open(uri, access));
+    let mut volumes = BTreeMap::new();
+    enter(&uri, &path, outer)?;
+    for device in description.devices.iter().filter(|device| device.starts_with("volume:")) {
+        let volume = Box::pin(open_nested(device, access, outer, salvage)).await?;
+        volumes.insert(device.clone(), volume);
+    }
+    outer.pop();
+    let open = |uri: DeviceUri| match volumes.get(&uri.to_string()) {
+        Some(volume) => Ok(Arc::clone(volume)),
+        None => kept::open(uri, |uri| moirai_devices::open(uri, access)),
+    };
     let volume = moirai_volume::open_described(&path, &description, open).await?;
     behind_controller(&path, &description, volume)
 }
@@ -180,7 +191,13 @@ fn time_nested(
         let volume = Concatenation::of(uri.to_string(), parts)?;
         return behind_controller(&path, &description, volume);
     }
+    enter(&uri, &path, outer)?;
+    let open = |device: DeviceUri| match device.scheme.as_str() {
+        "volume" => time_nested(&device.to_string(), access, outer),
+        _ => open(device),
+    };
     let volume = moirai_volume::lay_out(&path, &description, open)?;
+    outer.pop();
     behind_controller(&path, &description, volume)
 }
 

@@ -117,7 +117,7 @@ pub fn now() -> Instant {
 /// program made itself has seed 0.
 #[must_use]
 pub fn random(name: &str) -> Random {
-    with_current(|context| random::stream(context.seed, name))
+    with_current(|context| random::seeded(context.seed, name))
 }
 
 /// A number that no other call gives: under [`block_on_virtual`](crate::block_on_virtual) one of the seed's, which
@@ -127,7 +127,7 @@ pub fn unique() -> u64 {
     with_current(|context| match &context.clock {
         Clock::Virtual(timers) if !context.lasts => {
             let index = timers.lock().next_unique();
-            random::stream(context.seed, &format!("unique {index}")).next_u64()
+            random::seeded(context.seed, &format!("unique {index}")).next_u64()
         }
         // The standard library seeds these from the operating system.
         _ => RandomState::new().build_hasher().finish(),

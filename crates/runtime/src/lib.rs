@@ -19,6 +19,7 @@
 mod ahead;
 mod busy;
 mod context;
+mod cores;
 mod heap;
 mod interrupts;
 mod random;
@@ -35,9 +36,10 @@ pub use context::{
     BoundTask, Task, blocking, check_runtime, check_timers, is_virtual, now, random, sleep,
     sleep_until, spawn, unique, yield_now,
 };
+pub use cores::map_on_cores;
 pub use heap::{keep_freed_memory, use_one_heap};
 pub use interrupts::Interrupts;
-pub use random::Random;
+pub use random::{Random, seeded};
 pub use real::{Stopwatch, block_on_real};
 pub use seeds::each_seed;
 pub use virtual_time::{block_on_virtual, block_on_virtual_with_files};

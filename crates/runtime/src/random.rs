@@ -7,7 +7,8 @@ use rand_chacha::ChaCha8Rng;
 pub type Random = ChaCha8Rng;
 
 /// The stream that belongs to `name` under `seed`. The same pair gives the same draws.
-pub(crate) fn stream(seed: u64, name: &str) -> Random {
+#[must_use]
+pub fn seeded(seed: u64, name: &str) -> Random {
     let mut key = [0u8; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     // FNV-1a over the name, once for each remaining word with another basis: a name is a label, not

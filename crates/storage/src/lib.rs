@@ -14,6 +14,7 @@ mod error;
 mod metered;
 mod occupant;
 mod request;
+mod section;
 mod uri;
 mod zones;
 
@@ -27,5 +28,6 @@ pub use error::{Error, Result};
 pub use metered::{Meter, Metered};
 pub use occupant::{Occupant, clear_ends, occupant, occupants, usurper};
 pub use request::{Completion, Op, Request, Timing};
+pub use section::{Section, SectionBlocks};
 pub use uri::DeviceUri;
 pub use zones::{ZoneAction, ZoneCondition, ZoneKind, ZoneLimits, ZoneProblem, ZoneReport, Zoned};

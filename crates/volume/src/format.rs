@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use moirai_runtime::unique;
-use moirai_storage::{Device, Error, IoBuf, Result};
+use moirai_storage::{Device, Error, IoBuf, Result, Section};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::journal::record_blocks_max;
 use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::ring::SECTORS_MIN;
-use crate::section::Section;
 use crate::sums::{PAGE_BLOCKS, sums_blocks};
 use crate::volume::Laid;
 use crate::{DiskIndex, LayoutDescription, Level, Volume};

@@ -94,6 +94,24 @@ struct Within<'a> {
 }
 
 impl Layout {
+    /// Stripes of fixed `unit`s over `disks` disks of `capacity` each; disks are not asked for their
+    /// attributes.
+    ///
+    /// # Errors
+    /// When the level is not possible over so many disks, or they are smaller than a unit.
+    pub fn striped(
+        level: Level,
+        disks: usize,
+        unit: BlockCount,
+        capacity: BlockCount,
+    ) -> Result<Layout, String> {
+        level.check(disks)?;
+        match capacity.0.checked_div(unit.0).unwrap_or(0) {
+            0 => Err(format!("disks of {capacity} are smaller than a stripe unit of {unit}")),
+            stripes => Ok(crate::stripe::fixed_of(level, disks, stripes, unit)),
+        }
+    }
+
     /// Stripes without bands; [`Layout::add`] adds these.
     pub(crate) fn new(
         level: Level,

@@ -179,7 +179,11 @@ pub(super) fn with_volume<T>(
 }
 
 fn to_read(uri: DeviceUri) -> moirai::storage::Result<Arc<dyn Device>> {
-    moirai::devices::open(uri, Access::Read)
+    match uri.scheme.as_str() {
+        // A stripe over volumes: where their own blocks lie, each of them shows.
+        "volume" => moirai::open_device_for_timing(&uri.to_string(), Access::Read),
+        _ => moirai::devices::open(uri, Access::Read),
+    }
 }
 
 fn print_volume(volume: &Volume, disks: Vec<ShownDisk>, json: bool) -> Result<(), Failure> {

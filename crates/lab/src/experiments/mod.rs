@@ -9,6 +9,7 @@ mod journal_cost;
 mod mems;
 mod one_queue;
 mod page_layouts;
+mod placement;
 mod quadrangles;
 mod raid5_scan;
 mod ssd_updates;
@@ -42,6 +43,11 @@ pub fn all() -> &'static [Experiment] {
         dixtrac::TIMES,
         dixtrac::VALIDATION,
         journal_cost::EXPERIMENT,
+        placement::IDEAL,
+        placement::SWEEP,
+        placement::INTERFERENCE,
+        placement::SKEW,
+        placement::TESTBED,
         update_logging::EXPERIMENT,
         update_queries::EXPERIMENT,
         update_recovery::EXPERIMENT,

@@ -1,13 +1,16 @@
 //! A part of a device, as a device.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, ready};
-use moirai_storage::{
+use moirai_units::{BlockCount, BlockRange, Lbn};
+
+use crate::{
     Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
     Inquiry, Request, Result,
 };
-use moirai_units::{BlockCount, BlockRange, Lbn};
 
 /// Consecutive blocks of a device, counted from zero. Several volumes can lie on the same devices, each on
 /// its own sections of them and with a layout of its own.
@@ -16,6 +19,33 @@ pub struct Section {
     inquiry: Inquiry,
     device: Arc<dyn Device>,
     first: BlockCount,
+}
+
+/// Which blocks of a device a section has, as the parameter `section` of a URI says it: the first and the
+/// count, like `2048+65536`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionBlocks(pub BlockRange);
+
+impl fmt::Display for SectionBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.0.first.0, self.0.count.0)
+    }
+}
+
+impl FromStr for SectionBlocks {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<SectionBlocks, String> {
+        let numbers = text.split_once('+').and_then(|(first, count)| {
+            let (first, count): (u64, u64) = (first.parse().ok()?, count.parse().ok()?);
+            first.checked_add(count).filter(|_| count > 0)?;
+            Some(BlockRange::new(Lbn(first), BlockCount(count)))
+        });
+        let problem = || {
+            format!("`{text}` is no section: write its first block and its blocks, like 2048+65536")
+        };
+        numbers.map(SectionBlocks).ok_or_else(problem)
+    }
 }
 
 impl Section {

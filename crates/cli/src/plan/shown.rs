@@ -1,0 +1,356 @@
+//! Plans and their figures as text and JSON; `plan show`, `simulate` and `compare`.
+
+use std::path::Path;
+
+use moirai::units::{ByteCount, Instant, grouped_decimals};
+use moirai_policy::search::{Judged, compare as better};
+use moirai_policy::{
+    Judge, Judgement, Plan, Scenario, TraceSource, TracedRequest, Workload, scenarios,
+};
+use moirai_replay::trace::Arrival;
+use serde::Serialize;
+
+use super::{Compare, How, Simulate, page};
+use crate::failure::Failure;
+use crate::replay::open_trace;
+use crate::{output, print, progress};
+
+#[derive(Serialize)]
+struct Plans<'a> {
+    plans: Vec<Shown<'a>>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    judgement: &'a Judgement,
+}
+
+/// Prints plans and their figures as JSON.
+pub(super) fn print_json(judged: &[Judged]) -> Result<(), Failure> {
+    let plans =
+        judged.iter().map(|judged| Shown { name: &judged.plan.name, judgement: &judged.judgement });
+    print::json(&Plans { plans: plans.collect() })
+}
+
+/// Prints a line for each plan.
+pub(super) fn print_plans(judged: &[Judged]) -> Result<(), Failure> {
+    let columns = [
+        ("plan", false),
+        ("price", true),
+        ("mean, ms", true),
+        ("+-", true),
+        ("goals", false),
+        ("mean use", true),
+        ("busiest", true),
+    ];
+    let rows = judged.iter().map(|Judged { plan, judgement }| {
+        let all = judgement.disk_utilisation.iter().map(|disk| disk.utilisation);
+        let count = judgement.disk_utilisation.len().max(1) as f64;
+        let (sum, most) = all.fold((0.0, 0.0_f64), |(sum, most), one| (sum + one, most.max(one)));
+        let has_goals = judgement.objects.iter().any(|object| object.goal.is_some());
+        vec![
+            plan.name.clone(),
+            grouped_decimals(judgement.price, 0),
+            grouped_decimals(judgement.cost, 2),
+            grouped_decimals(judgement.cost_confidence, 2),
+            match (has_goals, judgement.meets_goals) {
+                (false, _) => "none".into(),
+                (true, true) => "met".into(),
+                (true, false) => "missed".into(),
+            },
+            format!("{:.0} %", sum / count * 100.0),
+            format!("{:.0} %", most * 100.0),
+        ]
+    });
+    print::table(&columns, rows.collect())
+}
+
+/// Prints a line for each object of a plan.
+pub(super) fn print_objects(judged: &Judged) -> Result<(), Failure> {
+    print::line(format!("Plan `{}`:", judged.plan.name))?;
+    let columns = [
+        ("object", false),
+        ("arrays", false),
+        ("level", false),
+        ("unit", true),
+        ("requests/s", true),
+        ("mean, ms", true),
+        ("95 %", true),
+        ("99.9 %", true),
+        ("goal", false),
+    ];
+    let rows = judged.judgement.objects.iter().map(|object| {
+        let goal = match (&object.goal, &object.missed) {
+            (None, _) => String::new(),
+            (Some(goal), None) => format!("{goal}: met"),
+            (Some(_), Some(missed)) => format!("missed: {missed}"),
+        };
+        vec![
+            object.name.clone(),
+            arrays_text(&object.array),
+            object.raid.clone(),
+            ByteCount(object.stripe_unit_bytes).to_string(),
+            grouped_decimals(object.iops, 1),
+            grouped_decimals(object.mean_response_ms, 2),
+            grouped_decimals(object.p95_response_ms, 1),
+            grouped_decimals(object.p999_response_ms, 1),
+            goal,
+        ]
+    });
+    print::table(&columns, rows.collect())
+}
+
+/// Arrays in few words.
+pub(super) fn arrays_text(arrays: &[String]) -> String {
+    match arrays {
+        [] => "none".into(),
+        [one] => one.clone(),
+        [one, other] => format!("{one}, {other}"),
+        [first, .., last] => format!("{first} ... {last} ({})", arrays.len()),
+    }
+}
+
+/// Why the first plan is the best, in words.
+pub(super) fn reason(judged: &[Judged]) -> String {
+    let [best, others @ ..] = judged else { return String::new() };
+    let name = &best.plan.name;
+    let of = |wanted: &str| judged.iter().find(|judged| judged.plan.name == wanted);
+    let Some(next) = of("wide").filter(|wide| wide.plan.name != *name).or(others.first()) else {
+        return format!("Plan `{name}` is the only one.");
+    };
+    let (own, other) = (&best.judgement, &next.judgement);
+    let percent = (1.0 - own.cost / other.cost.max(1e-9)) * 100.0;
+    let goals = match (own.meets_goals, other.meets_goals) {
+        (true, false) => format!(" It meets all goals; `{}` does not.", next.plan.name),
+        _ => String::new(),
+    };
+    let widest = |judgement: &Judgement| {
+        let all = judgement.disk_utilisation.iter().map(|disk| disk.utilisation);
+        all.fold(0.0, f64::max) * 100.0
+    };
+    let objects = best.plan.objects.len().max(1);
+    let arrays: usize = best.plan.objects.iter().map(|object| object.arrays.len()).sum();
+    format!(
+        "Plan `{name}` answers in {:.2} ms on average, {percent:.0} % less than `{}` ({:.2} ms).{goals} An object \
+         lies on {:.1} of {} arrays on average; the busiest disk works {:.0} % of the time, {:.0} % in `{}`.",
+        own.cost,
+        next.plan.name,
+        other.cost,
+        arrays as f64 / objects as f64,
+        best.plan.arrays.len(),
+        widest(own),
+        widest(other),
+        next.plan.name,
+    )
+}
+
+pub(super) fn show(path: &Path, json: bool) -> Result<(), Failure> {
+    let plan = Plan::read(path)?;
+    if json {
+        return print::json(&plan);
+    }
+    let columns = [("array", false), ("disks", true), ("profile", false), ("price", true)];
+    let rows = plan.arrays.iter().map(|array| {
+        let price = grouped_decimals(array.cost * array.disks as f64, 0);
+        vec![array.name.clone(), array.disks.to_string(), array.profile.clone(), price]
+    });
+    print::table(&columns, rows.collect())?;
+    let columns = [
+        ("object", false),
+        ("size", true),
+        ("arrays", false),
+        ("level", false),
+        ("stripe unit", true),
+    ];
+    let rows = plan.objects.iter().map(|object| {
+        let size: Result<ByteCount, _> = object.size.parse();
+        vec![
+            object.name.clone(),
+            size.map_or_else(|_| object.size.clone(), |size| size.to_string()),
+            arrays_text(&object.arrays),
+            object.level.clone(),
+            object.stripe_unit.clone(),
+        ]
+    });
+    print::table(&columns, rows.collect())
+}
+
+#[derive(Serialize)]
+struct Simulated<'a> {
+    plans: Vec<Shown<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    what_if: Vec<WhatIf>,
+}
+
+#[derive(Serialize)]
+struct WhatIf {
+    scenario: String,
+    #[serde(flatten)]
+    judgement: Judgement,
+}
+
+pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
+    let plan = Plan::read(&arguments.plan)?;
+    let bar = progress::clock("simulating");
+    let (judgement, what_if) = match &arguments.trace {
+        Some(trace) => (of_trace(arguments, trace, &plan)?, Vec::new()),
+        None => {
+            let workload = workload(&arguments.how)?;
+            let judge = judge(&arguments.how, &workload);
+            let judgement = judge.judge(&plan)?;
+            let mut what_if = Vec::new();
+            if arguments.what_if {
+                for (words, scenario) in scenarios(&plan, &workload, &judgement) {
+                    let judgement = judge.judge_in(&plan, &scenario)?;
+                    what_if.push(WhatIf { scenario: words, judgement });
+                }
+            }
+            (judgement, what_if)
+        }
+    };
+    bar.finish_and_clear();
+    if arguments.json {
+        let plans = vec![Shown { name: &plan.name, judgement: &judgement }];
+        return print::json(&Simulated { plans, what_if });
+    }
+    let judged = Judged { plan, judgement };
+    print_plans(std::slice::from_ref(&judged))?;
+    print_objects(&judged)?;
+    if what_if.is_empty() {
+        return Ok(());
+    }
+    print::line("What if")?;
+    let columns = [
+        ("", false),
+        ("mean, ms", true),
+        ("worst 95 %", true),
+        ("busiest", true),
+        ("goals", false),
+    ];
+    let rows = what_if.iter().map(|WhatIf { scenario, judgement }| {
+        let worst =
+            judgement.objects.iter().map(|object| object.p95_response_ms).fold(0.0, f64::max);
+        let busiest = judgement.disk_utilisation.iter().map(|disk| disk.utilisation);
+        let missed: Vec<&str> = judgement
+            .objects
+            .iter()
+            .filter(|object| object.missed.is_some())
+            .map(|object| object.name.as_str())
+            .collect();
+        vec![
+            scenario.clone(),
+            grouped_decimals(judgement.cost, 2),
+            grouped_decimals(worst, 1),
+            format!("{:.0} %", busiest.fold(0.0, f64::max) * 100.0),
+            if missed.is_empty() {
+                "met".into()
+            } else {
+                format!("missed by {}", missed.join(", "))
+            },
+        ]
+    });
+    print::table(&columns, rows.collect())
+}
+
+/// The figures of a plan under the requests of a trace.
+fn of_trace(arguments: &Simulate, path: &Path, plan: &Plan) -> Result<Judgement, Failure> {
+    let (reader, _) = open_trace(path, &arguments.format)?;
+    let sizes: Vec<_> =
+        plan.system()?.objects.into_iter().map(|object| (object.name, object.size)).collect();
+    let mut requests = Vec::new();
+    let mut first: Option<Instant> = None;
+    for traced in reader.take(arguments.how.requests as usize) {
+        let traced = traced?;
+        let Arrival::At(at) = traced.at else {
+            return Err(Failure::Failed(
+                "the trace has delays between requests in place of times".into(),
+            ));
+        };
+        let Some((name, size)) = sizes.get(traced.device as usize) else {
+            return Err(Failure::Failed(format!(
+                "line {}: the trace has a device {}, but the plan has {} objects",
+                traced.line,
+                traced.device,
+                sizes.len()
+            )));
+        };
+        if traced.blocks.end().0 > size.0 {
+            return Err(Failure::Failed(format!(
+                "line {}: the request ends at block {}, past the end of object `{name}` at {}: give it {} or more",
+                traced.line,
+                traced.blocks.end(),
+                size,
+                ByteCount(traced.blocks.end().0 * 512)
+            )));
+        }
+        let first = *first.get_or_insert(at);
+        let at = Instant { ns: at.ns.saturating_sub(first.ns) };
+        requests.push(TracedRequest {
+            at,
+            object: traced.device,
+            op: traced.op,
+            blocks: traced.blocks,
+        });
+    }
+    let workload = Workload { streams: Vec::new() };
+    let judge = Judge {
+        workload: &workload,
+        requests: requests.len() as u64,
+        seed: arguments.how.seed,
+        runs: 1,
+    };
+    Ok(judge.judge_source(plan, &mut TraceSource::new(requests, &[]))?)
+}
+
+fn workload(how: &How) -> Result<Workload, Failure> {
+    match &how.workload {
+        Some(path) => Ok(Workload::read(path)?),
+        None => Err(Failure::Usage("name the workload with --workload".into())),
+    }
+}
+
+fn judge<'a>(how: &How, workload: &'a Workload) -> Judge<'a> {
+    Judge { workload, requests: how.requests, seed: how.seed, runs: how.runs }
+}
+
+pub(super) fn compare(arguments: &Compare) -> Result<(), Failure> {
+    arguments.force.needs_output(arguments.page.is_some())?;
+    if let Some(path) = &arguments.page {
+        let inputs: Vec<String> =
+            arguments.plans.iter().map(|path| path.display().to_string()).collect();
+        arguments.force.check(path, &inputs.iter().map(String::as_str).collect::<Vec<_>>())?;
+    }
+    let workload = workload(&arguments.how)?;
+    let judge = judge(&arguments.how, &workload);
+    let bar = progress::clock("simulating");
+    let mut judged = Vec::new();
+    for path in &arguments.plans {
+        let mut plan = Plan::read(path)?;
+        // Plans of one name are told by their files.
+        if judged.iter().any(|other: &Judged| other.plan.name == plan.name) {
+            plan.name = path.display().to_string();
+        }
+        let judgement = judge.judge_in(&plan, &Scenario::Expected)?;
+        judged.push(Judged { plan, judgement });
+    }
+    bar.finish_and_clear();
+    judged.sort_by(|one, other| better(&one.judgement, &other.judgement));
+    if let Some(path) = &arguments.page {
+        output::write(path, &page::page(&judged))?;
+    }
+    if arguments.json {
+        return print_json(&judged);
+    }
+    print_plans(&judged)?;
+    print::line(format!("\n{}", reason(&judged)))?;
+    for judged in &judged {
+        print::line("")?;
+        print_objects(judged)?;
+    }
+    if let Some(path) = &arguments.page {
+        print::line(format!("The page: {}", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Balanced and skewed streams of several servers: placement figures 12 and 13.
+
+use moirai::runtime::seeded;
+use moirai::units::ByteCount;
+use moirai_models::WritePolicy;
+use moirai_policy::{Stream, choose};
+
+use super::{ARRAY_DISKS, ASSUMPTIONS, CACHE, Measured, Setting, Store};
+use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
+
+pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+    name: "placement-skew",
+    source: "placement paper 3.4, table 2, figures 12 and 13",
+    summary: "narrow and wide striping of 48 streams on four arrays, balanced and with half of them faster",
+    assumptions: &[
+        ASSUMPTIONS[0],
+        ASSUMPTIONS[3],
+        "The traces of table 2 are not at hand. Streams are generated with its rates, sizes and shares of writes: 39 of \
+         the OLTP traces and 9 of the web searches, as the paper keeps; a trace's rate is divided over its streams \
+         by 1, 1/2, 1/3, ... Arrivals are Poisson, so streams are less bursty than the traces.",
+        "Stripe units are 64 KB: the paper gives none for its traces, and with half of the mean request, 8 KB, the \
+         searches alone take more than the disks have. Stores have 4 GB each. The cache writes through.",
+    ],
+    takes: "15 s",
+    scaling: Some(Scaling { least: 0.05, shorter: 0.3, what: "the simulated time" }),
+    run,
+};
+
+/// Table 2: reads and writes a second, the mean size, and the streams that the paper keeps.
+const TRACES: [(&str, f64, f64, u64, usize); 5] = [
+    ("OLTP 1", 28.27, 93.79, 3466, 22),
+    ("OLTP 2", 74.31, 15.93, 2449, 17),
+    ("Web Search 1", 334.91, 0.07, 15_509, 3),
+    ("Web Search 2", 297.48, 0.06, 15_432, 3),
+    ("Web Search 3", 188.01, 0.06, 15_772, 3),
+];
+const ARRAYS: usize = 4;
+const STORE: ByteCount = ByteCount(4 << 30);
+const UNIT: ByteCount = ByteCount(64 << 10);
+const SECONDS: f64 = 400.0;
+/// Gaps of the streams on the first two partitions are multiplied with this.
+const FASTER: f64 = 0.75;
+const PARTITION_TRIES: usize = 10_000;
+const IMBALANCE_MAX: f64 = 0.01;
+
+fn run(context: &Context) -> Result<Vec<Row>, Failure> {
+    let streams = streams();
+    let loads: Vec<f64> = streams.iter().map(choose::write_weighted_iops).collect();
+    let mut random = seeded(context.seed(), "partition");
+    let (partition, imbalance) =
+        choose::greedy_partition(&loads, ARRAYS, IMBALANCE_MAX, PARTITION_TRIES, &mut random);
+    let mut rows = vec![
+        Row::new("imbalance of the greedy partition", "share of the mean", imbalance)
+            .judged(Tolerance::Below(IMBALANCE_MAX)),
+    ];
+    let stages = context.stage().split([1.0, 1.0]);
+    for (stage, (figure, scale)) in stages.into_iter().zip([("12", 1.0), ("13", FASTER)]) {
+        let stage = stage.called(&format!("figure {figure}"));
+        let of = |is_wide| {
+            let placed = streams.iter().zip(&partition).map(|(stream, partition)| {
+                let mut stream = stream.clone();
+                if *partition < ARRAYS / 2 {
+                    stream.grow(1.0 / scale);
+                }
+                let arrays = if is_wide { (0..ARRAYS).collect() } else { vec![*partition] };
+                (Store { stream, unit: UNIT, size: STORE }, arrays)
+            });
+            let seconds = SECONDS * context.scale();
+            let mut setting = Setting::new(ARRAYS, is_wide, seconds, context.seed());
+            setting.cache = Some((CACHE, WritePolicy::Through));
+            setting.measure_placed(placed.collect())
+        };
+        let narrow = of(false)?;
+        stage.at(0.5);
+        let wide = of(true)?;
+        stage.at(1.0);
+        add_rows(context, figure, &partition, (&narrow, &wide), &mut rows);
+    }
+    Ok(rows)
+}
+
+fn add_rows(
+    context: &Context,
+    figure: &str,
+    partition: &[usize],
+    (narrow, wide): (&Measured, &Measured),
+    rows: &mut Vec<Row>,
+) {
+    // Each stream counts alike, as in the figures, which have a bar for each.
+    let mean = |measured: &Measured,
+                loaded: Option<bool>,
+                value: &dyn Fn(&moirai_policy::Response) -> f64| {
+        let of = measured.responses.iter().zip(partition);
+        let chosen: Vec<f64> = of
+            .filter(|(_, partition)| {
+                loaded.is_none_or(|loaded| (**partition < ARRAYS / 2) == loaded)
+            })
+            .map(|(response, _)| value(response))
+            .collect();
+        chosen.iter().sum::<f64>() / chosen.len().max(1) as f64
+    };
+    let all = "all streams";
+    for (loaded, which) in [
+        (None, all),
+        (Some(true), "streams of partitions 0 and 1"),
+        (Some(false), "streams of 2 and 3"),
+    ] {
+        for (what, percentile) in [("mean", None), ("95th percentile", Some(95.0))] {
+            let value = |response: &moirai_policy::Response| match percentile {
+                Some(percent) => response.percentile_ms(percent),
+                None => response.mean_ms(),
+            };
+            let ratio = mean(wide, loaded, &value) / mean(narrow, loaded, &value);
+            let row =
+                Row::new(format!("figure {figure}, {which}, {what}: wide to narrow"), "", ratio);
+            rows.push(match (figure, loaded) {
+                // "Wide striping yields average response times that are comparable."
+                ("12", None) => row
+                    .beside(1.0)
+                    .judged_at_full_scale(Tolerance::Near { value: 1.0, share: 0.15 }, context),
+                // "Wide striping outperforms narrow striping for streams on the first two partitions."
+                ("13", Some(true)) => row.judged_at_full_scale(Tolerance::Below(1.0), context),
+                // "Their performance on the remaining two partitions is similar."
+                ("13", Some(false)) => row.beside(1.0).because(
+                    "wide striping gives a part of the added load to the arrays of these streams",
+                ),
+                _ => row,
+            });
+        }
+    }
+    let spread = |measured: &Measured| {
+        let all: Vec<f64> = measured.utilisations.concat();
+        let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
+        let squares: f64 = all.iter().map(|one| (one - mean).powi(2)).sum();
+        (mean, (squares / all.len().max(1) as f64).sqrt())
+    };
+    debug_assert_eq!(wide.utilisations.concat().len(), ARRAYS * ARRAY_DISKS);
+    let ((narrow_mean, narrow_spread), (wide_mean, wide_spread)) = (spread(narrow), spread(wide));
+    rows.push(Row::new(format!("figure {figure}c, utilisation, narrow"), "", narrow_mean));
+    rows.push(Row::new(format!("figure {figure}c, utilisation, wide"), "", wide_mean));
+    rows.push(
+        Row::new(
+            format!("figure {figure}c, deviation of disks' utilisation: wide to narrow"),
+            "",
+            wide_spread / narrow_spread.max(1e-9),
+        )
+        .judged_at_full_scale(Tolerance::Below(1.0), context),
+    );
+}
+
+/// The streams that are left of the traces of table 2.
+fn streams() -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for (trace, reads, writes, bytes, count) in TRACES {
+        let harmonic: f64 = (1..=count).map(|rank| 1.0 / rank as f64).sum();
+        for rank in 1..=count {
+            let share = 1.0 / rank as f64 / harmonic;
+            let name = format!("{trace}, {rank}");
+            let mut stream = Stream::open(name, (reads + writes) * share, ByteCount(bytes));
+            stream.reads = reads / (reads + writes);
+            streams.push(stream);
+        }
+    }
+    streams
+}

@@ -1,0 +1,224 @@
+//! An object that moves while it is used.
+//!
+//! Invariants:
+//! 1. Reads see the old place, which has every write until the object is switched.
+//! 2. All blocks before `copied` are alike in both places, but for writes in flight.
+//! 3. No write is in flight to blocks that are being copied or compared: the one that comes second waits.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use moirai_storage::{
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, IoBuf, Op,
+    Request,
+};
+use moirai_units::{BlockCount, BlockRange, Lbn};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::error::{Error, Result};
+
+/// Blocks that are copied at once: 1 MiB.
+const COPIED_BLOCKS: u64 = 2048;
+
+/// An object in its old place and in its new one; a device that serves it.
+pub struct Moving {
+    from: Arc<dyn Device>,
+    to: Arc<dyn Device>,
+    blocks: BlockCount,
+    state: Mutex<State>,
+    /// Rung when a write ends, and when blocks have been copied.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Blocks before this are in both places.
+    copied: Lbn,
+    /// What is being copied or compared.
+    busy: Option<BlockRange>,
+    /// Writes in flight.
+    writes: Vec<BlockRange>,
+}
+
+impl std::fmt::Debug for Moving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Moving").field("from", self.from.inquiry()).finish_non_exhaustive()
+    }
+}
+
+impl Moving {
+    /// The first `blocks` of `from`, which move to `to`.
+    #[must_use]
+    pub fn new(from: Arc<dyn Device>, to: Arc<dyn Device>, blocks: BlockCount) -> Arc<Moving> {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Arc::new(Moving { from, to, blocks, state, changed })
+    }
+
+    /// Copies all blocks, and tells `report` how many are done.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub async fn copy(&self, mut report: impl FnMut(BlockCount)) -> Result<()> {
+        let mut at = Lbn(0);
+        while at.0 < self.blocks.0 {
+            let part = self.part(at);
+            let _busy = self.occupy(part).await;
+            let data = self.from.read(part).await?;
+            self.to.write(part.first, data).await?;
+            self.state.lock().copied = part.end();
+            at = part.end();
+            report(BlockCount(at.0));
+        }
+        self.to.flush().await?;
+        Ok(())
+    }
+
+    /// Compares both places block by block, and tells `report` how many are done.
+    ///
+    /// # Errors
+    /// When a device fails, or the places differ.
+    pub async fn compare(&self, mut report: impl FnMut(BlockCount)) -> Result<()> {
+        let mut at = Lbn(0);
+        while at.0 < self.blocks.0 {
+            let part = self.part(at);
+            let _busy = self.occupy(part).await;
+            let (old, new) = (self.from.read(part).await?, self.to.read(part).await?);
+            if old[..] != new[..] {
+                return Err(Error::Mismatch(format!(
+                    "{} of {} are not the same after they were copied: the object stays where it was; \
+                     scrub the volume",
+                    part,
+                    self.from.inquiry().name
+                )));
+            }
+            at = part.end();
+            report(BlockCount(at.0));
+        }
+        Ok(())
+    }
+
+    fn part(&self, at: Lbn) -> BlockRange {
+        BlockRange::between(at, Lbn((at.0 + COPIED_BLOCKS).min(self.blocks.0)))
+    }
+
+    /// Keeps writes away from `part` until what is given is dropped.
+    async fn occupy(&self, part: BlockRange) -> Busy<'_> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let mut state = self.state.lock();
+                if !state.writes.iter().any(|write| write.overlaps(part)) {
+                    state.busy = Some(part);
+                    return Busy(self);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Notes a write of `blocks` once nothing that is copied overlaps it; gives whether it goes to both
+    /// places.
+    async fn begin_write(&self, blocks: BlockRange) -> (InFlight<'_>, bool) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let mut state = self.state.lock();
+                if !state.busy.is_some_and(|busy| busy.overlaps(blocks)) {
+                    state.writes.push(blocks);
+                    return (InFlight(self, blocks), blocks.first < state.copied);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    async fn write_both(
+        &self,
+        request: Request,
+    ) -> moirai_storage::Result<moirai_storage::Completion> {
+        let (_in_flight, goes_to_both) = self.begin_write(request.blocks).await;
+        if !goes_to_both {
+            return self.from.access(request).await;
+        }
+        // What lies after the copied blocks is copied later, over this.
+        let other = Request { op: Op::Write, blocks: request.blocks, data: copied(&request.data) };
+        let (old, new) = futures::join!(self.from.access(request), self.to.access(other));
+        new.and(old)
+    }
+}
+
+/// The same bytes once more.
+fn copied(data: &[IoBuf]) -> Vec<IoBuf> {
+    data.iter().map(|part| IoBuf::holding(part)).collect()
+}
+
+/// Blocks that are being copied.
+struct Busy<'a>(&'a Moving);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().busy = None;
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// A write in flight.
+struct InFlight<'a>(&'a Moving, BlockRange);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if let Some(index) = state.writes.iter().position(|blocks| *blocks == self.1) {
+            state.writes.swap_remove(index);
+        }
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Device for Moving {
+    fn inquiry(&self) -> &Inquiry {
+        self.from.inquiry()
+    }
+
+    fn ensemble(&self, lbn: Lbn) -> moirai_storage::Result<Ensemble> {
+        self.from.ensemble(lbn)
+    }
+
+    fn parallel_ensemble(&self, lbn: Lbn) -> moirai_storage::Result<BlockRange> {
+        self.from.parallel_ensemble(lbn)
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> moirai_storage::Result<EquivalenceClass> {
+        self.from.equivalent(lbn)
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        Box::pin(async move {
+            let each = batch.into_iter().map(|request| async move {
+                match (request.op, request.check(self.inquiry())) {
+                    (_, Err(error)) => Err(error),
+                    (Op::Read, Ok(())) => self.from.access(request).await,
+                    (Op::Write, Ok(())) => self.write_both(request).await,
+                }
+            });
+            futures::future::join_all(each).await
+        })
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        Box::pin(async move {
+            let (old, new) = futures::join!(self.from.flush(), self.to.flush());
+            new.and(old)
+        })
+    }
+
+    /// Nothing is discarded while the object moves: the copy would write the blocks again.
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        let checked = self.inquiry().check_blocks(blocks);
+        Box::pin(async move { checked })
+    }
+}

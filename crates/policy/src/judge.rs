@@ -1,0 +1,398 @@
+//! Judging plans by simulation: response times, utilisation, and what happens when the workload or the
+//! disks are not as expected.
+
+use moirai_runtime::seeded;
+use moirai_units::BlockCount;
+use rand::RngCore;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::generate::{Generator, Source};
+use crate::plan::Plan;
+use crate::policy::Goal;
+use crate::system::{Response, Run, System, SystemDescription};
+use crate::workload::Workload;
+
+/// How plans are simulated.
+#[derive(Clone, Debug)]
+pub struct Judge<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// Requests of each run; the first tenth is not counted.
+    pub requests: u64,
+    /// The seed of the first run.
+    pub seed: u64,
+    /// Runs, each with another seed.
+    pub runs: u64,
+}
+
+/// What may be other than expected.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scenario {
+    /// All is as expected.
+    Expected,
+    /// The stream to an object has so many times the requests.
+    Grown {
+        /// The object.
+        object: String,
+        /// The factor, above 0.
+        times: f64,
+    },
+    /// Two streams are on at the same times.
+    Coincident {
+        /// An object whose stream has on periods.
+        leader: String,
+        /// The object whose stream is on with it.
+        follower: String,
+    },
+    /// A disk has failed.
+    FailedDisk {
+        /// The array's name.
+        array: String,
+        /// The disk in the array, counted from 0.
+        disk: usize,
+    },
+    /// All objects have grown as they do in a year, and their requests with them.
+    NextYear,
+}
+
+/// The figures of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// What the disks cost.
+    pub price: f64,
+    /// The mean response time of all requests, in ms: what plans are compared by.
+    pub cost: f64,
+    /// Half the 95 % confidence interval of `cost`; 0 for one run.
+    pub cost_confidence: f64,
+    /// Whether all goals are met.
+    pub meets_goals: bool,
+    /// By how much goals are missed, in all: 0.5 is half more than the goal, 0 when all are met.
+    pub missed_by: f64,
+    /// Each object.
+    pub objects: Vec<ObjectFigures>,
+    /// The share of the time that each disk worked.
+    pub disk_utilisation: Vec<DiskFigures>,
+}
+
+/// The figures of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectFigures {
+    /// The object's name.
+    pub name: String,
+    /// Its arrays.
+    pub array: Vec<String>,
+    /// Its RAID level.
+    pub raid: String,
+    /// Its stripe unit.
+    pub stripe_unit_bytes: u64,
+    /// Requests that were counted.
+    pub requests: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// The mean response time.
+    pub mean_response_ms: f64,
+    /// The mean response time of reads.
+    pub mean_read_ms: f64,
+    /// The response time that 95 % of the requests do not exceed.
+    pub p95_response_ms: f64,
+    /// The one that 99.9 % do not exceed.
+    pub p999_response_ms: f64,
+    /// What it must have, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// Whether it has that; `None` without a goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meets_goal: Option<bool>,
+    /// What would be needed, in words, where the goal is missed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+}
+
+/// The figures of a disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskFigures {
+    /// Its array.
+    pub array: String,
+    /// Which disk of the array, counted from 0.
+    pub disk: usize,
+    /// The share of the time that it worked, 0 to 1.
+    pub utilisation: f64,
+}
+
+/// A goal in words.
+#[must_use]
+pub fn goal_text(goal: &Goal) -> String {
+    let response = goal.response_ms.map(|ms| match goal.percentile {
+        Some(percent) => format!("{percent} % of the requests within {ms} ms"),
+        None => format!("{ms} ms on average"),
+    });
+    let rate = goal.iops.map(|iops| format!("{iops} requests/s"));
+    response.into_iter().chain(rate).collect::<Vec<_>>().join(", ")
+}
+
+/// What is worth asking of `plan`, in words: the busiest streams grow by a third, two of them turn out to
+/// be on together, a disk of the busiest array fails, and a year passes.
+#[must_use]
+pub fn scenarios(
+    plan: &Plan,
+    workload: &Workload,
+    judgement: &Judgement,
+) -> Vec<(String, Scenario)> {
+    let mut busiest: Vec<&ObjectFigures> = judgement.objects.iter().collect();
+    busiest.sort_by(|one, other| other.iops.total_cmp(&one.iops));
+    let mut scenarios: Vec<(String, Scenario)> = busiest
+        .iter()
+        .take(3)
+        .filter(|figures| workload.stream(&figures.name).is_some())
+        .map(|figures| {
+            let object = figures.name.clone();
+            let words = format!("`{object}` has a third more requests");
+            (words, Scenario::Grown { object, times: 4.0 / 3.0 })
+        })
+        .collect();
+    let with_periods: Vec<&str> = busiest
+        .iter()
+        .filter_map(|figures| workload.stream(&figures.name))
+        .filter(|stream| stream.on_ms.is_some())
+        .map(|stream| stream.object.as_str())
+        .collect();
+    let is_free =
+        |name: &&str| workload.streams.iter().all(|stream| stream.follows.as_deref() != Some(name));
+    if let [leader, others @ ..] = with_periods.as_slice()
+        && let Some(follower) = others.iter().copied().find(is_free)
+    {
+        let (leader, follower) = ((*leader).to_owned(), follower.to_owned());
+        let words = format!("`{leader}` and `{follower}` are on together");
+        scenarios.push((words, Scenario::Coincident { leader, follower }));
+    }
+    let is_redundant = |array: &str| {
+        let on =
+            plan.objects.iter().filter(|object| object.arrays.iter().any(|name| name == array));
+        on.into_iter().all(|object| object.level != "raid0")
+    };
+    let used =
+        |one: &&DiskFigures, other: &&DiskFigures| one.utilisation.total_cmp(&other.utilisation);
+    if let Some(disk) = judgement.disk_utilisation.iter().max_by(used)
+        && is_redundant(&disk.array)
+    {
+        let words = format!("disk {} of `{}` has failed", disk.disk, disk.array);
+        let (array, disk) = (disk.array.clone(), disk.disk);
+        scenarios.push((words, Scenario::FailedDisk { array, disk }));
+    }
+    if plan.objects.iter().any(|object| object.growth > 0.0) {
+        scenarios.push(("a year passes".into(), Scenario::NextYear));
+    }
+    scenarios
+}
+
+/// The figures of several runs, added up.
+#[derive(Default)]
+struct Runs {
+    responses: Vec<Response>,
+    costs: Vec<f64>,
+    utilisations: Vec<Vec<f64>>,
+    span_s: f64,
+}
+
+impl Judge<'_> {
+    /// Simulates `plan`.
+    ///
+    /// # Errors
+    /// When the plan is not possible, or the workload accesses none of its objects.
+    pub fn judge(&self, plan: &Plan) -> Result<Judgement> {
+        self.judge_in(plan, &Scenario::Expected)
+    }
+
+    /// Simulates `plan` in `scenario`.
+    ///
+    /// # Errors
+    /// As [`Judge::judge`], and when the scenario names an object or array that is not there, or a
+    /// grown plan does not fit on its arrays.
+    pub fn judge_in(&self, plan: &Plan, scenario: &Scenario) -> Result<Judgement> {
+        let (plan, workload) = self.changed(plan, scenario)?;
+        let mut description = plan.system()?;
+        if let Scenario::FailedDisk { array, disk } = scenario {
+            let index = plan.arrays.iter().position(|planned| planned.name == *array);
+            let index =
+                index.ok_or_else(|| Error::Mismatch(format!("there is no array `{array}`")))?;
+            description.failed.push((index, *disk));
+        }
+        let sizes: Vec<(String, BlockCount)> =
+            description.objects.iter().map(|object| (object.name.clone(), object.size)).collect();
+        if !sizes.iter().any(|(name, _)| workload.stream(name).is_some()) {
+            let problem = "the workload accesses no object of the plan: their names must agree";
+            return Err(Error::Mismatch(problem.into()));
+        }
+        let mut runs = Runs::default();
+        let mut seeds = seeded(self.seed, "seeds of the runs");
+        for run in 0..self.runs.max(1) {
+            let seed = if run == 0 { self.seed } else { seeds.next_u64() };
+            let mut source = Generator::new(&workload, &sizes, seed);
+            self.simulate(&description, &mut source, &mut runs)?;
+        }
+        Ok(figures(&plan, &runs))
+    }
+
+    /// Simulates `plan` with the requests of `source`, as of a trace.
+    ///
+    /// # Errors
+    /// As [`Judge::judge`].
+    pub fn judge_source(&self, plan: &Plan, source: &mut impl Source) -> Result<Judgement> {
+        let mut runs = Runs::default();
+        self.simulate(&plan.system()?, source, &mut runs)?;
+        Ok(figures(plan, &runs))
+    }
+
+    fn simulate(
+        &self,
+        description: &SystemDescription,
+        source: &mut impl Source,
+        runs: &mut Runs,
+    ) -> Result<()> {
+        let mut system = System::new(description).map_err(Error::Mismatch)?;
+        system.run(source, Run { requests: self.requests, warm_up: self.requests / 10 });
+        let counted: u64 = system.responses().iter().map(Response::requests).sum();
+        let sum_ns: u128 = system.responses().iter().map(|response| response.sum_ns).sum();
+        runs.costs.push(sum_ns as f64 / 1e6 / counted.max(1) as f64);
+        runs.span_s += system.last_finished().ns as f64 / 1e9;
+        if runs.responses.is_empty() {
+            runs.responses = system.responses().to_vec();
+        } else {
+            for (sum, response) in runs.responses.iter_mut().zip(system.responses()) {
+                sum.add(response);
+            }
+        }
+        let utilisations = system.utilisations();
+        match runs.utilisations.is_empty() {
+            true => runs.utilisations = utilisations,
+            false => {
+                let sums = runs.utilisations.iter_mut().flatten();
+                for (sum, share) in sums.zip(utilisations.iter().flatten()) {
+                    *sum += share;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan and the workload as `scenario` has them.
+    fn changed(&self, plan: &Plan, scenario: &Scenario) -> Result<(Plan, Workload)> {
+        let (mut plan, mut workload) = (plan.clone(), self.workload.clone());
+        let missing =
+            |object: &str| Error::Mismatch(format!("the workload has no stream of `{object}`"));
+        match scenario {
+            Scenario::Expected | Scenario::FailedDisk { .. } => {}
+            Scenario::Grown { object, times } => {
+                let stream = workload.streams.iter_mut().find(|stream| stream.object == *object);
+                stream.ok_or_else(|| missing(object))?.grow(*times);
+            }
+            Scenario::Coincident { leader, follower } => {
+                let periods = workload.stream(leader).ok_or_else(|| missing(leader))?;
+                if periods.on_ms.is_none() {
+                    let problem = format!("the stream of `{leader}` is always on");
+                    return Err(Error::Mismatch(problem));
+                }
+                let stream = workload.streams.iter_mut().find(|stream| stream.object == *follower);
+                let stream = stream.ok_or_else(|| missing(follower))?;
+                (stream.on_ms, stream.off_ms) = (None, None);
+                (stream.follows, stream.overlap) = (Some(leader.clone()), Some(1.0));
+                workload.check().map_err(Error::Mismatch)?;
+            }
+            Scenario::NextYear => {
+                for object in &mut plan.objects {
+                    let grown = 1.0 + object.growth;
+                    if let Ok(size) = object.size.parse::<moirai_units::ByteCount>() {
+                        object.size = ((size.0 as f64 * grown) as u64).to_string();
+                    }
+                    let mut streams = workload.streams.iter_mut();
+                    if let Some(stream) = streams.find(|stream| stream.object == object.name) {
+                        stream.grow(grown);
+                    }
+                }
+            }
+        }
+        Ok((plan, workload))
+    }
+}
+
+/// The factor of Student's t distribution for a 95 % confidence interval from `runs` runs.
+fn student(runs: usize) -> f64 {
+    let factors = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    factors.get(runs.saturating_sub(2)).copied().unwrap_or(1.96)
+}
+
+fn figures(plan: &Plan, runs: &Runs) -> Judgement {
+    let count = runs.costs.len().max(1);
+    let cost = runs.costs.iter().sum::<f64>() / count as f64;
+    let variance = runs.costs.iter().map(|one| (one - cost).powi(2)).sum::<f64>()
+        / count.saturating_sub(1).max(1) as f64;
+    let cost_confidence = match count {
+        1 => 0.0,
+        _ => student(count) * (variance / count as f64).sqrt(),
+    };
+    let mut missed_by = 0.0;
+    let mut objects = Vec::with_capacity(plan.objects.len());
+    for (placement, response) in plan.objects.iter().zip(&runs.responses) {
+        let iops = response.requests() as f64 / runs.span_s.max(1e-9) / 0.9;
+        let missed = placement.goal.as_ref().and_then(|goal| missed(goal, response, iops));
+        missed_by += missed.as_ref().map_or(0.0, |(by, _)| *by);
+        objects.push(ObjectFigures {
+            name: placement.name.clone(),
+            array: placement.arrays.clone(),
+            raid: placement.level.clone(),
+            stripe_unit_bytes: placement
+                .stripe_unit
+                .parse()
+                .map_or(0, |size: moirai_units::ByteCount| size.0),
+            requests: response.requests(),
+            iops,
+            mean_response_ms: response.mean_ms(),
+            mean_read_ms: response.mean_read_ms(),
+            p95_response_ms: response.percentile_ms(95.0),
+            p999_response_ms: response.percentile_ms(99.9),
+            goal: placement.goal.as_ref().map(goal_text),
+            meets_goal: placement.goal.as_ref().map(|_| missed.is_none()),
+            missed: missed.map(|(_, words)| words),
+        });
+    }
+    let disks = plan.arrays.iter().zip(&runs.utilisations).flat_map(|(array, disks)| {
+        let figure = |(disk, sum): (usize, &f64)| DiskFigures {
+            array: array.name.clone(),
+            disk,
+            utilisation: sum / count as f64,
+        };
+        disks.iter().enumerate().map(figure)
+    });
+    Judgement {
+        price: plan.price(),
+        cost,
+        cost_confidence,
+        meets_goals: missed_by == 0.0,
+        missed_by,
+        disk_utilisation: disks.collect(),
+        objects,
+    }
+}
+
+/// By how much `goal` is missed, and in words; `None` when it is met. An object without requests
+/// misses none.
+fn missed(goal: &Goal, response: &Response, iops: f64) -> Option<(f64, String)> {
+    if response.requests() == 0 {
+        return None;
+    }
+    let had = match goal.percentile {
+        Some(percent) => response.percentile_ms(percent),
+        None => response.mean_ms(),
+    };
+    let slow = goal
+        .response_ms
+        .filter(|most| had > *most)
+        .map(|most| (had / most - 1.0, format!("{had:.1} ms instead of {most} ms")));
+    let few = goal.iops.filter(|least| iops < *least).map(|least| {
+        (least / iops.max(1e-9) - 1.0, format!("{iops:.0} requests/s instead of {least}"))
+    });
+    let all: Vec<(f64, String)> = slow.into_iter().chain(few).collect();
+    let words = all.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>().join(", ");
+    (!all.is_empty()).then(|| (all.iter().map(|(by, _)| by).sum(), words))
+}
