@@ -1,6 +1,8 @@
 //! Plans that are carried out: objects move with their content, also while they are written, and a crash
 //! at any write loses nothing.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //!
 //! `MOIRAI_RUNS` says how many cases are tried, `MOIRAI_SEED` with which to begin.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(clippy::indexing_slicing, reason = "a test stops at what it did not expect")]
 #![expect(clippy::print_stdout, reason = "figures are read where the test is run by hand")]
 
 use std::path::Path;

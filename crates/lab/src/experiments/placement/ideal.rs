@@ -61,6 +61,9 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         rows.push(
             ratio("figure 4a, large requests", wide.pair.0, one.pair.0)
                 .beside(1.0)
+                .because(
+                    "the stores of an array fill its disks, so that arms travel far between them",
+                )
                 .judged_at_full_scale(alike, context),
         );
         let longer = format!("figure 4b, small requests, {arrays} arrays: wide is longer by");
