@@ -12,7 +12,7 @@ use moirai_policy::{Placement, Plan, PlannedArray};
 use moirai_runtime::{block_on_real, random, sleep, spawn};
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
-use rand::{Rng, RngCore};
+use rand::Rng;
 
 const OBJECT_BLOCKS: u64 = 6 << 11;
 
@@ -165,9 +165,9 @@ fn a_move_that_is_cut_off_goes_on_or_back() {
                 let orders = open_object(&placed, "orders", &disks).await.unwrap();
                 fill(&orders, 7).await;
             }
-            let target = match random.next_u32() % 2 {
-                0 => plan(&["b"], "raid5", "64KiB"),
-                _ => plan(&["a", "b"], "raid5", "16KiB"),
+            let target = match random.random::<bool>() {
+                true => plan(&["b"], "raid5", "64KiB"),
+                false => plan(&["a", "b"], "raid5", "16KiB"),
             };
             {
                 let disks = open_disks(folder.path()).await;
@@ -192,7 +192,7 @@ fn a_move_that_is_cut_off_goes_on_or_back() {
             }
             let disks = open_disks(folder.path()).await;
             let mut placed = Folder::open(folder.path(), &uris).unwrap();
-            let goes_back = random.next_u32() % 2 == 0;
+            let goes_back = random.random::<bool>();
             if goes_back {
                 go_back(&mut placed).unwrap();
                 let orders = open_object(&placed, "orders", &disks).await.unwrap();
