@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use characterise::{characterised, print_characterised};
+
 use crate::failure::Failure;
 use crate::output::Force;
 

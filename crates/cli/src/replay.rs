@@ -102,7 +102,7 @@ struct Shown {
 /// Bytes of a trace read at once, and looked at to find its format.
 const READ_BYTES: usize = 256 << 10;
 
-fn open(path: &Path) -> Result<BufReader<File>, Failure> {
+pub(crate) fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     let file = File::open(path)
         .map_err(|problem| Failure::Failed(format!("opening {}: {problem}", path.display())))?;
     Ok(BufReader::with_capacity(READ_BYTES, file))

@@ -5,6 +5,7 @@ mod create;
 mod disks;
 mod draw;
 mod show;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -100,6 +101,28 @@ pub(crate) enum Command {
     Show {
         /// Description of the volume
         path: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Record the requests to a volume, and show what they are like
+    ///
+    ///   moirai volume watch orders.toml --record orders.csv   # from now on
+    ///   moirai volume watch orders.toml                       # what they are like, and the workload of them
+    ///   moirai volume watch orders.toml --stop
+    ///
+    /// The trace holds requests of commands and programs that may write to the volume. The time between them does
+    /// not count. `moirai plan characterise` and `plan watch` read the trace, too.
+    #[command(verbatim_doc_comment)]
+    Watch {
+        /// Description of the volume
+        path: PathBuf,
+        /// Trace file to append requests to from now on
+        #[arg(long, value_name = "FILE", conflicts_with = "stop")]
+        record: Option<PathBuf>,
+        /// Stop recording; the trace stays
+        #[arg(long)]
+        stop: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -264,6 +287,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
             create::create(&path, &wanted, force)
         }
         Command::Show { path, json } => show::show(&path, json),
+        Command::Watch { path, record, stop, json } => watch::run(&path, record, stop, json),
         Command::Map { path, lbn, all, json } => show::map(&path, Lbn(lbn), all, json),
         Command::Draw { path, out, at, force } => draw::draw(&path, &out, Lbn(at), &force),
         Command::Bench { path, requests, yes_destroy_data, json } => {

@@ -148,7 +148,7 @@ fn a_trace_becomes_a_plan_on_simulated_disks() {
     assert_eq!(got.trim(), "apple");
 }
 
-/// `MOIRAI_KILLS` says how often; the 50 are run by hand.
+/// `MOIRAI_KILLS` says how often.
 #[test]
 fn a_move_that_is_killed_loses_nothing() {
     let kills = std::env::var("MOIRAI_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
@@ -167,6 +167,7 @@ fn a_move_that_is_killed_loses_nothing() {
     assert!(dump.len() > 20_000);
     block_on_real(1, async {
         let mut random = random("kills");
+        let mut begun = 0;
         for kill in 0..kills {
             let target = ["second.toml", "both.toml", "first.toml"][kill % 3];
             let mut child = moirai(folder, &apply(target, &[]))
@@ -174,7 +175,15 @@ fn a_move_that_is_killed_loses_nothing() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            sleep(Nanos(random.random_range(0..400_000_000))).await;
+            // Until the move has begun, and a little longer.
+            let state = folder.join("placed/placement.toml");
+            let is_moving =
+                || std::fs::read_to_string(&state).is_ok_and(|text| text.contains("[moving]"));
+            while !is_moving() && child.try_wait().unwrap().is_none() {
+                sleep(Nanos(1_000_000)).await;
+            }
+            begun += usize::from(is_moving());
+            sleep(Nanos(random.random_range(0..60_000_000))).await;
             // SIGKILL, or too late.
             child.kill().unwrap();
             child.wait().unwrap();
@@ -186,6 +195,7 @@ fn a_move_that_is_killed_loses_nothing() {
             succeed(folder, &apply(target, &[]));
             assert_eq!(succeed(folder, &["kv", "--store", store, "dump"]), dump, "kill {kill}");
         }
+        assert!(begun * 2 >= kills, "{begun} of {kills} fell into a move");
     });
 }
 

@@ -168,13 +168,12 @@ fn zones(uri: &mut DeviceUri) -> Result<Option<ZoneOptions>> {
 }
 
 fn open_with(mut uri: DeviceUri, access: Access<'_>, with_data: bool) -> Result<Arc<dyn Device>> {
-    let whole = uri.clone();
-    if let Some(blocks) = uri.take::<SectionBlocks>("section")? {
+    if let Some(SectionBlocks(blocks)) = uri.clone().take("section")? {
         let open = |whole| open_with(whole, access, with_data);
         return match with_data {
-            true => section::open(&whole, blocks, access, open),
+            true => section::open(&uri, blocks, access, open),
             // What is opened for its times has no file.
-            false => Ok(Section::of(open(whole.without("section").parse()?)?, blocks.0)?),
+            false => Ok(Section::of(open(uri.without("section").parse()?)?, blocks)?),
         };
     }
     match uri.scheme.as_str() {

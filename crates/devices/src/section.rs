@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use moirai_storage::{Device, DeviceUri, Result, Section, SectionBlocks};
+use moirai_storage::{Device, DeviceUri, Result, Section};
+use moirai_units::BlockRange;
 use parking_lot::Mutex;
 
 use crate::Access;
@@ -18,7 +19,7 @@ static OPEN: Mutex<BTreeMap<(PathBuf, bool), Weak<dyn Device>>> = Mutex::new(BTr
 /// The `section` of the device that `uri` names; `open` opens the whole.
 pub(crate) fn open(
     uri: &DeviceUri,
-    SectionBlocks(blocks): SectionBlocks,
+    blocks: BlockRange,
     access: Access<'_>,
     open: impl FnOnce(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<dyn Device>> {

@@ -67,7 +67,7 @@ pub use trees::{
 
 pub use moirai_devices::{Access, NewFiles};
 
-use moirai_devices::{ArrayController, WritePolicy};
+use moirai_devices::{ArrayController, Recorder, WritePolicy};
 use moirai_storage::{Device, DeviceUri};
 use moirai_units::BlockCount;
 use moirai_volume::{Concatenation, ControllerWrites, Description, DiskIndex, Part};
@@ -145,7 +145,8 @@ async fn open_nested(
         }
         outer.pop();
         let volume = Concatenation::of(uri.to_string(), parts)?;
-        return behind_controller(&path, &description, volume);
+        let volume = behind_controller(&path, &description, volume)?;
+        return recorded(&description, access, volume);
     }
     if salvage || !left_out.is_empty() {
         return Ok(moirai_volume::salvage(&path, &description, &left_out, open).await?);
@@ -163,7 +164,8 @@ async fn open_nested(
         None => kept::open(uri, |uri| moirai_devices::open(uri, access)),
     };
     let volume = moirai_volume::open_described(&path, &description, open).await?;
-    behind_controller(&path, &description, volume)
+    let volume = behind_controller(&path, &description, volume)?;
+    recorded(&description, access, volume)
 }
 
 /// Opens the device or volume that `uri` names for its attributes and times: simulated disks have no contents, and
@@ -224,6 +226,19 @@ fn behind_controller(
         ControllerWrites::Through => WritePolicy::Through,
     };
     Ok(ArrayController::start(volume, controller.size(path)?, policy))
+}
+
+/// The volume with its requests recorded, where that is described and the volume is not only read: readers may
+/// be several.
+fn recorded(
+    description: &Description,
+    access: Access<'_>,
+    volume: Arc<dyn Device>,
+) -> storage::Result<Arc<dyn Device>> {
+    match (&description.record, access) {
+        (None, _) | (_, Access::Read) => Ok(volume),
+        (Some(trace), _) => Ok(Recorder::start(volume, trace)?),
+    }
 }
 
 /// An error when a RAID or a pool took over the device of a store.

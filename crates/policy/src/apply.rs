@@ -11,8 +11,10 @@
 //! 4. `NAME.toml` is replaced by the description of the new volume: from here on the object lies there;
 //! 5. `placement.toml` forgets the old sections.
 //!
-//! Whoever finds a move that was noted sees from `NAME.toml` whether it came to step 4. If not, the move
-//! begins again, or is given up.
+//! After a crash, the next run learns from `NAME.toml` whether step 4 was reached. If it was not, the move
+//! begins anew, or is given up.
+//!
+//! `NAME.toml` has one part, of exactly the object's blocks: the volume below it may be larger.
 
 mod folder;
 mod moving;
@@ -20,7 +22,7 @@ mod room;
 
 use std::sync::Arc;
 
-use moirai_storage::{Device, Section, SectionBlocks};
+use moirai_storage::{Device, IoBuf, Section, SectionBlocks};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
     Description, Format, LayoutDescription, Level, StripeUnit, Volume, assemble, format,
@@ -32,14 +34,19 @@ pub use moving::Moving;
 use crate::error::{Error, Result};
 use crate::plan::{Placement, Plan};
 
+/// Blocks that are cleared at once: 1 MiB.
+const CLEARED_BLOCKS: u64 = 2048;
+
 /// The disks of a plan's arrays, opened: for each array its disks.
 pub type Disks = Vec<Vec<Arc<dyn Device>>>;
 
 /// What [`apply`] reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Step {
     /// An object's volume is made.
     Making(String),
+    /// An object moves: requests to it go to this device until it is closed, before and after the switch.
+    Moving(String, Arc<Moving>),
     /// An object is copied: blocks that are done, of how many.
     Copying(String, BlockCount, BlockCount),
     /// The copy is compared.
@@ -64,6 +71,7 @@ pub async fn apply(
 ) -> Result<()> {
     // Sections that objects left are not blank.
     let are_blank = are_blank && folder.objects().next().is_none() && folder.moving().is_none();
+    folder.check(plan)?;
     folder.settle()?;
     let arrays: Vec<&str> = plan.arrays.iter().map(|array| array.name.as_str()).collect();
     let mut waiting: Vec<&Placement> = plan.objects.iter().collect();
@@ -95,8 +103,7 @@ pub async fn apply(
 /// # Errors
 /// When a file of the folder cannot be read or written.
 pub fn go_back(folder: &mut Folder) -> Result<Option<String>> {
-    folder.settle()?;
-    folder.give_up()
+    folder.settle()
 }
 
 async fn place(
@@ -131,14 +138,18 @@ async fn place(
         let from = open(&name, &placed, disks).await?;
         let blocks = BlockCount(placed.blocks);
         let moving = Moving::new(from, Arc::clone(&volume), blocks);
+        report(Step::Moving(object.name.clone(), Arc::clone(&moving)));
         let copied = |done| report(Step::Copying(object.name.clone(), done, blocks));
         moving.copy(copied).await?;
         let compared = |done| report(Step::Comparing(object.name.clone(), done, blocks));
         moving.compare(compared).await?;
+        volume.flush().await?;
+        folder.switch(&object.name)?;
+        moving.switch();
+    } else {
+        volume.flush().await?;
+        folder.switch(&object.name)?;
     }
-    volume.flush().await?;
-    drop(volume);
-    folder.switch(&object.name)?;
     report(Step::Placed(object.name.clone()));
     Ok(())
 }
@@ -213,7 +224,25 @@ async fn make(
             format(name, &devices, how, |_, _| ()).await?;
         }
     }
-    open(name, placed, disks).await
+    let volume = open(name, placed, disks).await?;
+    let is_cleared = how(placed)?.level != Level::Raid0;
+    if !is_blank && !is_cleared {
+        // Formatting clears only what parity or copies must match.
+        clear(&volume).await?;
+    }
+    Ok(volume)
+}
+
+/// Makes all blocks zero, so that nothing is left of what lay there.
+async fn clear(device: &Arc<dyn Device>) -> Result<()> {
+    let end = device.inquiry().capacity;
+    let mut at = 0;
+    while at < end.0 {
+        let count = BlockCount(CLEARED_BLOCKS.min(end.0 - at));
+        device.write(Lbn(at), IoBuf::zeroed(count)).await?;
+        at += count.0;
+    }
+    Ok(())
 }
 
 /// Opens the volume of an object on its sections.
@@ -228,11 +257,13 @@ async fn open(name: &str, placed: &Placed, disks: &Disks) -> Result<Arc<dyn Devi
         };
         volumes.push(volume);
     }
-    match volumes.as_slice() {
-        [alone] => Ok(Arc::clone(alone)),
-        _ => Ok(Volume::new(name.to_owned(), volumes, Level::Raid0, layout(placed))
-            .map_err(Error::Mismatch)?),
-    }
+    let whole: Arc<dyn Device> = match volumes.as_slice() {
+        [alone] => Arc::clone(alone),
+        _ => Volume::new(name.to_owned(), volumes, Level::Raid0, layout(placed))
+            .map_err(Error::Mismatch)?,
+    };
+    // As the object's description has it: the volume may be larger.
+    Ok(Section::of(whole, range(0, placed.blocks))?)
 }
 
 /// Opens the volume of the object called `name`.

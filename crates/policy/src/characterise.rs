@@ -141,6 +141,8 @@ const ALWAYS_ON: f64 = 0.95;
 /// Regions of the working set begin at 1 MiB, and get longer where there are more than so many.
 const REGION_SHIFT: u32 = 11;
 const REGIONS_MAX: usize = 1 << 21;
+/// Devices of a trace.
+const DEVICES_MAX: usize = 1024;
 /// Correlations below this are not told.
 const CORRELATION_MIN: f64 = 0.2;
 /// Intervals from which a correlation is told.
@@ -161,7 +163,7 @@ impl Characteriser {
     /// Takes in the next request.
     ///
     /// # Errors
-    /// When the trace has delays in place of times.
+    /// When the trace has delays in place of times, more devices than any, or a request longer than any.
     pub fn add(&mut self, request: &TraceRequest) -> Result<()> {
         let Arrival::At(at) = request.at else {
             let problem = "the trace has delays between requests in place of times: what is on at a time \
@@ -180,6 +182,18 @@ impl Characteriser {
         self.last = at;
         self.requests += 1;
         let index = request.device as usize;
+        if index >= DEVICES_MAX {
+            return Err(Error::Mismatch(format!(
+                "line {}: device {index} is too many: a trace has at most {DEVICES_MAX}",
+                request.line
+            )));
+        }
+        if request.blocks.count.0 >> self.region_shift > REGIONS_MAX as u64 / 4 {
+            let (line, size) = (request.line, request.blocks.bytes());
+            return Err(Error::Mismatch(format!(
+                "line {line}: a request of {size} is longer than any object"
+            )));
+        }
         if self.devices.len() <= index {
             self.devices.resize_with(index + 1, Device::default);
         }
@@ -423,7 +437,12 @@ impl Characterised {
             let (Some(leader), Some(follower)) = (of(&overlap.one), of(&overlap.other)) else {
                 continue;
             };
-            let share = |index: usize| streams.get(index).map_or(1.0, Stream::on_share);
+            let share =
+                |index: usize| match streams.get(index).map(|stream| (stream.on_ms, stream.off_ms))
+                {
+                    Some((Some(on), Some(off))) => on / (on + off),
+                    _ => 1.0,
+                };
             let is_alike = (0.8..=1.25).contains(&(share(leader) / share(follower)));
             let has_role = |stream: &Stream| {
                 stream.follows.is_some()

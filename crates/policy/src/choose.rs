@@ -5,7 +5,7 @@ use moirai_units::{BlockCount, ByteCount};
 use moirai_volume::Level;
 use rand::seq::SliceRandom;
 
-use crate::workload::{Arrivals, Stream};
+use crate::workload::{Arrivals, Stream, Workload};
 
 /// The smallest and the largest stripe unit that are considered.
 pub const UNIT_MIN: ByteCount = ByteCount(4 << 10);
@@ -56,8 +56,8 @@ pub fn level(stream: &Stream, allowed: &[Level], width: usize, unit: BlockCount)
 
 /// The load of a stream: requests a second, writes counted as four (placement paper 3.4).
 #[must_use]
-pub fn write_weighted_iops(stream: &Stream) -> f64 {
-    let rate = match (stream.arrivals(), stream.mean_iops()) {
+pub fn write_weighted_iops(workload: &Workload, stream: &Stream) -> f64 {
+    let rate = match (stream.arrivals(), workload.mean_iops(stream)) {
         (_, Some(rate)) => rate,
         // A closed loop of n: as n disks that are always busy, 100 requests a second each.
         (Arrivals::Closed(most), None) => f64::from(most) * 100.0,

@@ -244,7 +244,7 @@ impl<'a> Estimator<'a> {
         let squared = access_ms * access_ms + deviation_ms * deviation_ms;
         // A stripe may be written whole, or a part of it, unit by unit.
         let (reads, writes) =
-            write_accesses(object.level, data, units / object.arrays.len() as f64);
+            write_accesses(object.level, width, units / object.arrays.len() as f64);
         let again_ms = access_ms.min(revolution_ms + access_ms * 0.1);
         let write_busy =
             disks * (reads * access_ms + writes * if reads > 0.0 { again_ms } else { access_ms });
@@ -383,18 +383,14 @@ fn touched(stream: &Stream, unit: BlockCount) -> (f64, f64) {
     (units, blocks)
 }
 
-/// The reads and the writes that a written unit takes at `level` with `data` units of data a stripe, of
-/// which a request writes `units`.
-fn write_accesses(level: Level, data: f64, units: f64) -> (f64, f64) {
+/// The reads and the writes that a written unit takes at `level` on `disks` disks, in a stripe of which a
+/// request writes `units`.
+fn write_accesses(level: Level, disks: usize, units: f64) -> (f64, f64) {
+    let data = level.data_units(disks) as f64;
     let written = units.clamp(1.0, data.max(1.0));
     let parity = level.parity_units() as f64;
     if parity == 0.0 {
-        let copies = match level {
-            Level::Raid10 => 2.0,
-            Level::Raid1 => data.max(2.0),
-            _ => 1.0,
-        };
-        return (0.0, copies);
+        return (0.0, level.copies(disks) as f64);
     }
     // Read-modify-write reads what it writes, reconstruct-write the rest of the stripe.
     let (modify, reconstruct) = (written + parity, data - written);
@@ -421,10 +417,11 @@ mod tests {
 
     #[test]
     fn small_writes_take_four_accesses_in_raid_5_and_two_in_raid_10() {
-        let of = |level: &str, data, units| write_accesses(level.parse().unwrap(), data, units);
-        assert_eq!(of("raid5", 4.0, 1.0), (2.0, 2.0));
-        assert_eq!(of("raid5", 4.0, 4.0), (0.0, 1.25));
-        assert_eq!(of("raid10", 2.0, 1.0), (0.0, 2.0));
-        assert_eq!(of("raid6", 4.0, 1.0), (3.0, 3.0));
+        let of = |level: &str, disks, units| write_accesses(level.parse().unwrap(), disks, units);
+        assert_eq!(of("raid5", 5, 1.0), (2.0, 2.0));
+        assert_eq!(of("raid5", 5, 4.0), (0.0, 1.25));
+        assert_eq!(of("raid10", 4, 1.0), (0.0, 2.0));
+        assert_eq!(of("raid1", 3, 1.0), (0.0, 3.0));
+        assert_eq!(of("raid6", 6, 1.0), (3.0, 3.0));
     }
 }

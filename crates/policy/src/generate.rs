@@ -158,8 +158,9 @@ impl Generated {
         while span(from, self.window.1) < wait {
             let Some(next) = self.windows.as_mut().and_then(Windows::next) else { break };
             wait = wait - span(from, self.window.1);
+            // A follower's period may begin before its last one ends.
+            from = next.0.max(self.window.1);
             self.window = next;
-            from = next.0;
         }
         from + wait
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::file;
-use crate::policy::{Arrays, CacheWrites, Goal, Policy, profile};
+use crate::policy::{Arrays, CacheWrites, DISKS_MAX, Goal, Policy, profile, resolved};
 use crate::system::{ObjectOnArrays, SystemDescription};
 
 /// Arrays of disks, and the objects on them.
@@ -73,9 +73,41 @@ impl Plan {
     /// # Errors
     /// When the file cannot be read, or the plan is not possible.
     pub fn read(path: &Path) -> Result<Plan> {
-        let plan: Plan = file::read(path, "reading the plan")?;
+        let mut plan: Plan = file::read(path, "reading the plan")?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for array in &mut plan.arrays {
+            array.profile = resolved(&array.profile, folder);
+        }
+        plan.check().map_err(|problem| file::invalid(path, problem))?;
         plan.system().map_err(|problem| file::invalid(path, problem.to_string()))?;
         Ok(plan)
+    }
+
+    /// What no plan can have, if anything.
+    fn check(&self) -> std::result::Result<(), String> {
+        for array in &self.arrays {
+            if !(1..=DISKS_MAX).contains(&array.disks) {
+                let (name, disks) = (&array.name, array.disks);
+                return Err(format!("array `{name}`: {disks} disks are not from 1 to {DISKS_MAX}"));
+            }
+            if !(array.cost >= 0.0 && array.cost.is_finite()) {
+                return Err(format!(
+                    "array `{}`: key `cost`: {} is no price",
+                    array.name, array.cost
+                ));
+            }
+        }
+        for object in &self.objects {
+            let problem = |problem: String| format!("object `{}`: {problem}", object.name);
+            if !(object.growth >= 0.0 && object.growth.is_finite()) {
+                return Err(problem(format!(
+                    "key `growth`: {} is no share of the size",
+                    object.growth
+                )));
+            }
+            object.goal.as_ref().map_or(Ok(()), Goal::check).map_err(problem)?;
+        }
+        Ok(())
     }
 
     /// The plan as TOML, for the file at `path`.
@@ -86,10 +118,13 @@ impl Plan {
         file::text(self, path)
     }
 
-    /// A plan without objects on `arrays` arrays of the disks of `policy`, in the order of their kinds.
+    /// A plan without objects on `arrays` arrays of the disks of `policy`, the cheapest disks first.
     #[must_use]
     pub fn arrays_of(policy: &Policy, name: &str, arrays: usize) -> Plan {
-        let kinds = policy.disks.iter().flat_map(|disks| {
+        // Cheap disks come first: a plan that needs few arrays has those.
+        let mut kinds: Vec<&crate::policy::Disks> = policy.disks.iter().collect();
+        kinds.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+        let kinds = kinds.into_iter().flat_map(|disks| {
             let width = disks.width.unwrap_or(policy.arrays.width).max(1);
             std::iter::repeat_n((disks, width), disks.count / width)
         });

@@ -126,6 +126,9 @@ pub struct Goal {
     pub iops: Option<f64>,
 }
 
+/// The most disks of an array, and of a kind.
+pub(crate) const DISKS_MAX: usize = 10_000;
+
 fn five() -> usize {
     5
 }
@@ -153,9 +156,7 @@ impl Policy {
         let mut policy: Policy = file::read(path, "reading the policy")?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for disks in &mut policy.disks {
-            if Profile::built_in(&disks.profile).is_none() {
-                disks.profile = folder.join(&disks.profile).to_string_lossy().into_owned();
-            }
+            disks.profile = resolved(&disks.profile, folder);
         }
         policy.check().map_err(|problem| file::invalid(path, problem))?;
         Ok(policy)
@@ -179,8 +180,16 @@ impl Policy {
         for disks in &self.disks {
             profile(&disks.profile)?;
             let width = disks.width.unwrap_or(self.arrays.width);
-            if width == 0 {
-                return Err("key `width`: an array has at least one disk".into());
+            if !(1..=DISKS_MAX).contains(&width) {
+                return Err(format!(
+                    "key `width`: {width} disks of an array are not from 1 to {DISKS_MAX}"
+                ));
+            }
+            if disks.count > DISKS_MAX {
+                return Err(format!(
+                    "key `count`: {} disks are more than {DISKS_MAX}",
+                    disks.count
+                ));
             }
             if width > disks.count {
                 let (count, profile) = (disks.count, &disks.profile);
@@ -228,7 +237,7 @@ impl Policy {
         Err(match &object.level {
             Some(level) => {
                 format!(
-                    "level {level} on arrays of {widths} disks does not survive {failures} failures"
+                    "level {level} is not possible on arrays of {widths} disks, or does not survive {failures} failures"
                 )
             }
             None => format!("no level on arrays of {widths} disks survives {failures} failures"),
@@ -268,11 +277,13 @@ impl Object {
     #[must_use]
     pub fn levels(&self, width: usize) -> Vec<Level> {
         let all = ["raid0", "raid10", "raid1", "raid5", "raid6"];
-        let wanted = |name: &&str| self.level.as_deref().is_none_or(|level| level == *name);
-        let named = all.into_iter().filter(wanted).filter_map(|name| name.parse().ok());
+        let named: Vec<Level> = match &self.level {
+            Some(level) => level.parse().into_iter().collect(),
+            None => all.into_iter().filter_map(|name| name.parse().ok()).collect(),
+        };
         let bears =
             |level: &Level| level.check(width).is_ok() && level.failures(width) >= self.survives;
-        named.filter(bears).collect()
+        named.into_iter().filter(bears).collect()
     }
 
     fn check(&self) -> std::result::Result<(), String> {
@@ -296,7 +307,14 @@ impl Object {
         if !(self.growth >= 0.0 && self.growth.is_finite()) {
             return Err(format!("key `growth`: {} is no share of the size", self.growth));
         }
-        let Some(Goal { percentile, response_ms, iops }) = self.goal else { return Ok(()) };
+        self.goal.as_ref().map_or(Ok(()), Goal::check)
+    }
+}
+
+impl Goal {
+    /// What is wrong with the goal, if anything.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        let Goal { percentile, response_ms, iops } = *self;
         if response_ms.is_none() && iops.is_none() {
             return Err("key `goal`: give `response_ms`, `iops` or both".into());
         }
@@ -315,6 +333,15 @@ impl Object {
         }
         Ok(())
     }
+}
+
+/// The name of a built-in profile, or the absolute path of a profile's file named in a file of `folder`.
+pub(crate) fn resolved(name: &str, folder: &Path) -> String {
+    if Profile::built_in(name).is_some() {
+        return name.to_owned();
+    }
+    let path = folder.join(name);
+    std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// The profile called `name`, or in the file at the path `name`.
@@ -342,7 +369,7 @@ mod tests {
     fn a_policy_that_is_not_possible_names_the_object_and_the_key() {
         for (object, named) in [
             ("size = \"1GiB\"\nsurvives = 5", "no level on arrays of 5 disks survives 5 failures"),
-            ("size = \"1GiB\"\nlevel = \"raid10\"", "raid10 on arrays of 5 disks"),
+            ("size = \"1GiB\"\nlevel = \"raid10\"", "raid10 is not possible on arrays of 5 disks"),
             ("size = \"1 cubit\"", "`size`"),
             ("size = \"1GiB\"\ngoal = {}", "`goal`"),
             (

@@ -7,7 +7,6 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use moirai_models::Profile;
 use moirai_runtime::{Random, map_on_cores, seeded};
 use moirai_units::BlockCount;
 use moirai_volume::Level;
@@ -62,7 +61,17 @@ struct Choice {
 type Choices = Vec<Choice>;
 
 /// Names that [`Choice::level`] may have.
-const LEVELS: [&str; 5] = ["raid0", "raid1", "raid10", "raid5", "raid6"];
+const LEVELS: [&str; 9] = [
+    "raid0",
+    "raid1",
+    "raid10",
+    "raid4",
+    "raid5",
+    "raid5-left-asymmetric",
+    "raid5-right-symmetric",
+    "raid5-right-asymmetric",
+    "raid6",
+];
 /// Plans by estimate that are kept for simulation.
 const KEPT: usize = 256;
 /// Random orders of the greedy partition, and the imbalance that is enough (placement paper 3.4).
@@ -71,9 +80,9 @@ const PARTITION_ENOUGH: f64 = 0.01;
 /// With no more arrays than this, an object may lie on any subset of them.
 const SUBSETS_MAX: usize = 4;
 
-/// Looks for the best plan for `policy` under `workload`. The plans are given best first; among them
-/// are always the best wide plan and the best narrow one that were found, called so. `report` is told
-/// what happens and the share that is done.
+/// Looks for the best plan for `policy` under `workload`. The plans are given best first. Among them are
+/// wide striping, and narrow striping by the greedy partition, with the levels and the stripe units of
+/// the rules, where the objects fit so. `report` is told what happens and the share that is done.
 ///
 /// # Errors
 /// When the objects fit on no plan's arrays.
@@ -93,7 +102,7 @@ pub fn search(
     for arrays in 1..=all {
         let found = match Search::new(policy, workload, options, arrays)?.run(report) {
             Ok(found) => found,
-            Err(Error::Impossible(_)) if arrays < all => continue,
+            Err(Error::Impossible(_)) if arrays < all || last.is_some() => continue,
             Err(error) => return Err(error),
         };
         if found.first().is_some_and(|best| best.judgement.meets_goals) {
@@ -252,7 +261,9 @@ impl<'a> Search<'a> {
     fn partitioned(&mut self, size: usize) -> Option<Choices> {
         let parts = self.base.arrays.len() / size.max(1);
         let load = |object: &Object| {
-            self.workload.stream(&object.name).map_or(0.0, choose::write_weighted_iops)
+            self.workload
+                .stream(&object.name)
+                .map_or(0.0, |stream| choose::write_weighted_iops(self.workload, stream))
         };
         let loads: Vec<f64> = self.policy.objects.iter().map(load).collect();
         // Balance comes first; what then does not fit is tried in another order.
@@ -276,20 +287,24 @@ impl<'a> Search<'a> {
         self.packed(size)
     }
 
-    /// The objects divided over groups of `size` arrays by their sizes, the largest first, each where
-    /// most room is left.
+    /// The objects divided over groups of `size` arrays by their sizes, the largest first, each where most
+    /// room is left.
     fn packed(&mut self, size: usize) -> Option<Choices> {
         let parts = self.base.arrays.len() / size.max(1);
         let mut order: Vec<usize> = (0..self.policy.objects.len()).collect();
         order.sort_by_key(|index| {
             std::cmp::Reverse(self.policy.objects.get(*index).map(|object| object.blocks().0))
         });
-        let mut used = vec![0_u64; parts];
+        let capacity = |part: &usize| -> u64 {
+            let arrays = self.system.arrays.iter().skip(part * size).take(size);
+            arrays.flatten().map(|disk| disk.geometry.capacity().0).sum()
+        };
+        let mut room: Vec<i128> = (0..parts).map(|part| i128::from(capacity(&part))).collect();
         let mut choices: Vec<Option<Choice>> = vec![None; order.len()];
         for index in order {
             let object = self.policy.objects.get(index)?;
-            let part = (0..parts).min_by_key(|part| used.get(*part).copied())?;
-            *used.get_mut(part)? += object.blocks().0;
+            let part = (0..parts).max_by_key(|part| room.get(*part).copied())?;
+            *room.get_mut(part)? -= i128::from(object.blocks().0);
             *choices.get_mut(index)? =
                 self.choice(object, (part * size..(part + 1) * size).collect());
         }
@@ -340,8 +355,10 @@ impl<'a> Search<'a> {
         let estimate = self.estimator.estimate(&self.system, &self.goals);
         let value = (estimate.missed_by, estimate.cost);
         let place = self.kept.partition_point(|(other, _)| order(*other, value).is_lt());
-        let is_new = self.kept.get(place).is_none_or(|(_, other)| other != choices);
-        if place < KEPT && is_new {
+        // Plans that differ in alike arrays have the same estimate.
+        let mut alike =
+            self.kept.iter().skip(place).take_while(|(other, _)| order(*other, value).is_eq());
+        if place < KEPT && !alike.any(|(_, other)| other == choices) {
             self.kept.insert(place, (value, choices.clone()));
             self.kept.truncate(KEPT);
         }
@@ -420,7 +437,19 @@ impl<'a> Search<'a> {
             .collect();
         for _ in 0..2 {
             let other = self.random.random_range(0..choices.len());
-            if let Some(changed) = swapped(choices, object, other) {
+            let is_allowed = |index: usize, changed: &Choices| -> bool {
+                let (Some(choice), Some(wanted)) =
+                    (changed.get(index), self.policy.objects.get(index))
+                else {
+                    return false;
+                };
+                let levels = wanted.levels(self.width(&choice.arrays).unwrap_or(0));
+                levels.into_iter().filter_map(level_name).any(|level| level == choice.level)
+            };
+            if let Some(changed) = swapped(choices, object, other)
+                && is_allowed(object, &changed)
+                && is_allowed(other, &changed)
+            {
                 all.push(changed);
             }
         }
@@ -549,13 +578,4 @@ fn size_text(blocks: BlockCount) -> String {
         bytes if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
         bytes => bytes.to_string(),
     }
-}
-
-/// The profiles of the disks of `plan`, by array; for pictures and messages.
-///
-/// # Errors
-/// When a profile is neither built in nor a file.
-pub fn profiles(plan: &Plan) -> Result<Vec<Profile>> {
-    let profile = |name: &str| crate::policy::profile(name).map_err(Error::Mismatch);
-    plan.arrays.iter().map(|array| profile(&array.profile)).collect()
 }

@@ -108,6 +108,12 @@ pub enum Arrivals {
     Closed(u32),
 }
 
+/// Bounds of what a stream may be: from a request a month to more than any system serves.
+const IOPS: (f64, f64) = (1e-6, 1e8);
+const CONCURRENCY_MAX: u32 = 100_000;
+/// From a microsecond to a year.
+const PERIODS_MS: (f64, f64) = (1e-3, 3.2e10);
+
 fn one() -> f64 {
     1.0
 }
@@ -149,6 +155,24 @@ impl Workload {
     #[must_use]
     pub fn stream(&self, object: &str) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.object == object)
+    }
+
+    /// Requests a second of `stream`, averaged over on and off periods; `None` for a closed loop.
+    #[must_use]
+    pub fn mean_iops(&self, stream: &Stream) -> Option<f64> {
+        Some(stream.iops? * self.on_share(stream))
+    }
+
+    /// The share of the time that `stream` is on.
+    #[must_use]
+    pub fn on_share(&self, stream: &Stream) -> f64 {
+        // A follower is on as long as the stream that it follows.
+        let leader = stream.follows.as_ref().and_then(|leader| self.stream(leader));
+        let leader = leader.unwrap_or(stream);
+        match (leader.on_ms, leader.off_ms) {
+            (Some(on), Some(off)) if on + off > 0.0 => on / (on + off),
+            _ => 1.0,
+        }
     }
 
     /// What is wrong with the streams, if anything.
@@ -248,31 +272,14 @@ impl Stream {
         self.concurrency = self.concurrency.map(grown);
     }
 
-    /// Requests a second averaged over on and off periods; `None` for a closed loop.
-    #[must_use]
-    pub fn mean_iops(&self) -> Option<f64> {
-        Some(self.iops? * self.on_share())
-    }
-
-    /// The share of the time that the stream is on.
-    #[must_use]
-    pub fn on_share(&self) -> f64 {
-        match (self.on_ms, self.off_ms) {
-            (Some(on), Some(off)) if on + off > 0.0 => on / (on + off),
-            // A follower is on as long as the stream that it follows: half of the time.
-            _ if self.follows.is_some() => 0.5,
-            _ => 1.0,
-        }
-    }
-
     fn check(&self) -> std::result::Result<(), String> {
         let share = |key: &str, value: f64| match (0.0..=1.0).contains(&value) {
             true => Ok(()),
             false => Err(format!("key `{key}`: {value} is not a share from 0 to 1")),
         };
-        let positive = |key: &str, value: Option<f64>| match value {
-            Some(value) if !(value > 0.0 && value.is_finite()) => {
-                Err(format!("key `{key}`: {value} is not above 0"))
+        let within = |key: &str, value: Option<f64>, (least, most): (f64, f64)| match value {
+            Some(value) if !(least..=most).contains(&value) => {
+                Err(format!("key `{key}`: {value} is not from {least} to {most}"))
             }
             _ => Ok(()),
         };
@@ -288,15 +295,19 @@ impl Stream {
             (None, None) => {
                 return Err("give `iops`, or `concurrency` for a closed loop".into());
             }
-            (None, Some(0)) => return Err("key `concurrency`: 0 requests make no stream".into()),
+            (None, Some(most)) if !(1..=CONCURRENCY_MAX).contains(&most) => {
+                return Err(format!(
+                    "key `concurrency`: {most} is not from 1 to {CONCURRENCY_MAX}"
+                ));
+            }
             _ => {}
         }
         share("reads", self.reads)?;
         share("sequential", self.sequential)?;
         share("overlap", self.overlap.unwrap_or(0.0))?;
-        positive("iops", self.iops)?;
-        positive("on_ms", self.on_ms)?;
-        positive("off_ms", self.off_ms)?;
+        within("iops", self.iops, IOPS)?;
+        within("on_ms", self.on_ms, PERIODS_MS)?;
+        within("off_ms", self.off_ms, PERIODS_MS)?;
         bytes("size", &self.size)?;
         if let Some(align) = &self.align {
             let align = bytes("align", align)?;
@@ -310,7 +321,7 @@ impl Stream {
         if let Some(Hot { accesses, space }) = self.hot {
             share("hot.accesses", accesses)?;
             share("hot.space", space)?;
-            positive("hot.space", Some(space))?;
+            within("hot.space", Some(space), (1e-6, 1.0))?;
         }
         if self.on_ms.is_some() != self.off_ms.is_some() {
             return Err("`on_ms` and `off_ms` go together: give both or neither".into());

@@ -236,6 +236,9 @@ impl Array {
         while let Some(index) = self.lost.pop() {
             self.finish_request(index, done);
         }
+        if done.len() > before {
+            return;
+        }
         while let Some(at) = self.events.first().filter(|at| until.is_none_or(|end| *at <= end)) {
             let mut completions = std::mem::take(&mut self.completions);
             while let Some(drive) = self.events.take_at(at) {
@@ -450,7 +453,8 @@ impl Target for Array {
         }
         let is_redundant = layout.level().failures(layout.disks()) > 0;
         let request = self.requests.take();
-        *self.requests.get(request) = Request { ticket, issued: at, ..Request::default() };
+        *self.requests.get(request) =
+            Request { ticket, issued: at, finished: at, ..Request::default() };
         match op {
             Op::Write if is_redundant => self.begin_writes(at, request, volume),
             _ => self.begin_plain(at, request, volume, op),

@@ -44,6 +44,9 @@ pub struct Description {
     /// The array controller before the volume, if there is one. Who opens the volume puts it there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerTable>,
+    /// The trace that requests to the volume are recorded in, if there is one. Who opens the volume does so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<PathBuf>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -198,6 +201,7 @@ impl Description {
             stripe: None,
             quadrangle: None,
             controller: None,
+            record: None,
         };
         match layout {
             LayoutDescription::Stripe { unit } => {
@@ -259,6 +263,10 @@ impl Description {
         let parts = self.parts.iter_mut().map(|part| &mut part.uri);
         for text in self.devices.iter_mut().chain(&mut self.spares).chain(parts) {
             *text = change(&text.parse()?).to_string();
+        }
+        if let Some(trace) = &mut self.record {
+            let uri: DeviceUri = format!("file:{}", trace.display()).parse()?;
+            *trace = PathBuf::from(change(&uri).target);
         }
         Ok(self)
     }

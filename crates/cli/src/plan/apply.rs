@@ -39,7 +39,7 @@ struct ShownSection {
 pub(super) fn run(arguments: &Apply) -> Result<(), Failure> {
     let folder = &arguments.folder;
     if arguments.back {
-        let mut folder = Folder::read(folder)?;
+        let mut folder = Folder::reopen(folder)?;
         let words = match go_back(&mut folder)? {
             Some(object) => format!("`{object}` stays where it was"),
             None => "no object was moving".into(),
@@ -71,11 +71,15 @@ pub(super) fn run(arguments: &Apply) -> Result<(), Failure> {
         }
         if is_new {
             let held = moirai::storage::occupants(&disks.concat(), arguments.overwrite).await?;
+            let opened = disks.concat();
             for (index, occupant) in held {
+                if let Some(device) = opened.get(index) {
+                    moirai::storage::clear_ends(&**device).await?;
+                }
                 print::note_of_loss(all.get(index).map_or("", String::as_str), &occupant);
             }
         }
-        let mut folder = Folder::open(folder, &uris)?;
+        let mut folder = Folder::open(folder, &plan, &uris)?;
         let is_new = |uri: &String| {
             let path = uri.parse::<DeviceUri>().ok().and_then(|uri| uri.data_path());
             path.is_some_and(|path| files.contains(&path))
@@ -107,6 +111,8 @@ async fn carry_out(
     let share = |done: BlockCount, all: BlockCount| done.0 as f64 / all.0.max(1) as f64;
     let mut report = |step: Step| match step {
         Step::Making(object) => progress::show(&bar, &format!("making {object}"), 0.0),
+        // Nothing else uses the object while the command has its disks.
+        Step::Moving(..) => {}
         Step::Copying(object, done, all) => {
             progress::show(&bar, &format!("copying {object}"), share(done, all) * 0.6);
         }
@@ -125,7 +131,7 @@ async fn carry_out(
 fn disks(arguments: &Apply, plan: &Plan, is_new: bool) -> Result<Vec<Vec<String>>, Failure> {
     let folder = &arguments.folder;
     if arguments.devices.is_empty() && !is_new {
-        return Ok(Folder::read(folder)?.disks().to_vec());
+        return Ok(Folder::read(folder)?.disks());
     }
     let needed: usize = plan.arrays.iter().map(|array| array.disks).sum();
     if arguments.devices.is_empty() {

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Characterise) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn characterised(
+pub(crate) fn characterised(
     reader: TraceReader<BufReader<File>>,
     names: &[(u32, String)],
 ) -> Result<Characterised, Failure> {
@@ -52,6 +52,12 @@ pub(super) fn characterised(
         }
     }
     bar.finish_and_clear();
+    let mut given: Vec<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
+    given.sort_unstable();
+    if let Some(pair) = given.windows(2).find(|pair| pair.first() == pair.last()) {
+        let twice = pair.first().copied().unwrap_or_default();
+        return Err(Failure::Usage(format!("--name: `{twice}` is given to two devices")));
+    }
     let name = |device: u32| {
         let given = names.iter().find(|(number, _)| *number == device);
         given.map_or_else(|| format!("device{device}"), |(_, name)| name.clone())
@@ -60,10 +66,15 @@ pub(super) fn characterised(
     if characterised.requests == 0 {
         return Err(Failure::Failed("the trace has no request".into()));
     }
+    if characterised.span_s == 0.0 {
+        return Err(Failure::Failed(
+            "all requests of the trace come at one time: it has no rates".into(),
+        ));
+    }
     Ok(characterised)
 }
 
-fn print_characterised(characterised: &Characterised) -> Result<(), Failure> {
+pub(crate) fn print_characterised(characterised: &Characterised) -> Result<(), Failure> {
     let Characterised { requests, span_s, .. } = characterised;
     print::line(format!("{} requests in {} s", grouped(*requests), grouped_decimals(*span_s, 1)))?;
     let columns = [

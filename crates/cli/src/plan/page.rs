@@ -19,7 +19,7 @@ pub(super) fn page(judged: &[Judged]) -> String {
     summary(&mut body, judged);
     // Of plans that the search found alike, the best is enough.
     let is_alike =
-        |index: usize, judged: &Judged| index > 0 && judged.plan.name.starts_with("planned");
+        |index: usize, judged: &Judged| index > 0 && judged.plan.name.starts_with("planned, ");
     for (_, judged) in judged.iter().enumerate().filter(|(index, judged)| !is_alike(*index, judged))
     {
         picture(&mut body, judged);

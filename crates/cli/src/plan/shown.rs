@@ -54,7 +54,10 @@ pub(super) fn print_plans(judged: &[Judged]) -> Result<(), Failure> {
             plan.name.clone(),
             grouped_decimals(judgement.price, 0),
             grouped_decimals(judgement.cost, 2),
-            grouped_decimals(judgement.cost_confidence, 2),
+            match judgement.cost_confidence > 0.0 {
+                true => grouped_decimals(judgement.cost_confidence, 2),
+                false => "-".into(),
+            },
             match (has_goals, judgement.meets_goals) {
                 (false, _) => "none".into(),
                 (true, true) => "met".into(),
@@ -133,9 +136,11 @@ pub(super) fn reason(judged: &[Judged]) -> String {
     let objects = best.plan.objects.len().max(1);
     let arrays: usize = best.plan.objects.iter().map(|object| object.arrays.len()).sum();
     format!(
-        "Plan `{name}` answers in {:.2} ms on average, {percent:.0} % less than `{}` ({:.2} ms).{goals} An object \
+        "Plan `{name}` answers in {:.2} ms on average, {:.0} % {} than `{}` ({:.2} ms).{goals} An object \
          lies on {:.1} of {} arrays on average; the busiest disk works {:.0} % of the time, {:.0} % in `{}`.",
         own.cost,
+        percent.abs(),
+        if percent < 0.0 { "more" } else { "less" },
         next.plan.name,
         other.cost,
         arrays as f64 / objects as f64,
@@ -187,8 +192,11 @@ struct Simulated<'a> {
 #[derive(Serialize)]
 struct WhatIf {
     scenario: String,
+    /// Why it is not possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
     #[serde(flatten)]
-    judgement: Judgement,
+    judgement: Option<Judgement>,
 }
 
 pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
@@ -203,8 +211,12 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
             let mut what_if = Vec::new();
             if arguments.what_if {
                 for (words, scenario) in scenarios(&plan, &workload, &judgement) {
-                    let judgement = judge.judge_in(&plan, &scenario)?;
-                    what_if.push(WhatIf { scenario: words, judgement });
+                    let (judgement, problem) = match judge.judge_in(&plan, &scenario) {
+                        Ok(judgement) => (Some(judgement), None),
+                        // As when a year's growth does not fit.
+                        Err(problem) => (None, Some(problem.to_string())),
+                    };
+                    what_if.push(WhatIf { scenario: words, problem, judgement });
                 }
             }
             (judgement, what_if)
@@ -229,7 +241,17 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         ("busiest", true),
         ("goals", false),
     ];
-    let rows = what_if.iter().map(|WhatIf { scenario, judgement }| {
+    let rows = what_if.iter().map(|WhatIf { scenario, problem, judgement }| {
+        let Some(judgement) = judgement else {
+            let none = || "-".to_owned();
+            return vec![
+                scenario.clone(),
+                none(),
+                none(),
+                none(),
+                problem.clone().unwrap_or_default(),
+            ];
+        };
         let worst =
             judgement.objects.iter().map(|object| object.p95_response_ms).fold(0.0, f64::max);
         let busiest = judgement.disk_utilisation.iter().map(|disk| disk.utilisation);
@@ -261,7 +283,8 @@ fn of_trace(arguments: &Simulate, path: &Path, plan: &Plan) -> Result<Judgement,
         plan.system()?.objects.into_iter().map(|object| (object.name, object.size)).collect();
     let mut requests = Vec::new();
     let mut first: Option<Instant> = None;
-    for traced in reader.take(arguments.how.requests as usize) {
+    let mut reader = reader;
+    for traced in reader.by_ref().take(arguments.how.requests as usize) {
         let traced = traced?;
         let Arrival::At(at) = traced.at else {
             return Err(Failure::Failed(
@@ -293,6 +316,13 @@ fn of_trace(arguments: &Simulate, path: &Path, plan: &Plan) -> Result<Judgement,
             op: traced.op,
             blocks: traced.blocks,
         });
+    }
+    if requests.is_empty() {
+        return Err(Failure::Failed("the trace has no request".into()));
+    }
+    if reader.next().is_some() {
+        let count = print::counted(arguments.how.requests, "request");
+        print::note(format!("the first {count} of the trace are used: give --requests for more"));
     }
     let workload = Workload { streams: Vec::new() };
     let judge = Judge {

@@ -46,8 +46,8 @@ pub(super) fn run(arguments: &Watch) -> Result<(), Failure> {
     bar.finish_and_clear();
     let streams = actual.streams.iter().map(|stream| {
         let of = planned.stream(&stream.object);
-        let planned_iops = of.and_then(|stream| stream.mean_iops());
-        let actual_iops = stream.mean_iops().unwrap_or(0.0);
+        let planned_iops = of.and_then(|stream| planned.mean_iops(stream));
+        let actual_iops = actual.mean_iops(stream).unwrap_or(0.0);
         let planned_bytes = of.map_or(0, |stream| stream.mean_bytes().0);
         let actual_bytes = stream.mean_bytes().0;
         let differs = |now: f64, before: f64| (now / before.max(1e-9) - 1.0).abs() > DRIFT;
@@ -62,11 +62,24 @@ pub(super) fn run(arguments: &Watch) -> Result<(), Failure> {
                 || differs(actual_bytes as f64, planned_bytes as f64),
         }
     });
-    let missed: Vec<String> = now
+    let mut missed: Vec<String> = now
         .objects
         .iter()
         .filter_map(|object| Some(format!("`{}`: {}", object.name, object.missed.as_ref()?)))
         .collect();
+    for stream in &actual.streams {
+        if plan.objects.iter().all(|object| object.name != stream.object) {
+            missed.push(format!(
+                "`{}` is accessed and not in the plan: give its name with --name",
+                stream.object
+            ));
+        }
+    }
+    for stream in &planned.streams {
+        if actual.stream(&stream.object).is_none() {
+            print::note(format!("`{}` was planned and is not accessed", stream.object));
+        }
+    }
     let is_slower = now.cost > before.cost * (1.0 + SLOWER);
     let shown = Shown {
         fits: missed.is_empty() && !is_slower,
@@ -110,7 +123,7 @@ fn print_shown(shown: &Shown) -> Result<(), Failure> {
         shown.planned_response_ms, shown.actual_response_ms
     ))?;
     for missed in &shown.missed {
-        print::line(format!("Goal missed: {missed}"))?;
+        print::line(format!("Does not fit: {missed}"))?;
     }
     Ok(())
 }

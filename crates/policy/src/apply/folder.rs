@@ -7,15 +7,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use moirai_storage::{DeviceUri, SectionBlocks};
-use moirai_volume::Level;
+use moirai_volume::{Description, Level, Part};
 use serde::{Deserialize, Serialize};
 
 use super::{described, range};
 use crate::error::{Error, Result};
 use crate::file;
+use crate::plan::{Plan, PlannedArray};
 
 /// The version of `placement.toml`.
 const VERSION: u32 = 1;
+/// The longest name of an object: file names have 255 bytes.
+const NAME_BYTES_MAX: usize = 200;
+/// The file that is locked.
+const LOCK: &str = ".lock";
 /// The file of a folder.
 const FILE: &str = "placement.toml";
 
@@ -24,19 +29,30 @@ const FILE: &str = "placement.toml";
 pub struct Folder {
     path: PathBuf,
     state: State,
+    /// Locked while objects may move.
+    lock: Option<File>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     version: u32,
-    /// The URIs of each array's disks; in the file relative to the folder.
-    disks: Vec<Vec<String>>,
+    /// The arrays, in the order of their numbers.
+    arrays: Vec<ArrayState>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     objects: BTreeMap<String, Placed>,
     /// The object that is being made or moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moving: Option<Move>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct ArrayState {
+    name: String,
+    profile: String,
+    /// The URIs of its disks; in the file relative to the folder.
+    disks: Vec<String>,
 }
 
 /// An object that is being made or moved.
@@ -79,7 +95,7 @@ pub struct PlacedArray {
 
 impl State {
     fn change_uris(&mut self, change: impl Fn(&DeviceUri) -> DeviceUri) -> Result<()> {
-        for uri in self.disks.iter_mut().flatten() {
+        for uri in self.arrays.iter_mut().flat_map(|array| &mut array.disks) {
             *uri = change(&uri.parse()?).to_string();
         }
         Ok(())
@@ -95,34 +111,51 @@ impl PlacedArray {
 }
 
 impl Folder {
-    /// Opens the folder at `path`, or makes it, for arrays whose disks have these URIs.
+    /// Opens the folder at `path`, or makes it, for the arrays of `plan` with disks of these URIs. No other
+    /// program can open it so at the same time.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or the folder is for other disks.
-    pub fn open(path: &Path, disks: &[Vec<String>]) -> Result<Folder> {
-        let file = path.join(FILE);
-        if file.exists() {
-            let folder = Folder::read(path)?;
-            // A size is for disks that are created.
-            let name = |uri: &String| Ok(uri.parse::<DeviceUri>()?.without("size"));
+    /// When a file cannot be read or written, another program uses the folder, or it is for other disks.
+    pub fn open(path: &Path, plan: &Plan, disks: &[Vec<String>]) -> Result<Folder> {
+        std::fs::create_dir_all(path).map_err(failed(path, "creating"))?;
+        if path.join(FILE).exists() {
+            let folder = Folder::reopen(path)?;
+            let own: Vec<Vec<String>> = folder.disks();
             let names = |disks: &[Vec<String>]| -> Result<Vec<Vec<String>>> {
+                // A size is for disks that are created.
+                let name =
+                    |uri: &String| Ok(uri.parse::<DeviceUri>()?.relative_to(path).without("size"));
                 disks.iter().map(|array| array.iter().map(name).collect()).collect()
             };
-            if names(&folder.state.disks)? != names(disks)? {
-                let problem = "the folder is of a plan on other disks: name the disks that it has, or another folder";
-                return Err(file::invalid(&file, problem));
+            if names(&own)? != names(disks)? {
+                let problem = "the folder is of a plan on other disks: leave out --device, or name another folder";
+                return Err(file::invalid(&path.join(FILE), problem));
             }
             return Ok(folder);
         }
-        std::fs::create_dir_all(path).map_err(failed(path, "creating"))?;
-        let (version, disks) = (VERSION, disks.to_vec());
-        let state = State { version, disks, objects: BTreeMap::new(), moving: None };
-        let folder = Folder { path: path.to_owned(), state };
+        let lock = Some(locked(path)?);
+        let array = |(array, disks): (&PlannedArray, &Vec<String>)| ArrayState {
+            name: array.name.clone(),
+            profile: array.profile.clone(),
+            disks: disks.clone(),
+        };
+        let arrays = plan.arrays.iter().zip(disks).map(array).collect();
+        let state = State { version: VERSION, arrays, objects: BTreeMap::new(), moving: None };
+        let folder = Folder { path: path.to_owned(), state, lock };
         folder.save()?;
         Ok(folder)
     }
 
-    /// Opens the folder at `path`.
+    /// Opens the folder at `path`, which exists. No other program can open it so at the same time.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn reopen(path: &Path) -> Result<Folder> {
+        let lock = locked(path)?;
+        Ok(Folder { lock: Some(lock), ..Folder::read(path)? })
+    }
+
+    /// Reads the folder at `path`, to see what lies where.
     ///
     /// # Errors
     /// When its file cannot be read or is damaged.
@@ -141,7 +174,7 @@ impl Folder {
             return Err(file::invalid(&file, problem));
         }
         state.change_uris(|uri| uri.resolved(path))?;
-        Ok(Folder { path: path.to_owned(), state })
+        Ok(Folder { path: path.to_owned(), state, lock: None })
     }
 
     /// The folder.
@@ -152,8 +185,46 @@ impl Folder {
 
     /// The URIs of each array's disks.
     #[must_use]
-    pub fn disks(&self) -> &[Vec<String>] {
-        &self.state.disks
+    pub fn disks(&self) -> Vec<Vec<String>> {
+        self.state.arrays.iter().map(|array| array.disks.clone()).collect()
+    }
+
+    /// Checks that `plan` has the folder's arrays, and objects that can lie in it.
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        let own = self.state.arrays.iter();
+        let own: Vec<(&str, &str, usize)> = own
+            .map(|array| (array.name.as_str(), array.profile.as_str(), array.disks.len()))
+            .collect();
+        let wanted: Vec<(&str, &str, usize)> = plan
+            .arrays
+            .iter()
+            .map(|array| (array.name.as_str(), array.profile.as_str(), array.disks))
+            .collect();
+        if own != wanted {
+            let text = |arrays: &[(&str, &str, usize)]| {
+                let of = |(name, profile, disks): &(&str, &str, usize)| {
+                    format!("{name}: {disks} x {profile}")
+                };
+                arrays.iter().map(of).collect::<Vec<_>>().join(", ")
+            };
+            return Err(Error::Mismatch(format!(
+                "{} has other arrays than the plan: {} instead of {}",
+                self.path.display(),
+                text(&own),
+                text(&wanted)
+            )));
+        }
+        for object in &plan.objects {
+            let name = &object.name;
+            let is_odd = |letter: char| letter.is_control() || "/?&#".contains(letter);
+            let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains(is_odd);
+            if !is_name || name == "placement" || name.len() > NAME_BYTES_MAX {
+                return Err(Error::Mismatch(format!(
+                    "object `{name}`: the name is none of a file"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The objects and where they lie.
@@ -187,11 +258,9 @@ impl Folder {
 
     /// Notes that an object is made at, or moves to, `to`.
     pub(super) fn begin(&mut self, object: &str, mut to: Placed) -> Result<()> {
-        // A file's name must not lead elsewhere.
-        let is_name =
-            !object.is_empty() && !object.starts_with('.') && !object.contains(['/', '\0']);
-        if !is_name || object == "placement" {
-            return Err(Error::Mismatch(format!("object `{object}`: the name is none of a file")));
+        if self.lock.is_none() {
+            let problem = "the folder was opened to read alone";
+            return Err(file::invalid(&self.path.join(FILE), problem));
         }
         to.generation = self.placed(object).map_or(0, |placed| placed.generation + 1);
         let parts = self.part_descriptions(object, &to)?;
@@ -212,27 +281,29 @@ impl Folder {
         self.finish(moving)
     }
 
-    /// Ends a move that came to the switch and not to its end.
-    pub(super) fn settle(&mut self) -> Result<()> {
-        let Some(moving) = self.state.moving.clone() else { return Ok(()) };
-        let path = self.description(&moving.object);
-        let is_there = match std::fs::read_to_string(&path) {
-            Ok(text) => text == self.text(&moving.object, &moving.to)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-            Err(error) => return Err(failed(&path, "reading")(error)),
-        };
-        match is_there {
-            true => self.finish(moving),
-            // The move begins again: its sections are free.
-            false => self.forget(&moving),
-        }
-    }
-
-    /// Gives up the move.
-    pub(super) fn give_up(&mut self) -> Result<Option<String>> {
+    /// Ends a move that reached the switch; gives up one that did not, and gives its object's name: the
+    /// object stays where it was, or is not there.
+    pub(super) fn settle(&mut self) -> Result<Option<String>> {
         let Some(moving) = self.state.moving.clone() else { return Ok(None) };
+        let object = moving.object.clone();
+        let path = self.description(&object);
+        let present = match path.exists() {
+            true => Description::read(&path)?.parts.first().map(|part| part.uri.clone()),
+            false => None,
+        };
+        let is_at = |placed: Option<&Placed>| -> bool {
+            placed.map(|placed| self.whole_uri(&object, placed)) == present
+        };
+        if is_at(Some(&moving.to)) {
+            self.finish(moving)?;
+            return Ok(None);
+        }
+        if !is_at(self.placed(&object)) {
+            let problem = "it describes neither the old place of the object nor the new one: bring it back as it was";
+            return Err(file::invalid(&path, problem));
+        }
         self.forget(&moving)?;
-        Ok(Some(moving.object))
+        Ok(Some(object))
     }
 
     fn finish(&mut self, Move { object, to }: Move) -> Result<()> {
@@ -265,7 +336,8 @@ impl Folder {
 
     /// The URIs of an object's sections on the disks of an array.
     fn uris(&self, placed: &PlacedArray) -> Result<Vec<String>> {
-        let disks = self.state.disks.get(placed.array).map(Vec::as_slice).unwrap_or_default();
+        let array = self.state.arrays.get(placed.array);
+        let disks = array.map(|array| array.disks.as_slice()).unwrap_or_default();
         let section = |uri: &String| {
             let uri = uri.parse::<DeviceUri>()?.without("size");
             let join = if uri.contains('?') { '&' } else { '?' };
@@ -274,36 +346,46 @@ impl Folder {
         disks.iter().map(section).collect()
     }
 
-    /// The descriptions of the volumes on each array of an object that lies on several.
+    /// The descriptions below an object's own: its volume on each array, and a stripe over these where they
+    /// are several.
     fn part_descriptions(&self, object: &str, placed: &Placed) -> Result<Vec<(PathBuf, String)>> {
-        if placed.arrays.len() == 1 {
-            return Ok(Vec::new());
-        }
         let level: Level = placed.level.parse().map_err(Error::Mismatch)?;
-        let part = |array: &PlacedArray| {
+        let mut parts = Vec::new();
+        for array in &placed.arrays {
             let path = self.part_path(object, placed, array);
             let text = described(self.uris(array)?, level, placed).text_for(&path)?;
-            Ok((path, text))
-        };
-        placed.arrays.iter().map(part).collect()
+            parts.push((path, text));
+        }
+        if placed.arrays.len() > 1 {
+            let uris =
+                placed.arrays.iter().map(|array| uri_of(&self.part_path(object, placed, array)));
+            let path = self.stripe_path(object, placed);
+            let text = described(uris.collect(), Level::Raid0, placed).text_for(&path)?;
+            parts.push((path, text));
+        }
+        Ok(parts)
     }
 
     fn part_path(&self, object: &str, placed: &Placed, array: &PlacedArray) -> PathBuf {
         self.path.join(format!(".{object}.{}.{}.toml", placed.generation, array.array))
     }
 
+    fn stripe_path(&self, object: &str, placed: &Placed) -> PathBuf {
+        self.path.join(format!(".{object}.{}.toml", placed.generation))
+    }
+
+    /// The URI of the volume that an object's description has as its only part.
+    fn whole_uri(&self, object: &str, placed: &Placed) -> String {
+        match placed.arrays.as_slice() {
+            [alone] => uri_of(&self.part_path(object, placed, alone)),
+            _ => uri_of(&self.stripe_path(object, placed)),
+        }
+    }
+
     /// The text of an object's description.
     fn text(&self, object: &str, placed: &Placed) -> Result<String> {
-        let level: Level = placed.level.parse().map_err(Error::Mismatch)?;
-        let description = match placed.arrays.as_slice() {
-            [alone] => described(self.uris(alone)?, level, placed),
-            arrays => {
-                let part =
-                    |array| format!("volume:{}", self.part_path(object, placed, array).display());
-                described(arrays.iter().map(part).collect(), Level::Raid0, placed)
-            }
-        };
-        Ok(description.text_for(&self.description(object))?)
+        let part = Part { uri: self.whole_uri(object, placed), blocks: placed.blocks };
+        Ok(Description::concatenated(vec![part]).text_for(&self.description(object))?)
     }
 
     fn save(&self) -> Result<()> {
@@ -312,6 +394,23 @@ impl Folder {
         state.change_uris(|uri| uri.relative_to(&self.path))?;
         let body = file::text(&state, &path)?;
         write(&path, &format!("{}\n{body}", checksum_line(&body)))
+    }
+}
+
+fn uri_of(path: &Path) -> String {
+    format!("volume:{}", path.display())
+}
+
+/// Locks the folder at `path` until what is given is dropped.
+fn locked(path: &Path) -> Result<File> {
+    let path = path.join(LOCK);
+    let file = File::create(&path).map_err(failed(&path, "opening"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(Error::Mismatch(format!("{}: another program uses the folder", path.display())))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(&path, "locking")(error)),
     }
 }
 

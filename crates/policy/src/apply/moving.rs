@@ -1,9 +1,12 @@
 //! An object that moves while it is used.
 //!
 //! Invariants:
-//! 1. Reads see the old place, which has every write until the object is switched.
-//! 2. All blocks before `copied` are alike in both places, but for writes in flight.
+//! 1. Until the switch, reads see the old place, which has every write. After it, all requests go to the
+//!    new place.
+//! 2. All blocks before `copied` are alike in both places, but for writes in flight. Writes to the same
+//!    block follow each other.
 //! 3. No write is in flight to blocks that are being copied or compared: the one that comes second waits.
+//! 4. A write that fails in the new place ends the move and not the write.
 
 use std::sync::Arc;
 
@@ -39,6 +42,10 @@ struct State {
     busy: Option<BlockRange>,
     /// Writes in flight.
     writes: Vec<BlockRange>,
+    /// Why the new place cannot be used.
+    failed: Option<moirai_storage::Error>,
+    /// Whether the object lies in the new place.
+    is_switched: bool,
 }
 
 impl std::fmt::Debug for Moving {
@@ -71,7 +78,28 @@ impl Moving {
             report(BlockCount(at.0));
         }
         self.to.flush().await?;
-        Ok(())
+        self.check()
+    }
+
+    /// An error when a write failed in the new place.
+    fn check(&self) -> Result<()> {
+        match self.state.lock().failed.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets all requests go to the new place, once the object lies there.
+    pub(super) fn switch(&self) {
+        self.state.lock().is_switched = true;
+    }
+
+    /// Where reads go.
+    fn current(&self) -> &Arc<dyn Device> {
+        match self.state.lock().is_switched {
+            true => &self.to,
+            false => &self.from,
+        }
     }
 
     /// Compares both places block by block, and tells `report` how many are done.
@@ -95,58 +123,66 @@ impl Moving {
             at = part.end();
             report(BlockCount(at.0));
         }
-        Ok(())
+        self.check()
     }
 
     fn part(&self, at: Lbn) -> BlockRange {
         BlockRange::between(at, Lbn((at.0 + COPIED_BLOCKS).min(self.blocks.0)))
     }
 
-    /// Keeps writes away from `part` until what is given is dropped.
+    /// Keeps new writes away from `part` until what is given is dropped; waits for those in flight.
     async fn occupy(&self, part: BlockRange) -> Busy<'_> {
+        self.state.lock().busy = Some(part);
+        let busy = Busy(self);
+        self.when(|state| !state.writes.iter().any(|write| write.overlaps(part))).await;
+        busy
+    }
+
+    /// Waits until `holds`.
+    async fn when(&self, holds: impl Fn(&mut State) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            {
-                let mut state = self.state.lock();
-                if !state.writes.iter().any(|write| write.overlaps(part)) {
-                    state.busy = Some(part);
-                    return Busy(self);
-                }
+            if holds(&mut self.state.lock()) {
+                return;
             }
             changed.await;
         }
     }
 
-    /// Notes a write of `blocks` once nothing that is copied overlaps it; gives whether it goes to both
-    /// places.
-    async fn begin_write(&self, blocks: BlockRange) -> (InFlight<'_>, bool) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            {
-                let mut state = self.state.lock();
-                if !state.busy.is_some_and(|busy| busy.overlaps(blocks)) {
-                    state.writes.push(blocks);
-                    return (InFlight(self, blocks), blocks.first < state.copied);
-                }
+    /// Notes a write of `blocks` once nothing that is copied or written overlaps it.
+    async fn begin_write(&self, blocks: BlockRange) -> InFlight<'_> {
+        self.when(|state| {
+            let is_free = !state.busy.is_some_and(|busy| busy.overlaps(blocks))
+                && !state.writes.iter().any(|write| write.overlaps(blocks));
+            if is_free {
+                state.writes.push(blocks);
             }
-            changed.await;
-        }
+            is_free
+        })
+        .await;
+        InFlight(self, blocks)
     }
 
-    async fn write_both(
-        &self,
-        request: Request,
-    ) -> moirai_storage::Result<moirai_storage::Completion> {
-        let (_in_flight, goes_to_both) = self.begin_write(request.blocks).await;
+    async fn write(&self, request: Request) -> moirai_storage::Result<moirai_storage::Completion> {
+        let _in_flight = self.begin_write(request.blocks).await;
+        let (is_switched, goes_to_both) = {
+            let state = self.state.lock();
+            // What lies after the copied blocks is copied later, over what is written now.
+            (state.is_switched, request.blocks.first < state.copied && state.failed.is_none())
+        };
+        if is_switched {
+            return self.to.access(request).await;
+        }
         if !goes_to_both {
             return self.from.access(request).await;
         }
-        // What lies after the copied blocks is copied later, over this.
         let other = Request { op: Op::Write, blocks: request.blocks, data: copied(&request.data) };
         let (old, new) = futures::join!(self.from.access(request), self.to.access(other));
-        new.and(old)
+        if let Err(error) = new {
+            self.state.lock().failed = Some(error);
+        }
+        old
     }
 }
 
@@ -201,8 +237,8 @@ impl Device for Moving {
             let each = batch.into_iter().map(|request| async move {
                 match (request.op, request.check(self.inquiry())) {
                     (_, Err(error)) => Err(error),
-                    (Op::Read, Ok(())) => self.from.access(request).await,
-                    (Op::Write, Ok(())) => self.write_both(request).await,
+                    (Op::Read, Ok(())) => self.current().access(request).await,
+                    (Op::Write, Ok(())) => self.write(request).await,
                 }
             });
             futures::future::join_all(each).await
@@ -212,7 +248,8 @@ impl Device for Moving {
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async move {
             let (old, new) = futures::join!(self.from.flush(), self.to.flush());
-            new.and(old)
+            let is_switched = self.state.lock().is_switched;
+            if is_switched { new } else { old }
         })
     }
 

@@ -39,7 +39,7 @@ pub(super) fn find(
         let first = first_fit(folder, array, count, capacity).ok_or_else(|| {
             let name = names.get(array).copied().unwrap_or_default();
             Error::NoRoom(format!(
-                "array `{name}` has no {} free in one piece on each disk: free objects, or use larger disks",
+                "array `{name}` has no {} free in one piece on each disk: use larger disks, or fewer objects there",
                 BlockCount(count).bytes()
             ))
         })?;

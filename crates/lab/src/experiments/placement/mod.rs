@@ -113,14 +113,13 @@ impl Setting {
             objects.iter().map(|object| (object.name.clone(), object.size)).collect();
         let streams: Vec<Stream> = stores.into_iter().map(|(store, _)| store.stream).collect();
         // Closed loops come to some 100 requests a second for each that is in flight.
-        let rate: f64 = streams
-            .iter()
-            .map(|stream| {
-                stream.mean_iops().or(stream.concurrency.map(|most| f64::from(most) * 100.0))
-            })
-            .map(Option::unwrap_or_default)
-            .sum();
         let workload = Workload { streams };
+        let in_loop = |stream: &Stream| stream.concurrency.map(|most| f64::from(most) * 100.0);
+        let rate: f64 = workload
+            .streams
+            .iter()
+            .filter_map(|stream| workload.mean_iops(stream).or(in_loop(stream)))
+            .sum();
         workload.check().map_err(Failure::Setting)?;
         let description = SystemDescription {
             arrays: vec![vec![profile; self.disks]; self.arrays],
@@ -154,7 +153,7 @@ impl Measured {
         sum_ns as f64 / 1e6 / requests.max(1) as f64
     }
 
-    /// The mean response time of reads of these stores.
+    /// The share of the time that the drives worked.
     fn utilisation(&self) -> f64 {
         let all: Vec<f64> = self.utilisations.concat();
         all.iter().sum::<f64>() / all.len().max(1) as f64

@@ -3,7 +3,7 @@
 use moirai::runtime::seeded;
 use moirai::units::ByteCount;
 use moirai_models::WritePolicy;
-use moirai_policy::{Stream, choose};
+use moirai_policy::{Stream, Workload, choose};
 
 use super::{ARRAY_DISKS, ASSUMPTIONS, CACHE, Measured, Setting, Store};
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
@@ -44,8 +44,10 @@ const PARTITION_TRIES: usize = 10_000;
 const IMBALANCE_MAX: f64 = 0.01;
 
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
-    let streams = streams();
-    let loads: Vec<f64> = streams.iter().map(choose::write_weighted_iops).collect();
+    let workload = Workload { streams: streams() };
+    let streams = &workload.streams;
+    let load = |stream: &Stream| choose::write_weighted_iops(&workload, stream);
+    let loads: Vec<f64> = streams.iter().map(load).collect();
     let mut random = seeded(context.seed(), "partition");
     let (partition, imbalance) =
         choose::greedy_partition(&loads, ARRAYS, IMBALANCE_MAX, PARTITION_TRIES, &mut random);
