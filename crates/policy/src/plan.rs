@@ -5,12 +5,12 @@ use std::path::Path;
 
 use moirai_models::{Scheduler, WritePolicy};
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
-use moirai_volume::Level;
+use moirai_volume::{ControllerWrites, Level};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::file;
-use crate::policy::{Arrays, CacheWrites, DISKS_MAX, Goal, Policy, profile, resolved};
+use crate::policy::{Arrays, DISKS_MAX, Goal, Policy, profile, resolved};
 use crate::system::{ObjectOnArrays, SystemDescription};
 
 /// Arrays of disks, and the objects on them.
@@ -177,8 +177,8 @@ impl Plan {
                 let size =
                     size.parse().map_err(|problem| mismatch(format!("key `cache`: {problem}")))?;
                 let policy = match self.controller.write {
-                    CacheWrites::Back => WritePolicy::EARLY_DESTAGE,
-                    CacheWrites::Through => WritePolicy::Through,
+                    ControllerWrites::Back => WritePolicy::EARLY_DESTAGE,
+                    ControllerWrites::Through => WritePolicy::Through,
                 };
                 Some((size, policy))
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use moirai_models::Profile;
 use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
-use moirai_volume::Level;
+use moirai_volume::{ControllerWrites, Level};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -69,21 +69,10 @@ pub struct Arrays {
     pub cache: Option<String>,
     /// When the controller gives writes to the disks.
     #[serde(default)]
-    pub write: CacheWrites,
+    pub write: ControllerWrites,
     /// Whether all arrays are there already; else a plan may use fewer, and cost less.
     #[serde(default)]
     pub fixed: bool,
-}
-
-/// When a controller gives writes to the disks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CacheWrites {
-    /// After they are acknowledged, early.
-    #[default]
-    Back,
-    /// Before.
-    Through,
 }
 
 /// An object to place.
@@ -143,7 +132,7 @@ fn is_zero(value: &f64) -> bool {
 
 impl Default for Arrays {
     fn default() -> Arrays {
-        Arrays { width: five(), cache: None, write: CacheWrites::Back, fixed: false }
+        Arrays { width: five(), cache: None, write: ControllerWrites::Back, fixed: false }
     }
 }
 

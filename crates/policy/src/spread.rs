@@ -7,17 +7,17 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 /// Stripe units of an object in turn over some arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// The number of arrays, 1 or more.
-    pub arrays: usize,
+    pub(crate) arrays: usize,
     /// The blocks of a stripe unit.
-    pub unit: BlockCount,
+    pub(crate) unit: BlockCount,
 }
 
 impl Spread {
     /// The blocks that each array has of an object of `size`.
     #[must_use]
-    pub fn share(&self, size: BlockCount) -> BlockCount {
+    pub(crate) fn share(&self, size: BlockCount) -> BlockCount {
         match self.arrays {
             0 | 1 => size,
             arrays => {
@@ -28,7 +28,7 @@ impl Spread {
     }
 
     /// The parts of `blocks`: which of the arrays has it, and its blocks there.
-    pub fn parts(self, blocks: BlockRange) -> impl Iterator<Item = (usize, BlockRange)> {
+    pub(crate) fn parts(self, blocks: BlockRange) -> impl Iterator<Item = (usize, BlockRange)> {
         let (arrays, unit) = (self.arrays.max(1) as u64, self.unit.0.max(1));
         let units = match (arrays, blocks.is_empty()) {
             (1, _) | (_, true) => 0..0,

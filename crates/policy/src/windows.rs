@@ -8,7 +8,7 @@ use crate::workload::{Stream, Workload};
 
 /// The on periods of a stream, one after the other.
 #[derive(Clone, Debug)]
-pub struct Windows {
+pub(crate) struct Windows {
     periods: OnOff,
     random: Random,
     /// The end of the last cycle.
@@ -19,20 +19,20 @@ pub struct Windows {
 
 /// The lengths of on and off periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OnOff {
+pub(crate) struct OnOff {
     /// The mean length of an on period.
-    pub on_ns: f64,
+    pub(crate) on_ns: f64,
     /// The mean length of an off period.
-    pub off_ns: f64,
+    pub(crate) off_ns: f64,
     /// Whether each off period is as long, in proportion, as the on period before it. It must be
     /// where another stream follows this one.
-    pub in_proportion: bool,
+    pub(crate) in_proportion: bool,
 }
 
 impl Windows {
     /// The on periods of `stream` of `workload` under `seed`; `None` when it is always on.
     #[must_use]
-    pub fn of(workload: &Workload, stream: &Stream, seed: u64) -> Option<Windows> {
+    pub(crate) fn of(workload: &Workload, stream: &Stream, seed: u64) -> Option<Windows> {
         let leader = match &stream.follows {
             Some(leader) => workload.stream(leader)?,
             None => stream,

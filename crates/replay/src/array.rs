@@ -224,11 +224,6 @@ impl Array {
         &self.drives
     }
 
-    /// The time of the next event on a drive; `None` when all are idle.
-    pub fn next_event(&mut self) -> Option<Instant> {
-        self.events.first()
-    }
-
     /// Lets time pass until a request is done, at most until and with `until`; adds what is done. A
     /// request that no drive can serve is done when it was issued.
     pub fn advance(&mut self, until: Option<Instant>, done: &mut Vec<Done>) {
