@@ -99,8 +99,11 @@ struct Controller {
     policy: WritePolicy,
     /// Longer requests bypass the cache.
     most: BlockCount,
-    /// Runs of blocks on their way to the drives.
+    /// Runs of dirty blocks that are chosen and wait for their turn.
+    chosen: VecDeque<BlockRange>,
+    /// Runs on their way to the drives, at most `leaving_max`: reads do not wait behind a whole batch.
     leaving: usize,
+    leaving_max: usize,
     /// Writes that wait for room.
     waiting: VecDeque<(usize, usize, BlockRange)>,
 }
@@ -162,7 +165,7 @@ impl<T> Places<T> {
 
 /// What a controller takes for a request that its cache serves.
 const CACHE_HIT: Nanos = Nanos(100_000);
-/// Lines destaged in one batch, 2 MiB: writes of 1 MiB go to the drives whole, so that their stripes are
+/// Lines chosen for destaging at once, 2 MiB: writes of 1 MiB go to the drives whole, so that their stripes are
 /// written once.
 const DESTAGE_LINES: usize = 512;
 /// Blocks of a cache's address space that each volume has.
@@ -267,15 +270,17 @@ impl System {
             }
             hosted.push(Hosted { spread, volumes });
         }
-        let controller = || {
+        let controller = |disks: &Vec<Profile>| {
             let (size, policy) = (*cache)?;
             let most = BlockCount(BlockCount::holding(size).0 / 8);
             let cache = ArrayCache::new(size, policy);
-            Some(Controller { cache, policy, most, leaving: 0, waiting: VecDeque::new() })
+            let (chosen, waiting) = (VecDeque::new(), VecDeque::new());
+            let leaving_max = disks.len().max(1);
+            Some(Controller { cache, policy, most, chosen, leaving: 0, leaving_max, waiting })
         };
         Ok(System {
             drives,
-            controllers: arrays.iter().map(|_| controller()).collect(),
+            controllers: arrays.iter().map(controller).collect(),
             arrays: ranges,
             figures: vec![Response::default(); hosted.len()],
             objects: hosted,
@@ -417,19 +422,11 @@ impl System {
         self.destage(at, array);
     }
 
-    /// Gives the drives the next batch of dirty blocks, unless one is on its way.
+    /// Gives the drives dirty blocks, a run for each disk of the array at a time.
     fn destage(&mut self, at: Instant, array: usize) {
-        let controller = self.controllers.get_mut(array).and_then(Option::as_mut);
-        let Some(controller) = controller.filter(|controller| controller.leaving == 0) else {
-            return;
-        };
-        let is_pressed = !controller.waiting.is_empty();
-        let mut runs = controller.cache.destage(DESTAGE_LINES, false);
-        if runs.is_empty() && is_pressed {
-            runs = controller.cache.destage(DESTAGE_LINES, true);
-        }
-        controller.leaving = runs.len();
-        for run in runs {
+        while let Some(run) =
+            self.controllers.get_mut(array).and_then(Option::as_mut).and_then(Controller::next_run)
+        {
             let volume = (run.first.0 / VOLUME_BLOCKS) as usize;
             let blocks = BlockRange::new(Lbn(run.first.0 % VOLUME_BLOCKS), run.count);
             self.submit(at, Op::Write, (array, volume), blocks, Kind::Destage);
@@ -532,6 +529,24 @@ impl SystemDescription {
             }
         }
         None
+    }
+}
+
+impl Controller {
+    /// The next run of dirty blocks for the drives, if there is one and another may be on its way.
+    fn next_run(&mut self) -> Option<BlockRange> {
+        if self.leaving == self.leaving_max {
+            return None;
+        }
+        if self.chosen.is_empty() {
+            self.chosen.extend(self.cache.destage(DESTAGE_LINES, false));
+        }
+        if self.chosen.is_empty() && !self.waiting.is_empty() {
+            self.chosen.extend(self.cache.destage(DESTAGE_LINES, true));
+        }
+        let run = self.chosen.pop_front()?;
+        self.leaving += 1;
+        Some(run)
     }
 }
 

@@ -103,6 +103,7 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
             rows.push(
                 Row::new(format!("table 3, {title}, {name}: wide to narrow"), "", ratio)
                     .beside(published)
+                    .because("clients without think time keep every disk busy, theirs did not")
                     .judged_at_full_scale(side(published), context),
             );
         }
