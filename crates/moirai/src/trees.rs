@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use moirai_btree::{Error, Result, Store, with_leaves};
-use moirai_storage::{Device, Inquiry, Metered, Occupant, clear_ends, occupant, occupants};
+use moirai_storage::{
+    Device, Inquiry, Metered, Occupant, Section, clear_ends, occupant, occupants,
+};
 use moirai_tables::Tables;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai_update::{Engine, Format, Kinds, LOG_LABEL_BLOCKS, Lengths, LogWriter, Options};
-use moirai_volume::{Concatenation, Section};
+use moirai_volume::Concatenation;
 
 use crate::{Access, NewFiles, open_device_for};
 

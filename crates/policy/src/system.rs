@@ -10,6 +10,7 @@ use moirai_replay::{Array, Done, DriveSection, Target};
 use moirai_storage::Op;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Instant, Lbn, Nanos};
 use moirai_volume::{Layout, Level};
+use slab::Slab;
 
 use crate::generate::{Source, TracedRequest};
 use crate::spread::Spread;
@@ -61,8 +62,8 @@ pub struct System {
     arrays: Vec<(usize, usize)>,
     controllers: Vec<Option<Controller>>,
     objects: Vec<Hosted>,
-    accesses: Places<Access>,
-    requests: Places<Request>,
+    accesses: Slab<Access>,
+    requests: Slab<Request>,
     /// Requests that caches served, by the time at which they are done.
     served: BinaryHeap<Reverse<(Instant, usize)>>,
     done: Vec<Done>,
@@ -135,32 +136,6 @@ enum Kind {
     Part { request: usize, fills: bool },
     /// Dirty blocks on their way to the drives.
     Destage,
-}
-
-/// Values with numbers, which are used again.
-#[derive(Debug)]
-struct Places<T> {
-    values: Vec<T>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Places<T> {
-    fn default() -> Places<T> {
-        Places { values: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Places<T> {
-    fn put(&mut self, value: T) -> usize {
-        let Some(index) = self.free.pop() else {
-            self.values.push(value);
-            return self.values.len() - 1;
-        };
-        if let Some(place) = self.values.get_mut(index) {
-            *place = value;
-        }
-        index
-    }
 }
 
 /// What a controller takes for a request that its cache serves.
@@ -284,8 +259,8 @@ impl System {
             arrays: ranges,
             figures: vec![Response::default(); hosted.len()],
             objects: hosted,
-            accesses: Places::default(),
-            requests: Places::default(),
+            accesses: Slab::new(),
+            requests: Slab::new(),
             served: BinaryHeap::new(),
             done: Vec::new(),
             issued: 0,
@@ -364,7 +339,7 @@ impl System {
         let TracedRequest { at, object, op, blocks } = request;
         self.issued += 1;
         let Some(hosted) = self.objects.get(object as usize) else { return };
-        let index = self.requests.put(Request {
+        let index = self.requests.insert(Request {
             object,
             is_read: op == Op::Read,
             is_counted: self.issued > self.warm_up,
@@ -379,7 +354,7 @@ impl System {
             else {
                 continue;
             };
-            if let Some(request) = self.requests.values.get_mut(index) {
+            if let Some(request) = self.requests.get_mut(index) {
                 request.parts += 1;
             }
             match op {
@@ -441,14 +416,13 @@ impl System {
         blocks: BlockRange,
         kind: Kind,
     ) {
-        let index = self.accesses.put(Access { array, volume, blocks, kind });
+        let index = self.accesses.insert(Access { array, volume, blocks, kind });
         self.drives.submit(at, volume, op, blocks, index as u32);
     }
 
     fn finish_access(&mut self, done: &Done, source: &mut impl Source) -> Option<TracedRequest> {
         let index = done.ticket as usize;
-        let access = self.accesses.values.get(index).copied()?;
-        self.accesses.free.push(index);
+        let access = self.accesses.try_remove(index)?;
         let Access { array, volume, blocks, kind } = access;
         let controller = self.controllers.get_mut(array).and_then(Option::as_mut);
         match kind {
@@ -484,14 +458,14 @@ impl System {
         at: Instant,
         source: &mut impl Source,
     ) -> Option<TracedRequest> {
-        let request = self.requests.values.get_mut(index)?;
+        let request = self.requests.get_mut(index)?;
         request.parts -= 1;
         request.finished = request.finished.max(at);
         if request.parts > 0 {
             return None;
         }
         let Request { object, is_read, is_counted, issued, finished, .. } = *request;
-        self.requests.free.push(index);
+        self.requests.remove(index);
         self.last_finished = self.last_finished.max(finished);
         if is_counted && let Some(response) = self.figures.get_mut(object as usize) {
             response.count(finished.since(issued), is_read);

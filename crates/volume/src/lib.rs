@@ -51,7 +51,6 @@ pub use format::{Format, format};
 pub use layout::{DiskIndex, Layout, Location, Place, StripeIndex};
 pub use level::{Level, Role, Rotation};
 pub use members::MemberState;
-pub use moirai_storage::Section;
 pub use open::{DevicesThere, lay_out, open_described, salvage};
 pub use quadrangle::{QuadrangleDimensions, QuadrangleZone};
 pub use scrub::{Repair, Scrubbed};

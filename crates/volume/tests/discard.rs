@@ -13,11 +13,11 @@ use std::sync::Arc;
 use futures::future::join;
 use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::{Device, IoBuf};
+use moirai_storage::{Device, IoBuf, Section};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    Concatenation, DiskIndex, Format, LayoutDescription, Repair, Section, StripeUnit, Volume,
-    assemble, format,
+    Concatenation, DiskIndex, Format, LayoutDescription, Repair, StripeUnit, Volume, assemble,
+    format,
 };
 
 const STRIPED: LayoutDescription =

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::{Device, IoBuf, Op, Request, conformance};
+use moirai_storage::{Device, IoBuf, Op, Request, Section, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
-    Concatenation, Description, LayoutDescription, Level, Section, StripeUnit, Volume, lay_out,
+    Concatenation, Description, LayoutDescription, Level, StripeUnit, Volume, lay_out,
 };
 
 fn volume(uris: &[String], layout: LayoutDescription) -> Result<Arc<Volume>, String> {

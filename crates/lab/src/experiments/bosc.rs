@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use moirai::devices::Contents;
 use moirai::runtime::{now, random, sleep, spawn};
-use moirai::storage::{Device, Op, Request};
+use moirai::storage::{Device, Op, Request, Section};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::{
     At, Engine, Figures, Format, Formats, Group, Kind, KindNumber, Kinds, LogWriter, Modification,
     Options, PUT, SpaceId, Value, WholeBlocks,
 };
-use moirai::volume::{LayoutDescription, Level, Section, StripeUnit, Volume};
+use moirai::volume::{LayoutDescription, Level, StripeUnit, Volume};
 use rand::Rng;
 
 use super::index_requests::{Requests, Workload};

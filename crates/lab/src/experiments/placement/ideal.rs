@@ -69,9 +69,10 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
         let longer = format!("figure 4b, small requests, {arrays} arrays: wide is longer by");
         let longer =
             Row::new(longer, "virtual ms", wide.pair.1 - one.pair.1).beside(UNIT_TRANSFER_MS);
+        let longer = longer.judged_at_full_scale(Tolerance::Published(0.3), context);
         rows.push(match arrays {
             2 => longer.because("of two arrays only one other stream of large requests interferes"),
-            _ => longer.judged_at_full_scale(Tolerance::Published(0.3), context),
+            _ => longer,
         });
         rows.push(
             ratio("figure 16a, large requests", wide.alike.0, one.alike.0)
