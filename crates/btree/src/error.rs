@@ -10,6 +10,17 @@ pub enum Error {
     #[error(transparent)]
     Update(#[from] moirai_update::Error),
 
+    /// A transaction failed.
+    #[error(transparent)]
+    Transaction(#[from] moirai_transactions::Error),
+
+    /// A key that was to be inserted is there.
+    #[error("tree `{tree}` has the key already: put it to replace its value")]
+    KeyExists {
+        /// The tree.
+        tree: String,
+    },
+
     /// A block of a tree does not hold a leaf.
     #[error(
         "tree `{tree}`: a block is not a B+-tree leaf: restore the devices of the store from backups"
@@ -80,4 +91,17 @@ pub enum Error {
         /// Its length.
         bytes: usize,
     },
+}
+
+impl Error {
+    /// Whether a transaction that failed so may succeed when it is run again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        use moirai_update::Error::PointTooOld;
+        match self {
+            Error::Transaction(error) => error.is_retryable(),
+            Error::Update(PointTooOld { .. }) => true,
+            _ => false,
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use moirai_storage::Device;
+use moirai_transactions::Transactions;
 use moirai_units::{BLOCK_BYTES, ByteCount};
 use moirai_update::{
     Durability, Engine, Figures, Format, Formats, KindNumber, Kinds, Options, SpaceFormat, SpaceId,
@@ -67,6 +68,7 @@ impl Tree {
 #[derive(Debug)]
 pub struct Store {
     pub(crate) engine: Engine,
+    pub(crate) transactions: Arc<Transactions>,
     id: StoreId,
     /// Held by who makes, drops or renames a tree.
     pub(crate) making: tokio::sync::Mutex<Nameless>,
@@ -119,7 +121,8 @@ impl Store {
             engine.create_space(CATALOG).await?;
         }
         let (making, dropped) = (tokio::sync::Mutex::default(), RwLock::default());
-        let store = Store { engine, id: StoreId::new(), making, dropped };
+        let transactions = Transactions::new();
+        let store = Store { engine, transactions, id: StoreId::new(), making, dropped };
         if !options.read_only {
             store.clear_nameless().await;
         }

@@ -61,7 +61,7 @@ pub use block_format::{BlockFormat, KeyedReference, NotOfFormat, OwnedUnits, Pie
 pub use bulk::Bulk;
 pub use check::{Damage, DamagedKeys};
 pub use data::format::{Format, Lengths};
-pub use draft::Draft;
+pub use draft::{Draft, DraftMark};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use crate::draft::Moment;
 use crate::engine::Engine;
-use crate::ids::PointNumber;
+use crate::error::Result;
+use crate::ids::{PointNumber, Seq};
 use crate::long::epoch::Epoch;
+use crate::options::Durability;
 use crate::reader::Reader;
 use crate::shared::Shared;
 use crate::state::points::{Ended, Points};
@@ -22,6 +24,7 @@ use crate::state::points::{Ended, Points};
 pub struct ReadPoint {
     shared: Arc<Shared>,
     number: PointNumber,
+    groups_end: Seq,
 }
 
 impl Engine {
@@ -32,12 +35,26 @@ impl Engine {
         // Both change blocks without a group that says when.
         let alone = shared.ingesting.lock().await;
         let clearing = shared.clearing.lock().await;
-        let number = {
+        let (number, groups_end) = {
             let state = &mut *shared.state();
-            state.points.begin(Arc::clone(&state.epoch))
+            (state.points.begin(Arc::clone(&state.epoch)), state.applied)
         };
         drop((alone, clearing));
-        ReadPoint { shared, number }
+        ReadPoint { shared, number, groups_end }
+    }
+
+    /// The number from which on readers see no groups yet ([`Appended::number`](crate::Appended::number)).
+    #[must_use]
+    pub fn groups_end(&self) -> u64 {
+        self.shared.log.visible().0
+    }
+
+    /// Returns when readers see the group of this number, which was appended.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](crate::Error::Stopped), and they may never see it.
+    pub async fn see(&self, number: u64) -> Result<()> {
+        self.shared.acknowledged(Seq(number), Durability::Written).await
     }
 }
 
@@ -47,6 +64,12 @@ impl ReadPoint {
     pub fn reader(&self) -> Reader<'_> {
         let moment = Moment { point: self.number, ..Moment::NOW };
         Reader { shared: &self.shared, moment }
+    }
+
+    /// The number from which on it sees no groups ([`Appended::number`](crate::Appended::number)).
+    #[must_use]
+    pub fn groups_end(&self) -> u64 {
+        self.groups_end.0
     }
 
     /// Whether it can still be read.

@@ -3,7 +3,6 @@
 //! Superblocks, checkpoints, tables of leaves and leaves of other records lie in a sparse file. Of a run of leaves in one
 //! write the device remembers the number of the first record alone.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -80,10 +79,17 @@ struct Run {
     first: u64,
 }
 
+/// The block after a run.
+fn end_of((at, run): (u64, Run)) -> u64 {
+    at + u64::from(run.leaves) * LEAF_BLOCKS
+}
+
 pub(crate) struct SizeDevice {
     inquiry: Inquiry,
     file: File,
-    runs: Mutex<BTreeMap<u64, Run>>,
+    /// By their first blocks. One large piece of memory: nodes of a tree would lie between those of the store, and keep pages of
+    /// memory in use that the store has given back.
+    runs: Mutex<Vec<(u64, Run)>>,
     /// One leaf in so many is compared with what will be read.
     checked: u64,
     reads: AtomicU64,
@@ -145,7 +151,9 @@ impl SizeDevice {
             rest = others;
         }
         if let Some(run) = run {
-            self.runs.lock().insert(first.0, run);
+            let mut runs = self.runs.lock();
+            let place = runs.partition_point(|(at, _)| *at < first.0);
+            runs.insert(place, (first.0, run));
         }
         let at = first.byte_offset() + (bytes.len() - rest.len()) as u64;
         self.file.write_all_at(rest, at).unwrap();
@@ -155,12 +163,9 @@ impl SizeDevice {
     /// Extents are written whole, so a run of which a block is written is of an extent that was left.
     fn forget(&self, first: u64, end: u64) {
         let mut runs = self.runs.lock();
-        while let Some((at, run)) = runs.range(..end).next_back()
-            && at + u64::from(run.leaves) * LEAF_BLOCKS > first
-        {
-            let at = *at;
-            runs.remove(&at);
-        }
+        let after = runs.partition_point(|(at, _)| *at < end);
+        let before = runs.partition_point(|one| end_of(*one) <= first);
+        runs.drain(before.min(after)..after);
     }
 
     fn read(&self, first: Lbn, mut bytes: &mut [u8]) {
@@ -170,9 +175,9 @@ impl SizeDevice {
         while !bytes.is_empty() {
             let found = {
                 let runs = self.runs.lock();
-                let before = runs.range(..=at).next_back().map(|(at, run)| (*at, *run));
-                let next = runs.range(at + 1..).next().map_or(u64::MAX, |(next, _)| *next);
-                let end_of = |(at, run): (u64, Run)| at + u64::from(run.leaves) * LEAF_BLOCKS;
+                let after = runs.partition_point(|(begin, _)| *begin <= at);
+                let before = after.checked_sub(1).map(|place| runs[place]);
+                let next = runs.get(after).map_or(u64::MAX, |(next, _)| *next);
                 before.filter(|before| end_of(*before) > at).ok_or(next)
             };
             let blocks = match found {

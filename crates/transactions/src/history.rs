@@ -1,0 +1,136 @@
+//! Which keys were modified lately, and by which group: what validation compares reads and writes with.
+//!
+//! A read point sees the groups before a number ([`moirai_update::ReadPoint::groups_end`]). A key has changed for its transaction
+//! when a group from that number on modified it. The history keeps a key as long as some transaction may ask for it: until
+//! all read points of transactions see the group, and those of transactions that begin later will.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use moirai_update::SpaceId;
+
+use crate::reads::ReadRange;
+
+/// A key that a group modified; `None` stands for any keys of the space.
+type Modified = (SpaceId, Option<Arc<[u8]>>);
+
+/// The last groups that modified keys of a space.
+#[derive(Debug, Default)]
+struct OfSpace {
+    /// The last one that may have modified any key.
+    whole: Option<u64>,
+    keys: BTreeMap<Arc<[u8]>, u64>,
+}
+
+/// The keys that groups modified lately.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    spaces: BTreeMap<SpaceId, OfSpace>,
+    /// What each group modified, oldest first.
+    groups: VecDeque<(u64, Vec<Modified>)>,
+    /// The numbers from which on groups are not seen, of the read points in use, and how many these are.
+    points: BTreeMap<u64, usize>,
+    /// Transactions that are beginning their read points.
+    beginning: usize,
+}
+
+impl History {
+    /// A transaction is about to begin a read point: until [`History::begun`] says which groups it sees, nothing is forgotten.
+    pub(crate) fn beginning(&mut self) {
+        self.beginning += 1;
+    }
+
+    /// Its read point sees the groups before this one; `None` where it was not begun.
+    pub(crate) fn begun(&mut self, groups_end: Option<u64>) {
+        self.beginning -= 1;
+        if let Some(groups_end) = groups_end {
+            *self.points.entry(groups_end).or_default() += 1;
+        }
+    }
+
+    /// A read point ended.
+    pub(crate) fn ended(&mut self, groups_end: u64) {
+        if let Some(count) = self.points.get_mut(&groups_end) {
+            *count -= 1;
+            if *count == 0 {
+                self.points.remove(&groups_end);
+            }
+        }
+    }
+
+    /// A group was appended to the log. Groups come in the order of their numbers.
+    pub(crate) fn appended(&mut self, number: u64, modified: Vec<Modified>) {
+        for (space, key) in &modified {
+            let of_space = self.spaces.entry(*space).or_default();
+            match key {
+                Some(key) => drop(of_space.keys.insert(Arc::clone(key), number)),
+                None => of_space.whole = Some(number),
+            }
+        }
+        self.groups.push_back((number, modified));
+    }
+
+    /// The group that modified a key last, where it is none of those that readers see, which are before `visible_end`.
+    pub(crate) fn in_flight(&self, space: SpaceId, key: &[u8], visible_end: u64) -> Option<u64> {
+        self.last(space, key).filter(|number| *number >= visible_end)
+    }
+
+    fn last(&self, space: SpaceId, key: &[u8]) -> Option<u64> {
+        let of_space = self.spaces.get(&space)?;
+        of_space.keys.get(key).copied().max(of_space.whole)
+    }
+
+    /// Whether a group from this number on modified a key.
+    pub(crate) fn has_changed(&self, space: SpaceId, key: &[u8], since: u64) -> bool {
+        self.last(space, key).is_some_and(|number| number >= since)
+    }
+
+    /// Whether a group from this number on modified a key of a range.
+    pub(crate) fn has_range_changed(&self, read: &ReadRange, since: u64) -> bool {
+        let Some(of_space) = self.spaces.get(&read.space) else { return false };
+        if of_space.whole.is_some_and(|number| number >= since) {
+            return true;
+        }
+        let to = read.to.as_deref();
+        // A range that ends before it begins would panic.
+        if to.is_some_and(|to| *to <= *read.from) {
+            return false;
+        }
+        let keys = (Bound::Included(&*read.from), to.map_or(Bound::Unbounded, Bound::Excluded));
+        of_space.keys.range::<[u8], _>(keys).any(|(_, number)| *number >= since)
+    }
+
+    /// Forgets the groups that all read points see, those of transactions to come among them: readers see the groups before
+    /// `visible_end`.
+    pub(crate) fn forget(&mut self, visible_end: u64) {
+        if self.beginning > 0 {
+            return;
+        }
+        let oldest = self.points.keys().next().copied();
+        let kept = oldest.map_or(visible_end, |oldest| oldest.min(visible_end));
+        while let Some((number, _)) = self.groups.front()
+            && *number < kept
+            && let Some((number, modified)) = self.groups.pop_front()
+        {
+            for (space, key) in modified {
+                let Some(of_space) = self.spaces.get_mut(&space) else { continue };
+                match &key {
+                    Some(key) if of_space.keys.get(key) == Some(&number) => {
+                        of_space.keys.remove(key);
+                    }
+                    None if of_space.whole == Some(number) => of_space.whole = None,
+                    _ => {}
+                }
+                if of_space.keys.is_empty() && of_space.whole.is_none() {
+                    self.spaces.remove(&space);
+                }
+            }
+        }
+    }
+
+    /// How many groups it has.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+}
