@@ -12,7 +12,7 @@ pub enum Error {
 
     /// A transaction failed.
     #[error(transparent)]
-    Transaction(#[from] moirai_transactions::Error),
+    Transaction(moirai_transactions::Error),
 
     /// A key that was to be inserted is there.
     #[error("tree `{tree}` has the key already: put it to replace its value")]
@@ -94,6 +94,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// The five letters by which PostgreSQL calls such an error.
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Error::Transaction(error) => error.sqlstate(),
+            Error::Update(error) => moirai_transactions::sqlstate(error),
+            Error::KeyExists { .. } => "23505",
+            Error::NoTree { .. } | Error::Dropped { .. } => "42P01",
+            Error::TreeExists { .. } | Error::RelationExists { .. } => "42P07",
+            Error::NoLeaf { .. } => "XX001",
+            _ => "58000",
+        }
+    }
+
     /// Whether a transaction that failed so may succeed when it is run again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -102,6 +116,15 @@ impl Error {
             Error::Transaction(error) => error.is_retryable(),
             Error::Update(PointTooOld { .. }) => true,
             _ => false,
+        }
+    }
+}
+
+impl From<moirai_transactions::Error> for Error {
+    fn from(error: moirai_transactions::Error) -> Error {
+        match error {
+            moirai_transactions::Error::Engine(error) => Error::Update(error),
+            error => Error::Transaction(error),
         }
     }
 }

@@ -21,11 +21,21 @@ pub enum Error {
         /// What is wrong, and what to write.
         problem: String,
     },
+    /// A statement that the session's transaction does not allow.
+    #[error("{problem}")]
+    Transaction {
+        /// What is wrong, and what to write.
+        problem: String,
+        /// The five letters by which PostgreSQL calls it.
+        sqlstate: &'static str,
+    },
     /// Rows that a table cannot have.
     #[error("{problem}")]
     Rows {
         /// What is wrong.
         problem: String,
+        /// The five letters by which PostgreSQL calls it.
+        sqlstate: &'static str,
     },
     /// The tables of a store refused, or the store failed.
     #[error(transparent)]
@@ -68,6 +78,30 @@ impl Error {
         self.of_tables().is_some_and(moirai_tables::Error::is_snapshot_ended)
     }
 
+    /// The five letters by which PostgreSQL calls such an error.
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Error::Transaction { sqlstate, .. } => sqlstate,
+            Error::Rows { sqlstate, .. } => sqlstate,
+            Error::Refused { .. } => "0A000",
+            Error::NoRoom(_) => "53100",
+            Error::File { .. } | Error::Output(_) => "58030",
+            Error::Csv { .. } => "22P04",
+            Error::Tables(error) => error.sqlstate(),
+            Error::Statement(error) => match self.of_tables() {
+                Some(error) => error.sqlstate(),
+                None => sqlstate_of(error),
+            },
+        }
+    }
+
+    /// Whether a transaction that failed so may succeed when it is run again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.of_tables().is_some_and(moirai_tables::Error::is_retryable)
+    }
+
     /// The error of the tables that it comes from.
     fn of_tables(&self) -> Option<&moirai_tables::Error> {
         match self {
@@ -94,6 +128,44 @@ impl Error {
                     DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..)
                 )
             )
+    }
+}
+
+/// Parts of DataFusion's messages, and the states that they stand for.
+const STATES: [(&str, &str); 8] = [
+    ("divide by zero", "22012"),
+    ("overflow", "22003"),
+    ("out of range", "22003"),
+    ("too large", "22003"),
+    ("Can't cast value", "22003"),
+    ("Cannot cast", "22P02"),
+    ("parse", "22P02"),
+    ("No function matches", "42883"),
+];
+
+/// The state of an error of DataFusion's own.
+fn sqlstate_of(error: &DataFusionError) -> &'static str {
+    use datafusion::common::SchemaError;
+    let text = || error.to_string().to_lowercase();
+    let state = || {
+        let text = text();
+        STATES.iter().find(|(part, _)| text.contains(&part.to_lowercase())).map(|(_, state)| *state)
+    };
+    match error.find_root() {
+        DataFusionError::SQL(..) => "42601",
+        DataFusionError::External(inner) => {
+            inner.downcast_ref::<Error>().map_or("58000", Error::sqlstate)
+        }
+        DataFusionError::SchemaError(error, _) => match **error {
+            SchemaError::FieldNotFound { .. } => "42703",
+            SchemaError::AmbiguousReference { .. } => "42702",
+            _ => "42701",
+        },
+        DataFusionError::NotImplemented(_) => "0A000",
+        DataFusionError::Plan(_) if text().contains("not found") => "42P01",
+        DataFusionError::Plan(_) => state().unwrap_or("42601"),
+        DataFusionError::ResourcesExhausted(_) => "53200",
+        _ => state().unwrap_or("22000"),
     }
 }
 

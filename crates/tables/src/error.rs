@@ -16,6 +16,17 @@ pub enum Error {
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 
+    /// A row that was to be inserted has the key of another, or its values in a unique index.
+    #[error(
+        "table `{table}` has a row with the same {what}: update that row, or take other values"
+    )]
+    RowExists {
+        /// The table.
+        table: String,
+        /// The key, or the index.
+        what: String,
+    },
+
     /// There is no such table.
     #[error("there is no table `{name}`; the store has {known}")]
     NoTable {
@@ -155,11 +166,45 @@ impl Error {
         matches!(error, Full { .. } | BulkTooDense { .. } | GroupTooLong { .. })
     }
 
+    /// The five letters by which PostgreSQL calls such an error.
+    #[must_use]
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            Error::Store(error) => error.sqlstate(),
+            Error::RowExists { .. } | Error::NotUnique { .. } | Error::DuplicateKey { .. } => {
+                "23505"
+            }
+            Error::NoTable { .. } => "42P01",
+            Error::TableExists { .. } | Error::IndexExists { .. } => "42P07",
+            Error::NoIndex { .. } => "42704",
+            // Others have changed what the table is; the statement may be run again.
+            Error::NotEmpty { .. } | Error::Dropped { .. } | Error::Altered { .. } => "55000",
+            Error::Definition { .. } | Error::ColumnType { .. } => "42611",
+            Error::Rows { .. } | Error::Arrow(_) => "22000",
+            _ => "58000",
+        }
+    }
+
+    /// Whether a transaction that failed so may succeed when it is run again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Store(error) if error.is_retryable())
+    }
+
     /// Whether a snapshot was read that has ended, since changes needed the space of what it kept.
     #[must_use]
     pub fn is_snapshot_ended(&self) -> bool {
         use moirai_update::Error::PointTooOld;
         matches!(self, Error::Store(moirai_btree::Error::Update(PointTooOld { .. })))
+    }
+}
+
+impl From<moirai_transactions::Error> for Error {
+    fn from(error: moirai_transactions::Error) -> Error {
+        match error {
+            moirai_transactions::Error::Engine(error) => Error::Store(error.into()),
+            error => Error::Store(error.into()),
+        }
     }
 }
 

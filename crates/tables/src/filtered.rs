@@ -288,6 +288,7 @@ impl FilteredScan {
         let columns =
             options.columns.clone().unwrap_or_else(|| (0..table.schema().fields().len()).collect());
         let schema = projected(table, &columns)?;
+        snapshot.note_range(table, &options.from, options.to.as_deref());
         let filtered = filter.columns().to_vec();
         let mut others: Vec<usize> = Vec::new();
         let mut place_of = |column: &usize| {

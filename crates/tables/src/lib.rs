@@ -53,6 +53,7 @@
 //! | `rows` | Arrow arrays made of rows, as leaves and the engine's answers have them |
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
+//! | `transaction` | transactions over rows of tables, and over trees |
 //! | `scan` | reading ranges of rows |
 //! | `filtered` | reading the rows of ranges that a filter keeps |
 //! | `index` | secondary indexes: their entries |
@@ -78,6 +79,7 @@ mod rows;
 mod scan;
 mod snapshot;
 mod tables;
+mod transaction;
 mod types;
 mod values;
 
@@ -91,9 +93,11 @@ pub use filtered::{FilterOrder, FilteredScan, RowFilter};
 pub use index::{Index, key_behind};
 pub use load::{Load, LoadOptions};
 pub use moirai_pages::KeyBounds;
+pub use moirai_transactions::{Isolation, LockWait, TransactionOptions};
 pub use scan::{Scan, ScanCounts, ScanOptions};
 pub use snapshot::{Snapshot, TableSize};
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use tables::Canary;
 pub use tables::{Table, Tables, Turn, Writer};
+pub use transaction::{Locked, Transaction};

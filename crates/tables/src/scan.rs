@@ -96,6 +96,7 @@ impl Scan {
             UnitSet::NONE => UnitSet::one(0),
             units => units,
         };
+        snapshot.note_range(table, &options.from, options.to.as_deref());
         let to = options.to.clone();
         let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
         let reader = match table.layout() {

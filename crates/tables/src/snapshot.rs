@@ -8,8 +8,9 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use moirai_btree::Leaf;
 use moirai_pages::{KeyBounds, KeyReader, PageRows, PageSchema, number_of};
+use moirai_transactions::{Point, Reads};
 use moirai_units::ByteCount;
-use moirai_update::{At, ReadPoint, Reader, UnitSet, View};
+use moirai_update::{At, Draft, ReadPoint, Reader, UnitSet, View};
 
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
@@ -21,8 +22,16 @@ use crate::{Error, Result};
 /// The tables of a store as they were at one moment. What is changed later is not shown. See [`moirai_update::ReadPoint`] for what it
 /// costs, and when it ends.
 pub struct Snapshot {
-    point: ReadPoint,
+    point: SnapshotPoint,
     tables: Arc<Tables>,
+}
+
+/// What a snapshot reads.
+pub(crate) enum SnapshotPoint {
+    /// A moment.
+    Alone(ReadPoint),
+    /// What a transaction sees.
+    OfTransaction { point: Arc<Point>, draft: Arc<Draft>, reads: Option<Arc<Reads>> },
 }
 
 /// How much of the device a table takes.
@@ -45,7 +54,7 @@ pub(crate) fn units_of(pages: &PageSchema, columns: &[usize]) -> UnitSet {
 }
 
 impl Snapshot {
-    pub(crate) fn new(tables: Arc<Tables>, point: ReadPoint) -> Snapshot {
+    pub(crate) fn new(tables: Arc<Tables>, point: SnapshotPoint) -> Snapshot {
         Snapshot { point, tables }
     }
 
@@ -55,14 +64,47 @@ impl Snapshot {
         &self.tables
     }
 
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        self.point.reader()
+    fn point(&self) -> &ReadPoint {
+        match &self.point {
+            SnapshotPoint::Alone(point) => point,
+            SnapshotPoint::OfTransaction { point, .. } => point.read_point(),
+        }
     }
 
-    /// Reads trees as they were.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        let reader = self.point().reader();
+        match &self.point {
+            SnapshotPoint::Alone(_) => reader,
+            SnapshotPoint::OfTransaction { draft, .. } => reader.over(draft),
+        }
+    }
+
+    /// Where a transaction wants to know what is read.
+    pub(crate) fn reads(&self) -> Option<&Reads> {
+        match &self.point {
+            SnapshotPoint::OfTransaction { reads, .. } => reads.as_deref(),
+            SnapshotPoint::Alone(_) => None,
+        }
+    }
+
+    /// Notes that rows of a range were read, or found missing.
+    pub(crate) fn note_range(&self, table: &Table, from: &[u8], to: Option<&[u8]>) {
+        if let Some(reads) = self.reads() {
+            reads.note(table.space(), from, to);
+        }
+    }
+
+    /// Notes that rows were read, or found missing.
+    fn note_keys(&self, table: &Table, keys: &[Vec<u8>]) {
+        if let Some(reads) = self.reads() {
+            keys.iter().for_each(|key| reads.note_key(table.space(), key));
+        }
+    }
+
+    /// Reads trees as they were; not what a transaction changed in them.
     #[must_use]
     pub fn trees(&self) -> moirai_btree::Reader<'_> {
-        self.tables.store().at(&self.point)
+        self.tables.store().at(self.point())
     }
 
     /// The table called `name`, if there was one. Errors as of [`Tables::table`].
@@ -184,6 +226,7 @@ impl Snapshot {
     /// As of [`Snapshot::rows`].
     pub async fn lacks(&self, table: &Table, keys: &[ArrayRef]) -> Result<Vec<bool>> {
         let keys = table.keys(keys)?;
+        self.note_keys(table, &keys);
         let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let reader = self.reader().units(UnitSet::one(0));
         let found = reader.get_many(table.space(), &refs).await?;
@@ -223,6 +266,7 @@ impl Snapshot {
         columns: &[usize],
     ) -> Result<(RecordBatch, Vec<usize>)> {
         let schema = projected(table, columns)?;
+        self.note_keys(table, keys);
         let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let units = match table.layout() {
             Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),

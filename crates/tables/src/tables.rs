@@ -15,7 +15,7 @@ use crate::definition::{Layout, PageOptions, TableDefinition};
 use crate::index::Index;
 use crate::load::Replace;
 use crate::rows::{page_reader, rows_of};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, SnapshotPoint};
 use crate::{Changes, Error, Result};
 
 /// The tables of a store, beside its trees.
@@ -334,7 +334,7 @@ impl Tables {
     }
 
     /// An error where one of these tables is not as the store has it: it was dropped or truncated, or has other indexes.
-    fn check<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) -> Result<()> {
+    pub(crate) fn check<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) -> Result<()> {
         for table in tables {
             let name = || table.name().to_owned();
             if self.store.is_dropped(table.space()) {
@@ -368,7 +368,7 @@ impl Tables {
     /// Begins to read at this moment.
     pub async fn snapshot(self: &Arc<Tables>) -> Arc<Snapshot> {
         let point = self.store.engine().read_point().await;
-        Arc::new(Snapshot::new(Arc::clone(self), point))
+        Arc::new(Snapshot::new(Arc::clone(self), SnapshotPoint::Alone(point)))
     }
 
     /// [`Error::TableExists`] where there is a table of that name.
@@ -477,7 +477,12 @@ pub struct Writer<'a> {
     bulk: Bulk<'a>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    /// The tables that it changes.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.changed.iter()
+    }
+
     /// Adds changes, which come after those before them. Errors as of [`Bulk::modify`].
     pub async fn add(&mut self, changes: &Changes) -> Result<()> {
         for table in changes.tables() {
@@ -494,8 +499,13 @@ impl Writer<'_> {
     /// [`Error::Dropped`], [`Error::Altered`]; errors as of [`Bulk::commit`].
     pub async fn commit(self) -> Result<()> {
         let _defining = self.tables.defining.read().await;
+        Ok(self.checked()?.commit().await?)
+    }
+
+    /// The changes, whose tables are what they were. The caller keeps them so.
+    pub(crate) fn checked(self) -> Result<Bulk<'a>> {
         self.tables.check(&self.changed)?;
-        Ok(self.bulk.commit().await?)
+        Ok(self.bulk)
     }
 }
 

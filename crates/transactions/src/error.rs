@@ -66,21 +66,32 @@ impl Error {
         matches!(self, Error::Conflict { .. } | Error::Deadlock | Error::Engine(PointTooOld { .. }))
     }
 
-    /// The five letters by which SQL calls the error, as PostgreSQL has them.
+    /// The five letters by which PostgreSQL calls such an error.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
-        use moirai_update::Error as Engine;
         match self {
             Error::Conflict { .. } => "40001",
             Error::Deadlock => "40P01",
             Error::LockNotAvailable => "55P03",
             Error::Failed { .. } => "25P02",
-            Error::ReadOnly | Error::Engine(Engine::ReadOnly { .. }) => "25006",
+            Error::ReadOnly => "25006",
             Error::NoSavepoint { .. } => "3B001",
-            Error::TooLarge { .. } | Error::Engine(Engine::GroupTooLong { .. }) => "54000",
-            Error::Engine(Engine::PointTooOld { .. }) => "72000",
-            Error::Engine(Engine::Full { .. }) => "53100",
-            Error::Engine(_) => "58030",
+            Error::TooLarge { .. } => "54000",
+            Error::Engine(error) => sqlstate(error),
         }
+    }
+}
+
+/// The five letters by which PostgreSQL calls an error of the engine.
+#[must_use]
+pub fn sqlstate(error: &moirai_update::Error) -> &'static str {
+    use moirai_update::Error;
+    match error {
+        Error::ReadOnly { .. } => "25006",
+        Error::PointTooOld { .. } => "72000",
+        Error::Full { .. } => "53100",
+        Error::GroupTooLong { .. } | Error::TooLong { .. } | Error::BulkTooDense { .. } => "54000",
+        Error::Damaged { .. } => "XX001",
+        _ => "58030",
     }
 }

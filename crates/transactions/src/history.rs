@@ -13,14 +13,38 @@ use moirai_update::SpaceId;
 use crate::reads::ReadRange;
 
 /// A key that a group modified; `None` stands for any keys of the space.
-type Modified = (SpaceId, Option<Arc<[u8]>>);
+pub(crate) type Modified = (SpaceId, Option<Arc<[u8]>>);
+
+/// The last group that modified a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    number: u64,
+    /// How many groups are being committed that modify it, and whose numbers are not known yet.
+    unnumbered: u32,
+}
+
+impl Last {
+    /// The number of the last group, which counts as the highest as long as it is not known.
+    fn number(self) -> u64 {
+        if self.unnumbered > 0 { u64::MAX } else { self.number }
+    }
+}
 
 /// The last groups that modified keys of a space.
 #[derive(Debug, Default)]
 struct OfSpace {
     /// The last one that may have modified any key.
-    whole: Option<u64>,
-    keys: BTreeMap<Arc<[u8]>, u64>,
+    whole: Last,
+    keys: BTreeMap<Arc<[u8]>, Last>,
+}
+
+impl OfSpace {
+    fn last(&mut self, key: Option<&Arc<[u8]>>) -> &mut Last {
+        match key {
+            None => &mut self.whole,
+            Some(key) => self.keys.entry(Arc::clone(key)).or_default(),
+        }
+    }
 }
 
 /// The keys that groups modified lately.
@@ -59,26 +83,39 @@ impl History {
         }
     }
 
-    /// A group was appended to the log. Groups come in the order of their numbers.
+    /// A group was appended to the log. Groups come in the order of their numbers, but for [`History::numbered`].
     pub(crate) fn appended(&mut self, number: u64, modified: Vec<Modified>) {
-        for (space, key) in &modified {
-            let of_space = self.spaces.entry(*space).or_default();
-            match key {
-                Some(key) => drop(of_space.keys.insert(Arc::clone(key), number)),
-                None => of_space.whole = Some(number),
-            }
-        }
+        self.note(&modified, |last| last.number = last.number.max(number));
         self.groups.push_back((number, modified));
     }
 
-    /// The group that modified a key last, where it is none of those that readers see, which are before `visible_end`.
-    pub(crate) fn in_flight(&self, space: SpaceId, key: &[u8], visible_end: u64) -> Option<u64> {
-        self.last(space, key).filter(|number| *number >= visible_end)
+    /// A group is being committed whose number is not known yet: what it modifies counts as changed for all.
+    pub(crate) fn unnumbered(&mut self, modified: &[Modified]) {
+        self.note(modified, |last| last.unnumbered += 1);
+    }
+
+    /// That group has this number or one before it, or none.
+    pub(crate) fn numbered(&mut self, number: u64, modified: Vec<Modified>) {
+        self.note(&modified, |last| last.unnumbered -= 1);
+        self.appended(number, modified);
+    }
+
+    fn note(&mut self, modified: &[Modified], change: impl Fn(&mut Last)) {
+        for (space, key) in modified {
+            change(self.spaces.entry(*space).or_default().last(key.as_ref()));
+        }
     }
 
     fn last(&self, space: SpaceId, key: &[u8]) -> Option<u64> {
         let of_space = self.spaces.get(&space)?;
-        of_space.keys.get(key).copied().max(of_space.whole)
+        let of_key = of_space.keys.get(key).copied().unwrap_or_default();
+        Some(of_key.number().max(of_space.whole.number()))
+    }
+
+    /// The group that modified a key last, where it is none of those that readers see, which are before `visible_end`; nothing of one
+    /// whose number is not known.
+    pub(crate) fn in_flight(&self, space: SpaceId, key: &[u8], visible_end: u64) -> Option<u64> {
+        self.last(space, key).filter(|number| *number >= visible_end && *number < u64::MAX)
     }
 
     /// Whether a group from this number on modified a key.
@@ -89,7 +126,7 @@ impl History {
     /// Whether a group from this number on modified a key of a range.
     pub(crate) fn has_range_changed(&self, read: &ReadRange, since: u64) -> bool {
         let Some(of_space) = self.spaces.get(&read.space) else { return false };
-        if of_space.whole.is_some_and(|number| number >= since) {
+        if of_space.whole.number() >= since {
             return true;
         }
         let to = read.to.as_deref();
@@ -98,7 +135,7 @@ impl History {
             return false;
         }
         let keys = (Bound::Included(&*read.from), to.map_or(Bound::Unbounded, Bound::Excluded));
-        of_space.keys.range::<[u8], _>(keys).any(|(_, number)| *number >= since)
+        of_space.keys.range::<[u8], _>(keys).any(|(_, last)| last.number() >= since)
     }
 
     /// Forgets the groups that all read points see, those of transactions to come among them: readers see the groups before
@@ -115,14 +152,16 @@ impl History {
         {
             for (space, key) in modified {
                 let Some(of_space) = self.spaces.get_mut(&space) else { continue };
+                let is_forgotten =
+                    |last: Option<&Last>| last.is_some_and(|last| last.number() == number);
                 match &key {
-                    Some(key) if of_space.keys.get(key) == Some(&number) => {
+                    Some(key) if is_forgotten(of_space.keys.get(key)) => {
                         of_space.keys.remove(key);
                     }
-                    None if of_space.whole == Some(number) => of_space.whole = None,
+                    None if is_forgotten(Some(&of_space.whole)) => of_space.whole = Last::default(),
                     _ => {}
                 }
-                if of_space.keys.is_empty() && of_space.whole.is_none() {
+                if of_space.keys.is_empty() && of_space.whole.number() == 0 {
                     self.spaces.remove(&space);
                 }
             }

@@ -42,7 +42,7 @@ mod reads;
 mod transaction;
 mod transactions;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, sqlstate};
 pub use locks::LockMode;
 pub use options::{Isolation, LockWait, TransactionOptions};
 pub use reads::Reads;

@@ -6,18 +6,21 @@ use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use moirai_runtime::sleep;
-use moirai_update::{Draft, DraftMark, Engine, Modification, SpaceId};
+use moirai_update::{Bulk, Draft, DraftMark, Engine, Modification, SpaceId};
 
 use crate::error::{Error, Result};
+use crate::history::{History, Modified};
 use crate::locks::{Answer, Granted, LockKey, LockMode, TransactionId};
 use crate::options::{Isolation, LockWait, TransactionOptions};
-use crate::reads::Reads;
+use crate::reads::{ReadRange, Reads};
 #[cfg(feature = "canary")]
 use crate::transactions::Canary;
 use crate::transactions::{Point, Transactions};
 
 /// Locks of keys of a space after which, and after as many more again, the transaction tries to lock the space instead.
 const KEYS_LOCKED_MAX: usize = 20_000;
+/// What a transaction that failed its validation had in common with others.
+const READ: &str = "something that it read";
 /// Why a transaction that was committed takes nothing more.
 const ENDED: &str = "it has ended with its commit";
 
@@ -185,6 +188,14 @@ impl Transaction {
         since.is_some_and(|since| self.all.history.lock().has_changed(space, key, since))
     }
 
+    /// Whether a group that the read point does not see has changed a key of a range: from one on, and before another or to the last.
+    #[must_use]
+    pub fn has_range_changed(&self, space: SpaceId, from: &[u8], to: Option<&[u8]>) -> bool {
+        let Some(point) = &self.point else { return false };
+        let range = ReadRange { space, from: from.into(), to: to.map(Into::into) };
+        self.all.history.lock().has_range_changed(&range, point.groups_end())
+    }
+
     /// Takes a lock; tells whether it did, which is not so where it is to be skipped.
     async fn take(&mut self, key: LockKey, mode: LockMode, wait: LockWait) -> Result<bool> {
         /// Gives up waiting when the future is dropped.
@@ -338,27 +349,19 @@ impl Transaction {
         if self.draft.is_empty() {
             return Ok(());
         }
-        let group = engine.prepare(&self.draft.group()).await?;
+        let group = self.draft.group();
+        if group.log_bytes() > engine.group_bytes_max() {
+            let mut bulk = engine.bulk();
+            bulk.add(&group).await?;
+            return self.commit_unnumbered(engine, bulk).await;
+        }
+        let group = engine.prepare(&group).await?;
         let reserved = engine.reserve(group.log_bytes()).await?;
         let appended = {
             let mut history = self.all.history.lock();
-            if self.options.isolation == Isolation::Serializable
-                && let Some(point) = &self.point
-            {
-                let (since, reads) = (point.groups_end(), &self.reads);
-                #[cfg(feature = "canary")]
-                let no_ranges = self.all.has_canary(Canary::NoRanges);
-                let has_changed = reads.any(|read| {
-                    #[cfg(feature = "canary")]
-                    if no_ranges && !read.is_key() {
-                        return false;
-                    }
-                    history.has_range_changed(read, since)
-                });
-                if has_changed {
-                    drop(history);
-                    return Err(self.conflict("something that it read"));
-                }
+            if self.is_outdated(&history) {
+                drop(history);
+                return Err(self.conflict(READ));
             }
             let appended = reserved.append(&group)?;
             history.appended(appended.number(), self.modified());
@@ -372,8 +375,70 @@ impl Transaction {
         Ok(())
     }
 
+    /// Whether another transaction has changed what this one has read, where that matters.
+    fn is_outdated(&self, history: &History) -> bool {
+        let Some(point) = &self.point else { return false };
+        if self.options.isolation != Isolation::Serializable {
+            return false;
+        }
+        #[cfg(feature = "canary")]
+        if self.all.has_canary(Canary::NoRanges) {
+            let has_changed = |read: &ReadRange| {
+                read.is_key() && history.has_range_changed(read, point.groups_end())
+            };
+            return self.reads.any(has_changed);
+        }
+        self.reads.any(|read| history.has_range_changed(read, point.groups_end()))
+    }
+
+    /// Commits changes that are too many for memory, instead of those that the transaction has: it has locked all of their spaces
+    /// ([`Transaction::lock_space`]). The transaction has ended, whatever it returns.
+    ///
+    /// # Errors
+    /// As of [`Transaction::commit`] and [`Bulk::commit`].
+    pub async fn commit_bulk(&mut self, engine: &Engine, bulk: Bulk<'_>) -> Result<()> {
+        self.check()?;
+        let committed = self.commit_unnumbered(engine, bulk).await;
+        self.end();
+        self.failed = Some(ENDED.to_owned());
+        committed
+    }
+
+    /// Commits a bulk group, whose number nobody tells.
+    async fn commit_unnumbered(&mut self, engine: &Engine, bulk: Bulk<'_>) -> Result<()> {
+        /// What is being committed, until a number is known that is not before the group's.
+        struct Unnumbered<'a>(&'a Transactions, &'a Engine, Vec<Modified>);
+        impl Drop for Unnumbered<'_> {
+            fn drop(&mut self) {
+                let number = self.1.groups_end().saturating_sub(1);
+                self.0.history.lock().numbered(number, std::mem::take(&mut self.2));
+            }
+        }
+        let modified = self.modified();
+        let is_outdated = {
+            let mut history = self.all.history.lock();
+            let is_outdated = self.is_outdated(&history);
+            if !is_outdated {
+                history.unnumbered(&modified);
+            }
+            is_outdated
+        };
+        if is_outdated {
+            return Err(self.conflict(READ));
+        }
+        let all = Arc::clone(&self.all);
+        let unnumbered = Unnumbered(&all, engine, modified);
+        // From here on it may be committed, also where the future is dropped.
+        self.failed = Some(ENDED.to_owned());
+        bulk.commit().await?;
+        drop(unnumbered);
+        all.counts.committed.fetch_add(1, Ordering::Relaxed);
+        all.history.lock().forget(engine.groups_end());
+        Ok(())
+    }
+
     /// The keys that it modifies, for the history.
-    fn modified(&self) -> Vec<(SpaceId, Option<Arc<[u8]>>)> {
+    fn modified(&self) -> Vec<Modified> {
         let whole = self.whole.iter().map(|space| (*space, None));
         let keys = self.draft.keys().filter(|(space, _)| !self.whole.contains(space));
         whole.chain(keys.map(|(space, key)| (space, Some(key.into())))).collect()

@@ -38,6 +38,26 @@ pub(crate) struct Use {
     pub(crate) has_long: bool,
 }
 
+/// The modifications of a group, in their order.
+pub struct Modifications<'a>(Taker<'a>);
+
+impl<'a> Iterator for Modifications<'a> {
+    type Item = (SpaceId, Modification<'a>);
+
+    fn next(&mut self) -> Option<(SpaceId, Modification<'a>)> {
+        match Entry::take(&mut self.0)? {
+            Entry::Modify { space, modification, .. } => Some((space, modification)),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Modifications<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Modifications").finish_non_exhaustive()
+    }
+}
+
 impl Use {
     pub(crate) fn of(space: SpaceId, one: Modification<'_>) -> Use {
         let (key_bytes, bytes) = (one.key.len(), one.bytes.len());
@@ -121,12 +141,8 @@ impl Group {
     }
 
     /// Its modifications, in their order; of puts of long values the references.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, Modification<'_>)> {
-        let mut taker = Taker(&self.bytes);
-        std::iter::from_fn(move || match Entry::take(&mut taker)? {
-            Entry::Modify { space, modification, .. } => Some((space, modification)),
-            _ => None,
-        })
+    pub fn iter(&self) -> Modifications<'_> {
+        Modifications(Taker(&self.bytes))
     }
 
     /// Bytes that it takes in the log.

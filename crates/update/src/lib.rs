@@ -65,7 +65,7 @@ pub use draft::{Draft, DraftMark};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use figures::Figures;
-pub use group::Group;
+pub use group::{Group, Modifications};
 pub use ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, SpaceId};
 pub use ingest::Ingest;
 pub use kind::{Kind, Kinds, Modification, Question, Value};

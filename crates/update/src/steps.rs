@@ -37,6 +37,12 @@ impl Engine {
         Ok(self.shared.ready(group, Turn::Free).await?.into_owned())
     }
 
+    /// Bytes that a group may take in the log at most ([`Group::log_bytes`]); a longer one is a [`Bulk`](crate::Bulk).
+    #[must_use]
+    pub fn group_bytes_max(&self) -> usize {
+        self.shared.log.group_bytes_max()
+    }
+
     /// Reserves room for a group of up to `bytes` ([`Group::log_bytes`]); waits for it in turn with commits. Groups of others
     /// are taken in meanwhile, as far as the rest of the log has room for them.
     ///

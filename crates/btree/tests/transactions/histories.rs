@@ -239,7 +239,7 @@ async fn run(level: Isolation, canary: Canary) {
 }
 
 fn runs() -> u64 {
-    if cfg!(debug_assertions) { 300 } else { 33_400 }
+    if cfg!(debug_assertions) { 300 } else { 100_000 }
 }
 
 #[test]

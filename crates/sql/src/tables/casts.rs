@@ -71,8 +71,10 @@ pub(crate) fn cast_for(table: &str, field: &Field, array: &ArrayRef) -> Result<A
         return Ok(Arc::clone(array));
     }
     let refused = |why: String| {
+        let is_of_range = why.contains("too large") || why.contains("Can't cast value");
+        let sqlstate = if is_of_range { "22003" } else { "22P02" };
         let problem = format!("column `{}` of `{table}`: {why}", field.name());
-        Err(Error::Rows { problem })
+        Err(Error::Rows { problem, sqlstate })
     };
     let (of_from, of_to) = (class(from), class(to));
     let is_like =

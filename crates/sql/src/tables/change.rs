@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     UpdateTableFromKind,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, Index, Layout, Snapshot, Table, Writer};
+use moirai_tables::{Changes, Index, Layout, Snapshot, Table};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
@@ -24,18 +24,19 @@ use crate::tables::session::{Session, Written, normal, refused, table_name};
 use crate::tables::syntax::{self, TARGET};
 use crate::tables::table::external;
 use crate::tables::unique::{UniqueValues, not_unique};
+use crate::tables::work::Work;
 use crate::{Error, Result};
 
 /// A table whose rows a statement changes, and how the statement calls it.
-struct Target {
+pub(crate) struct Target {
     snapshot: Arc<Snapshot>,
-    table: Table,
-    alias: String,
+    pub(crate) table: Table,
+    pub(crate) alias: String,
 }
 
 impl Target {
     /// The columns that say which row it is: those of the key, or the row's number.
-    fn key_columns(&self) -> Vec<String> {
+    pub(crate) fn key_columns(&self) -> Vec<String> {
         let names: Vec<String> = key_names(&self.table).map(str::to_owned).collect();
         if names.is_empty() { vec![Table::ROW_NUMBER.to_owned()] } else { names }
     }
@@ -81,7 +82,11 @@ impl Target {
 }
 
 impl Session {
-    async fn target_of(&self, from: &TableWithJoins) -> Result<Target> {
+    pub(crate) async fn target_of(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        from: &TableWithJoins,
+    ) -> Result<Target> {
         let TableFactor::Table {
             name,
             alias,
@@ -111,11 +116,11 @@ impl Session {
             Some(alias) if alias.columns.is_empty() && alias.at.is_none() => normal(&alias.name),
             Some(_) => return refused("the columns of a table that is changed keep their names"),
         };
-        let (snapshot, table) = self.target(&name).await?;
-        Ok(Target { snapshot, table, alias })
+        let table = self.tables.table(&name).await?;
+        Ok(Target { snapshot: Arc::clone(snapshot), table, alias })
     }
 
-    pub(crate) async fn update(&self, update: Update) -> Result<Written> {
+    pub(crate) async fn update(&self, work: &mut Work<'_>, update: Update) -> Result<Written> {
         let is_plain = update.or.is_none()
             && update.order_by.is_empty()
             && update.limit.is_none()
@@ -125,7 +130,7 @@ impl Session {
                 "UPDATE has no ORDER BY, LIMIT, OUTPUT or OR here: choose rows in WHERE",
             );
         }
-        let target = self.target_of(&update.table).await?;
+        let target = self.target_of(&work.snapshot, &update.table).await?;
         let table = &target.table;
         let set = assigned(table, &target.alias, update.assignments)?;
         let key = table.definition().key();
@@ -170,7 +175,7 @@ impl Session {
             has_new_unique: has_unique && !changes_key,
             to_check: Vec::new(),
             new_rows: changes_key.then(Vec::new),
-            writer: self.tables.writer(),
+            work,
             rows: 0,
             returned: update.returning.is_some().then(Vec::new),
         };
@@ -183,18 +188,17 @@ impl Session {
             }
         }
         updating.end().await?;
-        let Updating { writer, rows, returned, .. } = updating;
+        let Updating { rows, returned, .. } = updating;
         let returned = match (update.returning, returned) {
             (Some(items), Some(rows)) => {
                 Some(self.returned((&target.snapshot, table), items, &target.alias, rows).await?)
             }
             _ => None,
         };
-        writer.commit().await.map_err(external)?;
         Ok(Written { rows, returned })
     }
 
-    pub(crate) async fn delete(&self, delete: Delete) -> Result<Written> {
+    pub(crate) async fn delete(&self, work: &mut Work<'_>, delete: Delete) -> Result<Written> {
         let is_plain = delete.tables.is_empty()
             && delete.order_by.is_empty()
             && delete.limit.is_none()
@@ -205,7 +209,7 @@ impl Session {
         let ([from], true) = (&from[..], is_plain) else {
             return refused("write DELETE FROM table, then USING, WHERE and RETURNING");
         };
-        let target = self.target_of(from).await?;
+        let target = self.target_of(&work.snapshot, from).await?;
         let table = &target.table;
         let others = delete.using.unwrap_or_default();
         // Others may find a row several times.
@@ -213,7 +217,6 @@ impl Session {
         let before = Before::of(table.indexes().iter().collect());
         let items = target.items(|_| None, delete.returning.is_some(), &before.columns);
         let mut found = target.rows(self, items, others, delete.selection).await?;
-        let mut writer = self.tables.writer();
         let (mut rows, mut returned) = (0, delete.returning.is_some().then(Vec::new));
         let key_columns = target.key_columns().len();
         while let Some(mut batch) = found.try_next().await? {
@@ -229,7 +232,7 @@ impl Session {
             let mut changes = Changes::new();
             before.forget(&mut changes, table, old)?;
             changes.delete(table, keys).map_err(external)?;
-            writer.add(&changes).await.map_err(external)?;
+            work.add(changes).await?;
             rows += batch.num_rows() as u64;
             if let Some(returned) = &mut returned {
                 returned.push(rows_for(table, values)?);
@@ -241,7 +244,6 @@ impl Session {
             }
             _ => None,
         };
-        writer.commit().await.map_err(external)?;
         Ok(Written { rows, returned })
     }
 
@@ -333,7 +335,7 @@ impl<'a> Before<'a> {
 }
 
 /// Rows that are being updated.
-struct Updating<'a> {
+struct Updating<'a, 'w> {
     target: &'a Target,
     /// The columns that are set.
     set: Vec<usize>,
@@ -353,12 +355,12 @@ struct Updating<'a> {
     touched: Option<HashSet<Vec<u8>>>,
     /// The rows as they are to be, where their keys change.
     new_rows: Option<Vec<RecordBatch>>,
-    writer: Writer<'a>,
+    work: &'a mut Work<'w>,
     rows: u64,
     returned: Option<Vec<RecordBatch>>,
 }
 
-impl<'a> Updating<'a> {
+impl<'a> Updating<'a, '_> {
     async fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let table = &self.target.table;
         let (keys, rest) = batch.columns().split_at(self.target.key_columns().len());
@@ -370,7 +372,7 @@ impl<'a> Updating<'a> {
                         "a row of `{}` is met twice: let FROM have one row for each",
                         table.name()
                     );
-                    return Err(Error::Rows { problem });
+                    return Err(Error::Rows { problem, sqlstate: "21000" });
                 }
             }
         }
@@ -408,7 +410,7 @@ impl<'a> Updating<'a> {
                 changes.set(table, keys, &set, &known).map_err(external)?;
             }
         }
-        self.writer.add(&changes).await.map_err(external)?;
+        self.work.add(changes).await?;
         self.rows += batch.num_rows() as u64;
         if let Some(returned) = &mut self.returned {
             returned.extend(whole);
@@ -477,7 +479,7 @@ impl<'a> Updating<'a> {
                 let is_left = self.touched.as_ref().is_some_and(|touched| touched.contains(&key));
                 if !(lacks || is_left) || !new.insert(key) {
                     let problem = format!("two rows of `{}` would have the same key", table.name());
-                    return Err(Error::Rows { problem });
+                    return Err(Error::Rows { problem, sqlstate: "23505" });
                 }
             }
             let unique: Vec<&Index> = self.unique_indexes().map(|(_, index)| index).collect();
@@ -487,7 +489,7 @@ impl<'a> Updating<'a> {
             let table = &self.target.table;
             let mut changes = Changes::new();
             changes.put(table, &rows).map_err(external)?;
-            self.writer.add(&changes).await.map_err(external)?;
+            self.work.add(changes).await?;
         }
         Ok(())
     }

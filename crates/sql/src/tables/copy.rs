@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::TryStreamExt;
-use moirai_tables::Table;
+use moirai_tables::{Snapshot, Table};
 use parquet::arrow::ArrowWriter;
 use tempfile::NamedTempFile;
 
@@ -30,13 +30,15 @@ use crate::tables::insert::{Into, OnConflict, column_of};
 use crate::tables::session::{Session, Written, normal, refused, table_name};
 use crate::tables::syntax;
 use crate::tables::table::external;
+use crate::tables::work::Work;
 use crate::{CsvColumn, CsvDelimiter, CsvOptions, CsvSchema, CsvType, Error, Result, read_parquet};
 
 /// What a `COPY` says.
+#[derive(Clone)]
 pub(crate) struct Copy {
     source: CopySource,
     /// Whether the file is written.
-    to: bool,
+    pub(crate) to: bool,
     file: PathBuf,
     is_parquet: bool,
     csv: CsvOptions,
@@ -134,11 +136,6 @@ impl Copy {
         }
         Ok(Some(Copy { source, to, file, is_parquet, csv }))
     }
-
-    /// Whether it changes a table.
-    pub(crate) fn writes(&self) -> bool {
-        !self.to
-    }
 }
 
 /// The type in which a column is read of a CSV file: text that is cast, where there is none for it.
@@ -199,17 +196,16 @@ fn bytes_of(array: &ArrayRef) -> std::result::Result<ArrayRef, DataFusionError> 
 }
 
 impl Session {
-    pub(crate) async fn copy(&self, copy: Copy) -> Result<Written> {
-        if copy.to { self.copy_to(copy).await } else { self.copy_from(copy).await }
-    }
-
-    async fn copy_from(&self, copy: Copy) -> Result<Written> {
+    /// Inserts the rows of a file. The table is locked first: the file may be a pipe, so that nothing is begun again.
+    pub(crate) async fn copy_from(&self, work: &mut Work<'_>, copy: Copy) -> Result<Written> {
         let Copy { source: CopySource::Table { table_name: name, columns: named }, .. } = &copy
         else {
             return refused("rows of a file go into a table: COPY table FROM 'file'");
         };
         let name = table_name(name)?;
-        let (snapshot, table) = self.target(&name).await?;
+        let table = self.tables.table(&name).await?;
+        work.lock_table(&table).await?;
+        let snapshot = Arc::clone(&work.snapshot);
         let mut columns = columns_of(&table, named)?;
         let import = if copy.is_parquet {
             let import = read_parquet(&copy.file)?;
@@ -279,17 +275,16 @@ impl Session {
             Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches)));
         let on_conflict = OnConflict::Refuse;
         let into = Into { snapshot, table, alias: name, columns, on_conflict };
-        self.insert_rows(into, rows, None).await
+        self.insert_rows(work, into, rows, None).await
     }
 
-    async fn copy_to(&self, copy: Copy) -> Result<Written> {
+    pub(crate) async fn copy_to(&self, snapshot: Arc<Snapshot>, copy: Copy) -> Result<Written> {
         let query = match copy.source {
             CopySource::Query(query) => *query,
             CopySource::Table { table_name, columns } => syntax::query_of(table_name, columns)?,
         };
         let mut statement = SqlStatement::Query(Box::new(query));
         syntax::refuse_locks(&mut statement)?;
-        let snapshot = self.tables.snapshot().await;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
         let mut batches = read(&context, Statement::Statement(Box::new(statement))).await?;
         let failed = failed(&copy.file);

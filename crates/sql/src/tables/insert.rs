@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     OnConflictAction, OnInsert, SelectItem, TableObject,
 };
 use futures::TryStreamExt;
-use moirai_tables::{Changes, Index, Snapshot, Table, Writer};
+use moirai_tables::{Changes, Index, Snapshot, Table};
 
 use crate::database::read;
 use crate::tables::casts::cast_for;
@@ -22,6 +22,7 @@ use crate::tables::session::{Session, Written, normal, refused, rows_of, table_n
 use crate::tables::syntax::{self, EXCLUDED, ROWS};
 use crate::tables::table::external;
 use crate::tables::unique::{UniqueValues, named_values, not_unique};
+use crate::tables::work::Work;
 use crate::using::qualify;
 use crate::{Error, Result};
 
@@ -127,7 +128,7 @@ pub(crate) fn rows_for(table: &Table, arrays: &[ArrayRef]) -> Result<RecordBatch
         if !field.is_nullable() && array.logical_null_count() > 0 {
             let (column, table) = (field.name(), table.name());
             let problem = format!("column `{column}` of `{table}` takes no nulls");
-            return Err(Error::Rows { problem });
+            return Err(Error::Rows { problem, sqlstate: "23502" });
         }
     }
     let rows = RecordBatch::try_new(Arc::clone(table.schema()), cast);
@@ -157,7 +158,7 @@ enum Default {
 }
 
 impl Session {
-    pub(crate) async fn insert(&self, insert: Insert) -> Result<Written> {
+    pub(crate) async fn insert(&self, work: &mut Work<'_>, insert: Insert) -> Result<Written> {
         let Insert { table: TableObject::TableName(name), .. } = &insert else {
             return refused("rows are inserted into tables");
         };
@@ -181,7 +182,7 @@ impl Session {
             );
         }
         let name = table_name(name)?;
-        let (snapshot, table) = self.target(&name).await?;
+        let (snapshot, table) = (Arc::clone(&work.snapshot), self.tables.table(&name).await?);
         let alias = insert.table_alias.as_ref().map(|alias| normal(&alias.alias));
         let alias = alias.unwrap_or(name);
         let on_conflict = conflict_of(&table, insert.on)?;
@@ -214,12 +215,13 @@ impl Session {
             None => self.series(&snapshot, 1, Vec::new()).await?,
         };
         let into = Into { snapshot, table, alias, columns, on_conflict };
-        self.insert_rows(into, rows, insert.returning).await
+        self.insert_rows(work, into, rows, insert.returning).await
     }
 
     /// Inserts rows that come.
     pub(crate) async fn insert_rows(
         &self,
+        work: &mut Work<'_>,
         into: Into,
         mut rows: SendableRecordBatchStream,
         returning: Option<Vec<SelectItem>>,
@@ -239,12 +241,13 @@ impl Session {
             on_conflict,
             keys: HashSet::new(),
             unique: UniqueValues::default(),
-            writer: self.tables.writer(),
+            work,
             rows: 0,
             returned: returning.is_some().then(Vec::new),
         };
         let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
-        let may_load = is_plain && self.tables.is_empty(&table).await?;
+        let may_load =
+            is_plain && inserting.work.is_alone() && self.tables.is_empty(&table).await?;
         let (mut first, mut count, mut bytes) = (Vec::new(), 0, 0);
         while may_load
             && count < LOADED_ROWS
@@ -256,6 +259,8 @@ impl Session {
             first.push(batch);
         }
         if count >= LOADED_ROWS || bytes >= LOADED_BYTES {
+            // Rows that others have inserted and not committed would go with the table that is replaced.
+            inserting.work.lock_table(&table).await?;
             let mut load = self.tables.load_into(&table).await?;
             for batch in first {
                 load.push(&inserting.whole(&batch).await?).await?;
@@ -272,14 +277,13 @@ impl Session {
         while let Some(batch) = rows.try_next().await? {
             inserting.add(&batch).await?;
         }
-        let Inserting { writer, rows, returned, .. } = inserting;
+        let Inserting { rows, returned, .. } = inserting;
         let returned = match (returning, returned) {
             (Some(items), Some(rows)) => {
                 Some(self.returned((&snapshot, &table), items, &alias, rows).await?)
             }
             _ => None,
         };
-        writer.commit().await.map_err(external)?;
         Ok(Written { rows, returned })
     }
 
@@ -326,7 +330,7 @@ impl Session {
 }
 
 /// Rows on their way into a table.
-struct Inserting<'a> {
+struct Inserting<'a, 'w> {
     session: &'a Session,
     snapshot: Arc<Snapshot>,
     table: &'a Table,
@@ -339,13 +343,13 @@ struct Inserting<'a> {
     /// The keys that the statement has put, and the values in unique indexes.
     keys: HashSet<Vec<u8>>,
     unique: UniqueValues,
-    writer: Writer<'a>,
+    work: &'a mut Work<'w>,
     rows: u64,
     /// The rows as they are now, where they are asked for.
     returned: Option<Vec<RecordBatch>>,
 }
 
-impl Inserting<'_> {
+impl Inserting<'_, '_> {
     /// Rows with all columns, of those that are given.
     async fn whole(&self, given: &RecordBatch) -> Result<RecordBatch> {
         let (table, count) = (self.table, given.num_rows());
@@ -391,7 +395,7 @@ impl Inserting<'_> {
         let table = self.table;
         let mut changes = Changes::new();
         changes.put(table, &rows).map_err(external)?;
-        self.writer.add(&changes).await.map_err(external)?;
+        self.work.add(changes).await?;
         let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
         self.pass(rows.project(&columns).map_err(DataFusionError::from)?);
         Ok(())
@@ -454,7 +458,7 @@ impl Inserting<'_> {
                             "ON CONFLICT DO UPDATE meets a row of `{}` twice: give each key once",
                             table.name()
                         );
-                        return Err(Error::Rows { problem });
+                        return Err(Error::Rows { problem, sqlstate: "21000" });
                     }
                     OnConflict::Update(_) => {
                         self.keys.extend(key.cloned());
@@ -492,7 +496,7 @@ impl Inserting<'_> {
     fn duplicate(&self, rows: &RecordBatch) -> Result<Error> {
         let key = named_values(self.table, self.table.definition().key(), rows)?;
         let problem = format!("`{}` has a row with {key} already", self.table.name());
-        Ok(Error::Rows { problem })
+        Ok(Error::Rows { problem, sqlstate: "23505" })
     }
 
     /// Changes the rows that are there, where `DO UPDATE` says so.
@@ -539,7 +543,7 @@ impl Inserting<'_> {
             for index in table.indexes() {
                 changes.forget(table, index, &index.sources(&old)).map_err(external)?;
             }
-            self.writer.add(&changes).await.map_err(external)?;
+            self.work.add(changes).await?;
             self.check_unique(&new).await?;
             self.put(new).await?;
         }

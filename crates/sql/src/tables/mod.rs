@@ -10,12 +10,15 @@ mod change;
 mod copy;
 mod define;
 mod insert;
+mod locking;
 mod predicate;
 mod range;
 mod scan;
 mod session;
 mod syntax;
 mod table;
+mod transaction;
 mod unique;
+mod work;
 
 pub(crate) use session::Session;

@@ -17,7 +17,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, SelectItem, Statement as SqlStatement};
 use futures::TryStreamExt;
-use moirai_tables::{Snapshot, Table, Tables};
+use moirai_tables::{Isolation, Snapshot, Table, Tables, Transaction, TransactionOptions};
 
 use crate::database::read;
 use crate::precedence::regroup;
@@ -26,6 +26,8 @@ use crate::tables::catalog::StatementTables;
 use crate::tables::copy::Copy;
 use crate::tables::syntax::{self, ROWS};
 use crate::tables::table::external;
+use crate::tables::transaction::Transactions;
+use crate::tables::work::{Applied, Work};
 use crate::{Error, Result};
 
 /// Where statements find tables.
@@ -39,6 +41,32 @@ pub(crate) struct Session {
     pub(crate) tables: Arc<Tables>,
     /// With functions and rules, and without tables.
     base: SessionState,
+    transactions: tokio::sync::Mutex<Transactions>,
+}
+
+/// A statement that changes rows.
+enum Writing<'a> {
+    Statement(&'a SqlStatement),
+    Copy(Copy),
+}
+
+impl Writing<'_> {
+    /// Whether it changes rows that are there.
+    fn changes_rows(&self) -> bool {
+        matches!(self, Writing::Statement(SqlStatement::Update(_) | SqlStatement::Delete(_)))
+    }
+
+    fn is_copy(&self) -> bool {
+        matches!(self, Writing::Copy(_))
+    }
+}
+
+/// How a statement runs that is a transaction of its own.
+pub(crate) fn alone() -> TransactionOptions {
+    TransactionOptions {
+        memory_bytes: usize::MAX,
+        ..TransactionOptions::of(Isolation::ReadCommitted)
+    }
 }
 
 /// What a statement that writes did.
@@ -75,7 +103,7 @@ pub(crate) fn normal(name: &Ident) -> String {
 
 impl Session {
     pub(crate) fn new(tables: Arc<Tables>, base: SessionState) -> Session {
-        Session { tables, base }
+        Session { tables, base, transactions: tokio::sync::Mutex::default() }
     }
 
     /// A context over these tables.
@@ -108,74 +136,138 @@ impl Session {
     }
 
     async fn started(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+        let mut transactions = self.transactions.lock().await;
+        let started = self.start(&mut transactions, statement).await;
+        if started.is_err()
+            && let Some(block) = &mut transactions.block
+        {
+            block.has_failed = true;
+        }
+        started
+    }
+
+    async fn start(
+        &self,
+        transactions: &mut Transactions,
+        statement: &str,
+    ) -> Result<SendableRecordBatchStream> {
         if let Some(copy) = Copy::parse(statement)? {
-            let _turn = match copy.writes() {
-                true => Some(self.tables.turn().await),
-                false => None,
-            };
-            // Not begun again as other statements are: its file may be a pipe.
-            return answer(self.copy(copy).await?);
+            if copy.to {
+                let snapshot = transactions.snapshot(&self.tables).await?;
+                return answer(self.copy_to(snapshot, copy).await?);
+            }
+            return self.write(transactions, Writing::Copy(copy)).await;
         }
         // For the alias of an INSERT's table.
         let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
         if let Statement::Statement(parsed) = &mut parsed {
+            if let Some(done) = transactions.control(self, parsed).await {
+                return answer(done?);
+            }
             regroup(&mut **parsed);
-            syntax::refuse_locks(parsed)?;
-            let writes = matches!(
-                **parsed,
-                SqlStatement::Insert(_)
-                    | SqlStatement::Update(_)
-                    | SqlStatement::Delete(_)
-                    | SqlStatement::CreateTable(_)
-                    | SqlStatement::CreateIndex(_)
-                    | SqlStatement::Truncate(_)
-                    | SqlStatement::Drop { .. }
-            );
-            if writes {
-                let _turn = self.tables.turn().await;
-                return self.write(parsed).await;
+            match &**parsed {
+                SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_) => {
+                    syntax::refuse_locks(parsed)?;
+                    return self.write(transactions, Writing::Statement(parsed)).await;
+                }
+                SqlStatement::CreateTable(_)
+                | SqlStatement::CreateIndex(_)
+                | SqlStatement::Truncate(_)
+                | SqlStatement::Drop { .. } => {
+                    syntax::refuse_locks(parsed)?;
+                    let words: Vec<&str> = words(statement).take(2).collect();
+                    transactions.refuse_in_block(&words.join(" ").to_uppercase())?;
+                    let _turn = self.tables.turn().await;
+                    return self.define(parsed).await;
+                }
+                SqlStatement::Query(query) if !query.locks.is_empty() => {
+                    let query = query.clone();
+                    return self.select_for_update(transactions, *query).await;
+                }
+                _ => syntax::refuse_locks(parsed)?,
             }
         }
-        let snapshot = self.tables.snapshot().await;
+        let snapshot = transactions.snapshot(&self.tables).await?;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
         read(&context, parsed).await
     }
 
-    /// Carries out a statement that writes. On a device that is almost full, sweeps for what was committed before may end its
-    /// snapshot: nothing is done then, and it begins again.
-    async fn write(&self, statement: &SqlStatement) -> Result<SendableRecordBatchStream> {
-        let changes = matches!(statement, SqlStatement::Update(_) | SqlStatement::Delete(_));
+    /// Carries out a statement that writes: in the transaction block if one is open, and else in a transaction of its own, which begins
+    /// again where it failed because of others.
+    async fn write(
+        &self,
+        transactions: &mut Transactions,
+        writing: Writing<'_>,
+    ) -> Result<SendableRecordBatchStream> {
+        if let Some(block) = &mut transactions.block {
+            block.check()?;
+            block.has_run = true;
+            return self.write_in(&mut block.transaction, &writing, false).await;
+        }
+        let mut transaction = self.tables.begin_transaction(alone());
+        let changes = writing.changes_rows();
         let mut tries = 1;
         loop {
-            let error = match self.write_once(statement.clone()).await {
+            let written = self.write_in(&mut transaction, &writing, true).await;
+            let committed = match written {
+                Ok(written) if transaction.is_empty() => Ok(written),
+                Ok(written) => transaction.commit().await.map(|()| written).map_err(Error::from),
+                Err(error) => Err(error),
+            };
+            let error = match committed {
                 Err(error) => error,
                 written => return written,
             };
-            if !error.is_snapshot_ended() || tries == TRIES {
-                let has_no_room = error.is_snapshot_ended() || (changes && error.is_too_large());
+            // On a device that is almost full, sweeps for what was committed before may end its snapshot.
+            let is_ended = error.is_snapshot_ended();
+            if !(is_ended || error.is_retryable()) || tries == TRIES || writing.is_copy() {
+                let has_no_room = is_ended || (changes && error.is_too_large());
                 return Err(if has_no_room { Error::NoRoom(Box::new(error)) } else { error });
             }
+            transaction.retry().await;
             tries += 1;
         }
     }
 
-    async fn write_once(&self, statement: SqlStatement) -> Result<SendableRecordBatchStream> {
-        let written = match statement {
-            SqlStatement::Insert(insert) => self.insert(insert).await?,
-            SqlStatement::Update(update) => self.update(update).await?,
-            SqlStatement::Delete(delete) => self.delete(delete).await?,
+    /// Carries out a statement in a transaction; again, where it reads what is committed and others have changed that meanwhile.
+    async fn write_in(
+        &self,
+        transaction: &mut Transaction,
+        writing: &Writing<'_>,
+        is_alone: bool,
+    ) -> Result<SendableRecordBatchStream> {
+        loop {
+            let mut work = Work::begin(&self.tables, transaction, is_alone).await?;
+            let written = match writing {
+                Writing::Copy(copy) => self.copy_from(&mut work, copy.clone()).await?,
+                Writing::Statement(statement) => {
+                    self.write_once(&mut work, (*statement).clone()).await?
+                }
+            };
+            if work.apply().await? == Applied::Done {
+                return answer(written);
+            }
+        }
+    }
+
+    async fn write_once(&self, work: &mut Work<'_>, statement: SqlStatement) -> Result<Written> {
+        match statement {
+            SqlStatement::Insert(insert) => self.insert(work, insert).await,
+            SqlStatement::Update(update) => self.update(work, update).await,
+            SqlStatement::Delete(delete) => self.delete(work, delete).await,
+            other => refused(format!("{other} changes no rows")),
+        }
+    }
+
+    /// Carries out a statement that changes what tables there are.
+    async fn define(&self, statement: &SqlStatement) -> Result<SendableRecordBatchStream> {
+        let written = match statement.clone() {
             SqlStatement::CreateTable(create) => self.create_table(create).await?,
             SqlStatement::CreateIndex(create) => self.create_index(create).await?,
             SqlStatement::Truncate(truncate) => self.truncate(truncate).await?,
             drop => self.drop(drop).await?,
         };
         answer(written)
-    }
-
-    /// The table called `name` that a statement changes, and what it reads.
-    pub(crate) async fn target(&self, name: &str) -> Result<(Arc<Snapshot>, Table)> {
-        let table = self.tables.table(name).await?;
-        Ok((self.tables.snapshot().await, table))
     }
 
     /// What `RETURNING` says of rows of a table, which have all of its columns.
@@ -206,7 +298,7 @@ fn unknown(statement: &str) -> Error {
     let words = words.join(" ");
     let problem = format!(
         "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \
-         UPDATE, DELETE and COPY; each is a transaction of its own"
+         UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK and SAVEPOINT"
     );
     Error::Refused { problem }
 }

@@ -71,5 +71,5 @@ pub(crate) fn not_unique(table: &Table, index: &Index, row: &RecordBatch) -> Res
         table.name(),
         definition.name
     );
-    Ok(Error::Rows { problem })
+    Ok(Error::Rows { problem, sqlstate: "23505" })
 }

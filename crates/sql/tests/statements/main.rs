@@ -5,6 +5,7 @@
 mod copies;
 mod filters;
 mod indexes;
+mod transactions;
 mod unique;
 
 use std::sync::Arc;
@@ -300,10 +301,7 @@ fn no_more_is_done_than_was_said() {
             "DELETE FROM t AS x (b, a) WHERE x.a = 2",
             "error: the columns of a table that is changed keep their names",
         ),
-        (
-            "SELECT * FROM t FOR UPDATE",
-            "error: rows are not locked by FOR UPDATE or FOR SHARE: leave it out",
-        ),
+        ("SELECT * FROM t FOR SHARE", "error: rows are locked for changes alone: write FOR UPDATE"),
         ("UPDATE t SET u.b = 1", "error: `u.b` is no column of `t`"),
         (
             "CREATE TABLE u (a INT PRIMARY KEY, b INT PRIMARY KEY)",

@@ -116,8 +116,8 @@ fn rows_that_change_leave_their_unique_values() {
             "error: This feature is not implemented: CAST with format is not supported: 'YYYY'",
         ),
         (
-            "BEGIN",
-            "error: BEGIN is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, UPDATE, DELETE and COPY; each is a transaction of its own",
+            "GRANT ALL ON t TO me",
+            "error: GRANT ALL is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK and SAVEPOINT",
         ),
     ]);
 }

@@ -93,23 +93,21 @@ impl Shared {
     /// Writes what a buffer has as a run of blocks of about `block_bytes`, and empties it.
     pub(crate) async fn write_run(&self, mut buffer: Buffer, block_bytes: usize) -> Result<Run> {
         let places = buffer.sort();
-        let mut all = places.iter().filter_map(|place| buffer.at(*place)).peekable();
+        let mut left = &places[..];
         let mut run = Run::new();
         let mut bytes = Vec::with_capacity(block_bytes);
-        while let Some((space, first, _)) = all.peek() {
-            let (space, first) = (*space, Box::from(first.key));
+        while let Some((space, first, _)) = left.first().and_then(|place| buffer.at(*place)) {
+            let first = Box::from(first.key);
             let mut last: &[u8] = &[];
             bytes.clear();
-            let mut fits = |one: &(SpaceId, Modification<'_>, &[u8])| {
-                let is_first = bytes.is_empty();
-                let fits = is_first || bytes.len() + one.2.len() <= block_bytes;
-                if one.0 == space && fits {
-                    bytes.extend_from_slice(one.2);
-                }
-                one.0 == space && fits
-            };
-            while let Some((_, one, _)) = all.next_if(&mut fits) {
+            while let Some((place, others)) = left.split_first()
+                && let Some((of, one, encoded)) = buffer.at(*place)
+                && of == space
+                && (bytes.is_empty() || bytes.len() + encoded.len() <= block_bytes)
+            {
+                bytes.extend_from_slice(encoded);
                 last = one.key;
+                left = others;
             }
             let extents = self.write_run_block(&bytes).await?;
             let (last, checksum) = (last.into(), crc32c::crc32c(&bytes));

@@ -153,14 +153,17 @@ impl Shared {
             return Ok(Cow::Borrowed(group));
         }
         let mut written = Group::new();
-        (written.long, written.uses) = (group.long.clone(), group.uses.clone());
+        written.long = group.long.clone();
+        // Of the others alone: what was too long is no longer.
+        written.uses = group.uses.iter().filter(|used| used.has_long).copied().collect();
+        written.uses.iter_mut().for_each(|used| used.bytes = 0);
         let mut taker = Taker(&group.bytes);
         while let Some(entry) = Entry::take(&mut taker) {
             let Entry::Modify { space, modification, .. } = entry else { continue };
             let Modification { key, bytes, .. } = modification;
             let mut of_space = specs.iter().filter(|(other, _)| *other == space);
             if !of_space.any(|(_, spec)| spec.is_long(modification)) {
-                written.add(space, modification);
+                written.modify(space, modification);
                 continue;
             }
             let mut layout = LongLayout::default();
