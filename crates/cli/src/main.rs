@@ -18,6 +18,7 @@ mod sql;
 mod store;
 mod table;
 mod volume;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,9 @@ enum Command {
     /// Characterise a workload, and find, simulate and compare plans: which arrays, RAID levels, stripe units, objects where
     #[command(subcommand)]
     Plan(plan::Command),
+    /// Run benchmarks of transactions on the tables of a store: TPC-C
+    #[command(subcommand)]
+    Workload(workload::Command),
     /// Load TPC-H in rows and in columns, on simulated disks and in files; query, update, compare and report
     Demo(demo::Arguments),
 }
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Model(command) => model::run(&command),
         Command::Plan(command) => plan::run(command),
+        Command::Workload(command) => workload::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match done {

@@ -62,6 +62,24 @@ impl Index {
         &self.entries
     }
 
+    /// Of each column of its entries: the column of the table, and whether it says that this one is null.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (usize, bool)> {
+        let is_null = |one: &EntryColumn| matches!(one, EntryColumn::IsNull(_));
+        self.columns.iter().map(move |one| (one.column(), is_null(one)))
+    }
+
+    /// How many columns of entries the first `count` columns of the index take.
+    pub(crate) fn fields_of(&self, count: usize) -> usize {
+        let ends = self.columns.iter().enumerate().filter(|(_, one)| one.value_of().is_some());
+        ends.map(|(place, _)| place + 1).nth(count.saturating_sub(1)).unwrap_or(0)
+    }
+
+    /// What an entry has in the place of a null of a column of the table.
+    pub(crate) fn blank_of(&self, table: &Table, column: usize) -> Vec<u8> {
+        let field = table.schema_with_row_numbers().fields().get(column);
+        field.map(|field| blank(field.data_type())).unwrap_or_default()
+    }
+
     /// Whether some of these columns of the table are in it.
     #[must_use]
     pub fn has_any(&self, mut columns: impl Iterator<Item = usize>) -> bool {

@@ -53,6 +53,7 @@
 //! | `rows` | Arrow arrays made of rows, as leaves and the engine's answers have them |
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
+//! | `datum` | rows one by one, without Arrow arrays |
 //! | `transaction` | transactions over rows of tables, and over trees |
 //! | `scan` | reading ranges of rows |
 //! | `filtered` | reading the rows of ranges that a filter keeps |
@@ -68,6 +69,7 @@ mod changes;
 mod check;
 mod columns;
 mod copy;
+mod datum;
 mod definition;
 mod error;
 mod filtered;
@@ -87,6 +89,7 @@ pub use by_index::IndexScan;
 pub use changes::Changes;
 pub use check::Fault;
 pub use copy::Copied;
+pub use datum::{Datum, Row};
 pub use definition::{COLUMNS_MAX, IndexDefinition, Layout, PageOptions, TableDefinition};
 pub use error::{Error, Result};
 pub use filtered::{FilterOrder, FilteredScan, RowFilter};

@@ -29,7 +29,7 @@ pub struct Snapshot {
 /// What a snapshot reads.
 pub(crate) enum SnapshotPoint {
     /// A moment.
-    Alone(ReadPoint),
+    Alone(Arc<ReadPoint>),
     /// What a transaction sees.
     OfTransaction { point: Arc<Point>, draft: Arc<Draft>, reads: Option<Arc<Reads>> },
 }
@@ -87,6 +87,19 @@ impl Snapshot {
         }
     }
 
+    /// The same, of which nobody wants to know what is read.
+    pub(crate) fn without_reads(&self) -> Snapshot {
+        let point = match &self.point {
+            SnapshotPoint::Alone(point) => SnapshotPoint::Alone(Arc::clone(point)),
+            SnapshotPoint::OfTransaction { point, draft, .. } => SnapshotPoint::OfTransaction {
+                point: Arc::clone(point),
+                draft: Arc::clone(draft),
+                reads: None,
+            },
+        };
+        Snapshot::new(Arc::clone(&self.tables), point)
+    }
+
     /// Notes that rows of a range were read, or found missing.
     pub(crate) fn note_range(&self, table: &Table, from: &[u8], to: Option<&[u8]>) {
         if let Some(reads) = self.reads() {
@@ -95,7 +108,7 @@ impl Snapshot {
     }
 
     /// Notes that rows were read, or found missing.
-    fn note_keys(&self, table: &Table, keys: &[Vec<u8>]) {
+    pub(crate) fn note_keys(&self, table: &Table, keys: &[Vec<u8>]) {
         if let Some(reads) = self.reads() {
             keys.iter().for_each(|key| reads.note_key(table.space(), key));
         }

@@ -30,6 +30,8 @@ pub struct Tables {
     pub(crate) indexed: Mutex<BTreeMap<SpaceId, Vec<SpaceId>>>,
     /// Spaces of loads that were given up.
     abandoned: Mutex<Vec<SpaceId>>,
+    /// Of tables without a key by their spaces, the number of the next row.
+    row_numbers: tokio::sync::Mutex<BTreeMap<SpaceId, u64>>,
     /// Of tables by their spaces, how many bytes a row takes.
     row_bytes: Mutex<BTreeMap<SpaceId, RowBytes>>,
     #[cfg(feature = "canary")]
@@ -161,6 +163,11 @@ impl Table {
         &self.0.indexes
     }
 
+    /// Whether it is the same table with the same indexes.
+    pub(crate) fn is(&self, other: &Table) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.spaces() == other.spaces()
+    }
+
     /// Its space, and those of its indexes.
     pub(crate) fn spaces(&self) -> Vec<SpaceId> {
         let indexes = self.indexes().iter().map(|index| index.entries().space());
@@ -223,6 +230,7 @@ impl Tables {
             defining: tokio::sync::RwLock::default(),
             indexed: Mutex::default(),
             abandoned: Mutex::default(),
+            row_numbers: tokio::sync::Mutex::default(),
             row_bytes: Mutex::default(),
             #[cfg(feature = "canary")]
             canary: Mutex::default(),
@@ -365,10 +373,25 @@ impl Tables {
         Ok(table)
     }
 
+    /// Numbers for rows that are added to a table without a key, which nobody else gets: the first of `count`. Those of rows that are not
+    /// committed in the end are passed over. Who numbers rows by [`Snapshot::next_row_number`] instead is to be alone.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::next_row_number`].
+    pub async fn row_numbers(self: &Arc<Tables>, table: &Table, count: u64) -> Result<u64> {
+        let mut numbers = self.row_numbers.lock().await;
+        let next = match numbers.get(&table.space()) {
+            Some(next) => *next,
+            None => self.snapshot().await.next_row_number(table).await?,
+        };
+        numbers.insert(table.space(), next + count);
+        Ok(next)
+    }
+
     /// Begins to read at this moment.
     pub async fn snapshot(self: &Arc<Tables>) -> Arc<Snapshot> {
         let point = self.store.engine().read_point().await;
-        Arc::new(Snapshot::new(Arc::clone(self), SnapshotPoint::Alone(point)))
+        Arc::new(Snapshot::new(Arc::clone(self), SnapshotPoint::Alone(Arc::new(point))))
     }
 
     /// [`Error::TableExists`] where there is a table of that name.

@@ -204,16 +204,19 @@ impl Transaction {
         Ok((are_locked, locked))
     }
 
+    /// Notes that it changes a table.
+    pub(crate) fn note(&mut self, table: &Table) {
+        if !self.changed.iter().any(|one| one.is(table)) {
+            self.changed.push(table.clone());
+        }
+    }
+
     /// Adds changes, which are locked.
     ///
     /// # Errors
     /// As of [`moirai_transactions::Transaction::modify`].
     pub fn add(&mut self, changes: &Changes) -> Result<()> {
-        for table in changes.tables() {
-            if self.changed.iter().all(|one| one.spaces() != table.spaces()) {
-                self.changed.push(table.clone());
-            }
-        }
+        changes.tables().for_each(|table| self.note(table));
         let inner = self.inner.inner();
         for (space, modification) in changes.group().iter() {
             inner.modify(space, modification)?;

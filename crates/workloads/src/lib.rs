@@ -1,3 +1,4 @@
-//! Workloads: TPC-H data as Arrow batches, and its queries.
+//! Workloads: TPC-H data as Arrow batches, and its queries; TPC-C.
 
+pub mod tpcc;
 pub mod tpch;

@@ -230,10 +230,6 @@ impl Session {
         let mut inserting = Inserting {
             session: self,
             defaults: self.defaults(&snapshot, &table, &columns).await?,
-            next_number: match table.definition().key().is_empty() {
-                true => snapshot.next_row_number(&table).await.map_err(external)?,
-                false => 0,
-            },
             snapshot: Arc::clone(&snapshot),
             table: &table,
             alias: &alias,
@@ -338,7 +334,6 @@ struct Inserting<'a, 'w> {
     /// Which column of the table each of those that are given is.
     columns: Vec<usize>,
     defaults: Vec<Option<Default>>,
-    next_number: u64,
     on_conflict: OnConflict,
     /// The keys that the statement has put, and the values in unique indexes.
     keys: HashSet<Vec<u8>>,
@@ -377,8 +372,8 @@ impl Inserting<'_, '_> {
         let (table, count) = (self.table, given.num_rows());
         let mut rows = self.whole(given).await?;
         if table.definition().key().is_empty() {
-            rows = table.numbered(&rows, self.next_number).map_err(external)?;
-            self.next_number += count as u64;
+            let first = self.session.tables.row_numbers(table, count as u64).await;
+            rows = table.numbered(&rows, first.map_err(external)?).map_err(external)?;
         }
         let (fresh, conflicts) = self.divided(&rows).await?;
         if conflicts.num_rows() > 0

@@ -1,0 +1,321 @@
+//! `moirai workload`: benchmarks on the tables of a store. TPC-C is loaded, run and checked.
+
+use std::sync::Arc;
+
+use clap::Subcommand;
+use moirai::runtime::{Stopwatch, keep_freed_memory, now, sleep, spawn};
+use moirai::tables::{Isolation, Layout, Tables};
+use moirai::units::{ByteCount, Nanos, grouped};
+use moirai::update::LogWriter;
+use moirai::{NewFiles, NewTrees};
+use moirai_sql::Database;
+use moirai_workloads::tpcc::{self, CONDITIONS, Figures, Kind, RunOptions, Running, Scale, TABLES};
+use serde::Serialize;
+
+use crate::failure::{Failure, verdict};
+use crate::store::Place;
+use crate::{kv, print, progress};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// TPC-C: orders, payments and deliveries of a wholesaler, in transactions of a few rows each
+    #[command(subcommand)]
+    Tpcc(Tpcc),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Tpcc {
+    /// Load the nine tables, some 80 MB for each warehouse, in place of any of their names
+    ///
+    /// A blank device, or a new file with `?size=` in its URI, becomes a store.
+    Load {
+        #[command(flatten)]
+        place: Place,
+        /// Warehouses to load
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        warehouses: i64,
+        /// How rows lie in pages: nsm, csm or pax
+        #[arg(long, default_value = "nsm", value_parser = layout)]
+        layout: Layout,
+    },
+    /// Run transactions from many terminals, and print throughput and response times
+    ///
+    /// On simulated devices the run takes virtual time: the same seed gives the same figures. Commits are durable.
+    Run {
+        #[command(flatten)]
+        place: Place,
+        /// Terminals to run
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        terminals: u64,
+        /// Seconds to run
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        seconds: u64,
+        /// Key in and think between transactions, as the specification asks: 12.86 New-Orders a minute for each warehouse at most
+        #[arg(long)]
+        think: bool,
+        /// Isolation of the transactions: read-committed, snapshot or serializable
+        #[arg(long, default_value = "snapshot", value_parser = isolation)]
+        isolation: Isolation,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check the twelve consistency conditions (clause 3.3.2 of the specification)
+    ///
+    /// The exit status is 1 when one does not hold.
+    Check {
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn layout(name: &str) -> Result<Layout, String> {
+    Layout::of_name(name).ok_or_else(|| "take nsm, csm or pax".to_owned())
+}
+
+fn isolation(name: &str) -> Result<Isolation, String> {
+    match name {
+        "read-committed" => Ok(Isolation::ReadCommitted),
+        "snapshot" => Ok(Isolation::Snapshot),
+        "serializable" => Ok(Isolation::Serializable),
+        _ => Err("take read-committed, snapshot or serializable".to_owned()),
+    }
+}
+
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    keep_freed_memory();
+    let Command::Tpcc(command) = command;
+    match command {
+        Tpcc::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
+        Tpcc::Run { place, terminals, seconds, think, isolation, json } => {
+            let time = Nanos(seconds * 1_000_000_000);
+            let options = RunOptions { terminals, time, thinks: think, isolation };
+            place.run(run_terminals(&place, options, json))
+        }
+        Tpcc::Check { place, json } => place.run(check(&place, json)),
+    }
+}
+
+/// The tables of the store, which is made where its device is blank.
+async fn open_or_make(place: &Place) -> Result<Arc<Tables>, Failure> {
+    let files = NewFiles::new();
+    let new = NewTrees {
+        leaf: kv::LEAF,
+        log: None,
+        writer: LogWriter::Append,
+        files: &files,
+        overwrite: false,
+    };
+    let created = moirai::create_trees(place.trees(), new, kv::kinds()?, place.options()).await;
+    Ok(Tables::over(created.inspect_err(|_| files.remove())?.store))
+}
+
+async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Failure> {
+    let tables = open_or_make(place).await?;
+    let bar = progress::bar("loading", None);
+    let watch = Stopwatch::start();
+    let database =
+        tpcc::load(&tables, Scale::of(warehouses), layout, |rows| bar.set_position(rows)).await;
+    let rows = bar.position();
+    bar.finish_and_clear();
+    drop(database?);
+    let stored: u64 = {
+        let snapshot = tables.snapshot().await;
+        let mut stored = 0;
+        for name in TABLES {
+            let table = tables.table(name).await?;
+            stored += snapshot.size(&table).await?.stored.0;
+        }
+        stored
+    };
+    tables.close().await?;
+    print::note(format!(
+        "{} rows of {warehouses} warehouses in {}: {} in {:.1} s",
+        grouped(rows),
+        place.store,
+        ByteCount(stored),
+        watch.elapsed().as_s()
+    ));
+    print::note_of_memory(&place.store);
+    Ok(())
+}
+
+/// The figures of one kind of transactions, as JSON has them.
+#[derive(Serialize)]
+struct KindReport {
+    kind: &'static str,
+    committed: u64,
+    rolled_back: u64,
+    retries: u64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+}
+
+/// The figures of a run, as JSON has them.
+#[derive(Serialize)]
+struct Report {
+    warehouses: i64,
+    terminals: u64,
+    seconds: f64,
+    transactions_per_s: f64,
+    new_orders_per_minute: f64,
+    conflicts: u64,
+    deadlocks: u64,
+    lock_waits: u64,
+    log_bytes_per_transaction: f64,
+    kinds: Vec<KindReport>,
+    committed_by_second: Vec<u64>,
+}
+
+async fn run_terminals(place: &Place, options: RunOptions, json: bool) -> Result<(), Failure> {
+    let tables = place.tables().await?;
+    let database = Arc::new(tpcc::open(&tables).await.map_err(|error| {
+        Failure::Failed(format!("{error}: load the tables with `moirai workload tpcc load`"))
+    })?);
+    let running = Arc::new(Running::default());
+    let bar = progress::bar("", Some(options.time.as_s() as u64));
+    let shown = {
+        let (bar, running, began) = (bar.clone(), Arc::clone(&running), now());
+        spawn(async move {
+            let (mut before, mut at) = (0, began);
+            loop {
+                sleep(Nanos(1_000_000_000)).await;
+                let (committed, time) = (running.committed(), now());
+                let rate = (committed - before) as f64 / time.since(at).as_s().max(1e-9);
+                bar.set_position(time.since(began).as_s() as u64);
+                bar.set_message(format!("{rate:.0} transactions/s"));
+                (before, at) = (committed, time);
+            }
+        })
+        .bound()
+    };
+    let log_before = tables.store().figures().log_bytes;
+    let figures = tpcc::run(&database, options, &running).await;
+    drop(shown);
+    bar.finish_and_clear();
+    let figures = figures?;
+    let log_bytes = tables.store().figures().log_bytes - log_before;
+    let report = report(&database, options, &figures, (&tables, log_bytes));
+    drop(database);
+    tables.close().await?;
+    if json {
+        return print::json(&report);
+    }
+    print::line(format!(
+        "{} warehouses, {} terminals, {:.1} s: {:.0} transactions/s, {:.0} New-Orders/min",
+        report.warehouses,
+        report.terminals,
+        report.seconds,
+        report.transactions_per_s,
+        report.new_orders_per_minute
+    ))?;
+    print::line(format!(
+        "{} lock waits, {} conflicts, {} deadlocks; {:.0} bytes of log for each transaction\n",
+        grouped(report.lock_waits),
+        grouped(report.conflicts),
+        grouped(report.deadlocks),
+        report.log_bytes_per_transaction
+    ))?;
+    let columns = [
+        ("transaction", false),
+        ("committed", true),
+        ("rolled back", true),
+        ("retries", true),
+        ("p50 ms", true),
+        ("p90 ms", true),
+        ("p99 ms", true),
+        ("p99.9 ms", true),
+    ];
+    let rows = report.kinds.iter().map(|one| {
+        vec![
+            one.kind.to_owned(),
+            grouped(one.committed),
+            grouped(one.rolled_back),
+            grouped(one.retries),
+            format!("{:.2}", one.p50_ms),
+            format!("{:.2}", one.p90_ms),
+            format!("{:.2}", one.p99_ms),
+            format!("{:.2}", one.p999_ms),
+        ]
+    });
+    print::table(&columns, rows.collect())
+}
+
+fn report(
+    database: &tpcc::Database,
+    options: RunOptions,
+    figures: &Figures,
+    (tables, log_bytes): (&Tables, u64),
+) -> Report {
+    let kinds = Kind::ALL.iter().zip(&figures.kinds).map(|(kind, of_kind)| KindReport {
+        kind: kind.name(),
+        committed: of_kind.committed,
+        rolled_back: of_kind.rolled_back,
+        retries: of_kind.retries,
+        p50_ms: of_kind.percentile(0.5).as_ms(),
+        p90_ms: of_kind.percentile(0.9).as_ms(),
+        p99_ms: of_kind.percentile(0.99).as_ms(),
+        p999_ms: of_kind.percentile(0.999).as_ms(),
+    });
+    let committed: u64 = figures.kinds.iter().map(|kind| kind.committed).sum();
+    let transactions = tables.store().transactions().figures();
+    Report {
+        warehouses: database.scale.warehouses,
+        terminals: options.terminals,
+        seconds: figures.time.as_s(),
+        transactions_per_s: figures.per_second(),
+        new_orders_per_minute: figures.new_orders_per_minute(),
+        conflicts: transactions.conflicts,
+        deadlocks: transactions.deadlocks,
+        lock_waits: transactions.waits,
+        log_bytes_per_transaction: log_bytes as f64 / committed.max(1) as f64,
+        kinds: kinds.collect(),
+        committed_by_second: figures.by_second.clone(),
+    }
+}
+
+/// Whether a condition holds, as JSON has it.
+#[derive(Serialize)]
+struct Checked {
+    condition: u32,
+    says: &'static str,
+    holds: bool,
+    broken_rows: u64,
+}
+
+async fn check(place: &Place, json: bool) -> Result<(), Failure> {
+    let tables = place.tables_to_read().await?;
+    let database = Database::over(&tables);
+    let mut all = Vec::with_capacity(CONDITIONS.len());
+    for condition in CONDITIONS {
+        let (_, rows) = database.query(condition.broken).await?;
+        let broken_rows: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+        let (condition, says, holds) = (condition.number, condition.says, broken_rows == 0);
+        all.push(Checked { condition, says, holds, broken_rows });
+    }
+    drop(database);
+    tables.close().await?;
+    let broken = all.iter().filter(|one| !one.holds).count();
+    let printed = if json {
+        print::json(&all)
+    } else {
+        let rows = all.iter().map(|one| {
+            let holds = match one.holds {
+                true => "holds".to_owned(),
+                false => format!("{} rows break it", one.broken_rows),
+            };
+            vec![one.condition.to_string(), one.says.to_owned(), holds]
+        });
+        print::table(&[("condition", true), ("says", false), ("", false)], rows.collect())
+    };
+    let holds = match broken {
+        0 => Ok(()),
+        _ => Err(Failure::Failed(format!("{broken} of {} conditions do not hold", all.len()))),
+    };
+    verdict(printed, holds)
+}

@@ -1,0 +1,497 @@
+//! Rows one by one: values of columns without Arrow arrays, for transactions that read and change a few rows by their keys.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use moirai_pages::{
+    ADD, ColumnType, Fields, FieldsBuilder, KeyReader, NumberType, SET, added_field, number_of,
+    put_number_bytes,
+};
+use moirai_transactions::{LockMode, LockWait};
+use moirai_update::{DELETE, KindNumber, Modification, PUT, UnitSet};
+
+use crate::Result;
+use crate::columns::ColumnBuilder;
+use crate::definition::Layout;
+use crate::index::{Index, key_behind};
+use crate::scan::ScanOptions;
+use crate::snapshot::{Snapshot, batch_of, units_of};
+use crate::tables::Table;
+use crate::transaction::Transaction;
+use crate::types;
+use crate::values::ArrayValues;
+
+/// A value of a column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Datum {
+    /// No value.
+    #[default]
+    Null,
+    /// A number as Arrow holds it: an integer, a decimal times ten to its scale, days or units since 1970, 0 or 1 for a boolean, the bits of
+    /// a float.
+    Number(i128),
+    /// Text in UTF-8, or bytes.
+    Bytes(Vec<u8>),
+}
+
+/// Columns of a row, in the order in which they were asked for.
+pub type Row = Vec<Datum>;
+
+impl From<i64> for Datum {
+    fn from(number: i64) -> Datum {
+        Datum::Number(number.into())
+    }
+}
+
+impl From<&str> for Datum {
+    fn from(text: &str) -> Datum {
+        Datum::Bytes(text.into())
+    }
+}
+
+impl From<String> for Datum {
+    fn from(text: String) -> Datum {
+        Datum::Bytes(text.into())
+    }
+}
+
+impl Datum {
+    /// The number, where it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            Datum::Number(number) => Some(*number),
+            Datum::Null | Datum::Bytes(_) => None,
+        }
+    }
+
+    /// The text, where it is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Datum::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+            Datum::Null | Datum::Number(_) => None,
+        }
+    }
+
+    /// The value that a field has in a column.
+    fn of(of: ColumnType, field: Option<&[u8]>) -> Option<Datum> {
+        Some(match (field, of) {
+            (None, _) => Datum::Null,
+            (Some(field), ColumnType::Number(_)) => Datum::Number(number_of(field)?),
+            (Some(field), ColumnType::Text) => Datum::Bytes(field.to_vec()),
+        })
+    }
+}
+
+/// Whether a column of this type can have a number.
+fn fits(number: i128, of: NumberType) -> bool {
+    let bits = 8 * of.width_bytes as u32;
+    match (bits, of.is_signed) {
+        (128.., _) => true,
+        (_, true) => (number >> (bits - 1)) == number >> 127,
+        (_, false) => number >= 0 && (number >> bits) == 0,
+    }
+}
+
+impl Table {
+    fn column_type(&self, column: usize) -> Result<(ColumnType, bool)> {
+        let field = self.schema_with_row_numbers().fields().get(column);
+        let of = field.and_then(|field| types::column_type(field.data_type()));
+        match field.zip(of) {
+            Some((field, of)) => Ok((of, field.is_nullable())),
+            None => self.rows_refused(format!("there is no column {column}")),
+        }
+    }
+
+    /// Makes `field` that of a value in a column; `false` for a null.
+    fn field(&self, column: usize, value: &Datum, field: &mut Vec<u8>) -> Result<bool> {
+        let (of, is_nullable) = self.column_type(column)?;
+        field.clear();
+        match (value, of) {
+            (Datum::Null, _) if is_nullable => return Ok(false),
+            (Datum::Number(number), ColumnType::Number(of)) if fits(*number, of) => {
+                put_number_bytes(*number, field);
+            }
+            (Datum::Bytes(bytes), ColumnType::Text) => field.extend_from_slice(bytes),
+            _ => {
+                let field = self.schema_with_row_numbers().fields().get(column);
+                let name =
+                    field.map(|field| format!("`{}` of {}", field.name(), field.data_type()));
+                let name = name.unwrap_or_default();
+                return self.rows_refused(format!("column {name} cannot have {value:?}"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The key of a row, or what keys begin with: values of the first columns of the key.
+    ///
+    /// # Errors
+    /// [`crate::Error::Rows`] for values that the key cannot have.
+    pub fn key_of(&self, values: &[Datum]) -> Result<Vec<u8>> {
+        let mut fields = vec![Vec::new(); values.len()];
+        for ((column, value), field) in self.pages().key().iter().zip(values).zip(&mut fields) {
+            if !self.field(*column, value, field)? {
+                return self.rows_refused("a key has a null: give it a value".to_owned());
+            }
+        }
+        let prefix = KeyReader::new(self.pages()).prefix(fields.iter().map(|field| &field[..]));
+        prefix.ok_or_else(|| self.no_page())
+    }
+
+    /// Rows with all columns as Arrow arrays: for [`crate::Load`] and [`crate::Changes`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Rows`] for values that the columns cannot have.
+    pub fn batch(&self, rows: &[Row]) -> Result<RecordBatch> {
+        let fields = self.schema().fields().iter();
+        let mut arrays: Vec<ColumnBuilder> =
+            fields.map(|field| ColumnBuilder::new(field.data_type())).collect();
+        let mut field = Vec::new();
+        for row in rows {
+            if row.len() != arrays.len() {
+                let (need, have) = (arrays.len(), row.len());
+                let problem = format!("it has {need} columns, and a row of {have} comes");
+                return self.rows_refused(problem);
+            }
+            for (column, (value, array)) in row.iter().zip(&mut arrays).enumerate() {
+                let is_valid = self.field(column, value, &mut field)?;
+                let value = is_valid.then_some(&field[..]);
+                array.append_field(value).map_err(|_| self.no_page())?;
+            }
+        }
+        batch_of(self.schema(), &mut arrays, rows.len())
+    }
+
+    /// The key of a row and its fields.
+    fn encoded(&self, row: &[Datum]) -> Result<(Vec<u8>, FieldsBuilder)> {
+        let need = self.pages().columns().len();
+        if row.len() != need {
+            let have = row.len();
+            return self.rows_refused(format!("it has {need} columns, and a row of {have} comes"));
+        }
+        let key = self.pages().key();
+        let of_key: Row = key.iter().filter_map(|column| row.get(*column).cloned()).collect();
+        let (mut fields, mut field) = (FieldsBuilder::new(), Vec::new());
+        for (column, value) in row.iter().enumerate().filter(|(column, _)| !key.contains(column)) {
+            let is_valid = self.field(column, value, &mut field)?;
+            fields.push(column, is_valid.then_some(&field));
+        }
+        Ok((self.key_of(&of_key)?, fields))
+    }
+}
+
+impl Snapshot {
+    /// Columns of the rows with these keys as pages order them ([`Table::key_of`]), in the order of `keys`; nothing for one that is not
+    /// there. All rows are read at the same time.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::rows`].
+    pub async fn get_rows(
+        &self,
+        table: &Table,
+        keys: &[Vec<u8>],
+        columns: &[usize],
+    ) -> Result<Vec<Option<Row>>> {
+        self.note_keys(table, keys);
+        let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let units = match table.layout() {
+            Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),
+            Layout::Nsm => UnitSet::one(0),
+        };
+        let found = self.reader().units(units).get_many(table.space(), &refs).await?;
+        let types: Vec<ColumnType> = columns
+            .iter()
+            .map(|column| Ok(table.column_type(*column)?.0))
+            .collect::<Result<_>>()?;
+        let mut reader = KeyReader::new(table.pages());
+        let rows = keys.iter().zip(found).map(|(key, fields)| {
+            let Some(fields) = fields else { return Ok(None) };
+            let of_key = reader.read(key).ok_or_else(|| table.no_page())?;
+            let value = |(column, of): (&usize, &ColumnType)| {
+                let part = table.pages().key().iter().position(|one| one == column);
+                match part {
+                    Some(part) => Datum::of(*of, of_key.get(part).map(|field| &field[..])),
+                    None => Datum::of(*of, Fields::of(&fields).get(*column)),
+                }
+            };
+            let row = columns.iter().zip(&types).map(value).collect::<Option<Row>>();
+            row.map(Some).ok_or_else(|| table.no_page())
+        });
+        rows.collect()
+    }
+
+    /// Columns of the first rows whose keys begin with `prefix` and are `from` or above, in the order of the keys, `most` at most. What is
+    /// behind the last one is not read.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::scan`].
+    pub async fn first_rows(
+        &self,
+        table: &Table,
+        (prefix, from): (&[u8], &[u8]),
+        columns: &[usize],
+        most: usize,
+    ) -> Result<Vec<Row>> {
+        let (from, to) = (from.max(prefix).to_vec(), key_behind(prefix.to_vec()));
+        // Those of the key, too: they say how far was read.
+        let read: Vec<usize> = columns.iter().chain(table.pages().key()).copied().collect();
+        let options = ScanOptions {
+            columns: Some(read.clone()),
+            from: from.clone(),
+            to: to.clone(),
+            batch_rows: most,
+        };
+        let mut scan = Arc::new(self.without_reads()).scan(table, options)?;
+        let (mut rows, mut last) = (Vec::new(), None);
+        while rows.len() < most
+            && let Some(batch) = scan.next().await?
+        {
+            let arrays = batch.columns().iter().map(ArrayValues::of);
+            let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
+            let mut field = Vec::new();
+            for row in 0..batch.num_rows().min(most - rows.len()) {
+                let mut values = Row::with_capacity(read.len());
+                for (column, array) in read.iter().zip(&arrays) {
+                    let is_valid = array.field(row, &mut field);
+                    let of = table.column_type(*column)?.0;
+                    let value = Datum::of(of, is_valid.then_some(&field[..]));
+                    values.push(value.ok_or_else(|| table.no_page())?);
+                }
+                last = Some(values.split_off(columns.len()));
+                rows.push(values);
+            }
+        }
+        let end = match last {
+            Some(last) if rows.len() >= most => {
+                let key = table.key_of(&last)?;
+                Some(key.into_iter().chain([0]).collect::<Vec<u8>>())
+            }
+            _ => to,
+        };
+        self.note_range(table, &from, end.as_deref());
+        Ok(rows)
+    }
+
+    /// Columns of the rows that have these values in the first columns of an index, in the order of the index.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::index_scan`].
+    pub async fn rows_by_index(
+        self: &Arc<Snapshot>,
+        (table, index): (&Table, &Index),
+        values: &[Datum],
+        columns: &[usize],
+    ) -> Result<Vec<Row>> {
+        let from = index.prefix_of(table, values)?;
+        let to = key_behind(from.clone());
+        let options =
+            ScanOptions { columns: Some(columns.to_vec()), from, to, ..ScanOptions::default() };
+        let mut scan = Arc::clone(self).index_scan(table, index, options)?;
+        let mut rows = Vec::new();
+        while let Some(batch) = scan.next().await? {
+            let arrays = batch.columns().iter().map(ArrayValues::of);
+            let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
+            let mut field = Vec::new();
+            for row in 0..batch.num_rows() {
+                let mut values = Row::with_capacity(columns.len());
+                for (column, array) in columns.iter().zip(&arrays) {
+                    let is_valid = array.field(row, &mut field);
+                    let of = table.column_type(*column)?.0;
+                    let value = Datum::of(of, is_valid.then_some(&field[..]));
+                    values.push(value.ok_or_else(|| table.no_page())?);
+                }
+                rows.push(values);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+impl Index {
+    /// What the keys of all entries begin with that have these values, none of which is null, in the first columns of the index.
+    fn prefix_of(&self, table: &Table, values: &[Datum]) -> Result<Vec<u8>> {
+        let mut row = vec![Datum::Null; table.pages().columns().len()];
+        for (column, value) in self.definition().columns.iter().zip(values) {
+            if let Some(place) = row.get_mut(*column) {
+                place.clone_from(value);
+            }
+        }
+        let count = self.fields_of(values.len());
+        self.key_from(table, &row, count)
+    }
+
+    /// The first `count` fields of the entry of a row, as a key of the index.
+    fn key_from(&self, table: &Table, row: &[Datum], count: usize) -> Result<Vec<u8>> {
+        let mut fields = Vec::new();
+        for (column, is_null) in self.parts().take(count) {
+            let mut field = Vec::new();
+            let value = row.get(column).unwrap_or(&Datum::Null);
+            let is_there = *value != Datum::Null;
+            match (is_null, is_there) {
+                (true, _) => put_number_bytes(i128::from(!is_there), &mut field),
+                (false, true) => {
+                    table.field(column, value, &mut field)?;
+                }
+                (false, false) => field = self.blank_of(table, column),
+            }
+            fields.push(field);
+        }
+        let entries = self.entries();
+        let prefix = KeyReader::new(entries.pages()).prefix(fields.iter().map(|one| &one[..]));
+        prefix.ok_or_else(|| entries.no_page())
+    }
+}
+
+impl Transaction {
+    /// Columns of the row with this key, if it is there.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::get_rows`], and of a transaction that has failed.
+    pub async fn get(
+        &mut self,
+        table: &Table,
+        key: &[Datum],
+        columns: &[usize],
+    ) -> Result<Option<Row>> {
+        let key = table.key_of(key)?;
+        let rows = self.snapshot().await?.get_rows(table, &[key], columns).await?;
+        Ok(rows.into_iter().next().flatten())
+    }
+
+    /// The same, of a row that no other transaction changes from now on until this one has ended.
+    ///
+    /// # Errors
+    /// As of [`Transaction::get`] and [`Transaction::lock_rows`].
+    pub async fn get_for_update(
+        &mut self,
+        table: &Table,
+        key: &[Datum],
+        columns: &[usize],
+    ) -> Result<Option<Row>> {
+        let key = table.key_of(key)?;
+        self.lock_rows(table, std::slice::from_ref(&key), LockWait::Wait).await?;
+        let rows = self.snapshot().await?.get_rows(table, &[key], columns).await?;
+        Ok(rows.into_iter().next().flatten())
+    }
+
+    /// Puts a row with all columns of the table, in the place of one with its key if there is one. Where the table has indexes, there is
+    /// to be none: its entries would stay until they are found to be of no row.
+    ///
+    /// # Errors
+    /// [`crate::Error::Rows`] for values that the columns cannot have; errors as of [`Transaction::change`].
+    pub async fn put_row(&mut self, table: &Table, row: &[Datum]) -> Result<()> {
+        if table.indexes().iter().any(|index| index.definition().is_unique) {
+            let problem = "it has a unique index: use `Transaction::insert`".to_owned();
+            return table.rows_refused(problem);
+        }
+        let (key, fields) = table.encoded(row)?;
+        let put = (PUT, fields.bytes(), LockMode::Exclusive);
+        self.modify(table, &key, put).await?;
+        for index in table.indexes() {
+            let key = index.key_from(table, row, usize::MAX)?;
+            let entry = Modification { key: &key, kind: PUT, bytes: &[] };
+            self.trees().inner().modify(index.entries().space(), entry)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a row to a table without a key. Transactions that add rows do not wait for each other: each row gets a number of its own
+    /// ([`Tables::row_numbers`](crate::Tables::row_numbers)).
+    ///
+    /// # Errors
+    /// As of [`Transaction::put_row`].
+    pub async fn append_row(&mut self, table: &Table, row: &[Datum]) -> Result<()> {
+        let number = self.tables().row_numbers(table, 1).await?;
+        let row: Row = row.iter().cloned().chain([Datum::Number(number.into())]).collect();
+        self.put_row(table, &row).await
+    }
+
+    /// Sets columns of the row with this key, if it is there: columns that are not of the key, nor of an index.
+    ///
+    /// # Errors
+    /// As of [`Transaction::put_row`].
+    pub async fn set_fields(
+        &mut self,
+        table: &Table,
+        key: &[Datum],
+        values: &[(usize, Datum)],
+    ) -> Result<()> {
+        let (mut fields, mut field) = (FieldsBuilder::new(), Vec::new());
+        for (column, value) in sorted(table, values)? {
+            let is_valid = table.field(*column, value, &mut field)?;
+            fields.push(*column, is_valid.then_some(&field));
+        }
+        let set = (SET, fields.bytes(), LockMode::Exclusive);
+        self.modify(table, &table.key_of(key)?, set).await
+    }
+
+    /// Adds to numbers of the row with this key, if it is there, without reading it. Transactions that add to a row do not wait for each
+    /// other. The columns are none of the key, nor of an index.
+    ///
+    /// # Errors
+    /// As of [`Transaction::put_row`].
+    pub async fn add_fields(
+        &mut self,
+        table: &Table,
+        key: &[Datum],
+        values: &[(usize, Datum)],
+    ) -> Result<()> {
+        let mut fields = FieldsBuilder::new();
+        for (column, value) in sorted(table, values)? {
+            match (table.column_type(*column)?.0, value) {
+                (ColumnType::Number(of), Datum::Number(number)) => {
+                    fields.push(*column, Some(&added_field(of, *number)));
+                }
+                _ => {
+                    return table
+                        .rows_refused(format!("{value:?} is not added to column {column}"));
+                }
+            }
+        }
+        let add = (ADD, fields.bytes(), LockMode::Shared);
+        self.modify(table, &table.key_of(key)?, add).await
+    }
+
+    /// Deletes the row with this key, if it is there. Entries that indexes have of it stay until they are found to be of no row.
+    ///
+    /// # Errors
+    /// As of [`Transaction::put_row`].
+    pub async fn delete_row(&mut self, table: &Table, key: &[Datum]) -> Result<()> {
+        self.modify(table, &table.key_of(key)?, (DELETE, &[], LockMode::Exclusive)).await
+    }
+
+    async fn modify(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        (kind, bytes, mode): (KindNumber, &[u8], LockMode),
+    ) -> Result<()> {
+        self.note(table);
+        let tables = Arc::clone(self.tables());
+        let inner = self.trees().inner();
+        let place = (table.space(), key);
+        inner.lock(tables.store().engine(), place, mode, LockWait::Wait).await?;
+        Ok(inner.modify(table.space(), Modification { key, kind, bytes })?)
+    }
+}
+
+/// The values in the order of their columns, none of which is of the key or of an index.
+fn sorted<'v>(table: &Table, values: &'v [(usize, Datum)]) -> Result<Vec<&'v (usize, Datum)>> {
+    let mut sorted: Vec<&(usize, Datum)> = values.iter().collect();
+    sorted.sort_unstable_by_key(|(column, _)| *column);
+    let is_ascending = sorted.is_sorted_by(|(one, _), (next, _)| one < next);
+    let key = table.pages().key();
+    let is_used = |column: &usize| {
+        key.contains(column)
+            || table.indexes().iter().any(|index| index.has_any(std::iter::once(*column)))
+    };
+    match !is_ascending || sorted.iter().any(|(column, _)| is_used(column)) {
+        true => table.rows_refused(
+            "columns of the key or of an index, or one twice: use `Changes::set` for these"
+                .to_owned(),
+        ),
+        false => Ok(sorted),
+    }
+}

@@ -1,0 +1,21 @@
+//! TPC-C: its nine tables, its five transactions, terminals, and its consistency conditions.
+//!
+//! "Clause" in here is one of the TPC Benchmark C Standard Specification, revision 5.11, <https://www.tpc.org/tpcc/>. Smaller scales,
+//! for tests, have fewer items, customers and orders; clause 4.3 has no such.
+//!
+//! The transactions run on the library (`moirai_tables::Transaction`): rows by their keys, an index on the last names of customers and
+//! one on their orders. Additions to balances and totals are blind. New-Order locks its stock and its district before it reads anything, so that
+//! its snapshot shows what the orders before it left.
+
+mod conditions;
+mod driver;
+mod generate;
+mod load;
+mod schema;
+mod transactions;
+
+pub use conditions::{CONDITIONS, Condition};
+pub use driver::{Figures, Kind, KindFigures, RunOptions, Running, run};
+pub use load::load;
+pub use schema::{Database, Scale, TABLES, open};
+pub use transactions::{Done, Terminal};
