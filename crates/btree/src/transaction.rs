@@ -321,7 +321,7 @@ impl<S: AsRef<Store>> Transaction<S> {
         self.inner.roll_back();
         sleep(Nanos(RETRY_NS << self.retries.min(RETRIES_LONGER_MAX))).await;
         self.retries += 1;
-        self.inner = self.store.as_ref().transactions.begin_again(&self.inner);
+        self.inner.begin_again();
         self.trees.clear();
     }
 }

@@ -263,6 +263,9 @@ impl Session {
     }
 
     fn ended(&self) -> Result<(), Failure> {
+        if self.database.is_in_block() {
+            print::note("a transaction was open at the end, and was rolled back: write COMMIT");
+        }
         match self.failed {
             0 => Ok(()),
             1 => Err(Failure::Failed("1 statement failed".to_owned())),

@@ -83,6 +83,15 @@ impl Database {
         Ok(all)
     }
 
+    /// Whether a transaction block is open: one that is when the session is dropped is rolled back.
+    #[must_use]
+    pub fn is_in_block(&self) -> bool {
+        match &self.source {
+            Source::Memory => false,
+            Source::Tables(session) => session.is_in_block(),
+        }
+    }
+
     /// Plans `statement` and starts it, or carries it out where it writes: its answer, as it comes.
     pub async fn stream(&self, statement: &str) -> Result<AnswerStream> {
         Ok(AnswerStream::of(self.start(statement).await?))

@@ -102,6 +102,11 @@ impl Error {
         self.of_tables().is_some_and(moirai_tables::Error::is_retryable)
     }
 
+    /// Whether a table is no longer what it was when the statement began.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.of_tables().is_some_and(moirai_tables::Error::is_outdated)
+    }
+
     /// The error of the tables that it comes from.
     fn of_tables(&self) -> Option<&moirai_tables::Error> {
         match self {

@@ -47,7 +47,7 @@ impl Snapshot {
         index: &Index,
         options: ScanOptions,
     ) -> Result<IndexScan> {
-        let ScanOptions { columns, from, to, batch_rows } = options;
+        let ScanOptions { columns, from, to, batch_rows, pages } = options;
         let columns =
             columns.unwrap_or_else(|| (0..table.schema().fields().len()).collect::<Vec<_>>());
         let schema = projected(table, &columns)?;
@@ -55,7 +55,7 @@ impl Snapshot {
         read.extend(index.source_columns());
         read.sort_unstable();
         read.dedup();
-        let of_entries = ScanOptions { columns: None, from, to, batch_rows };
+        let of_entries = ScanOptions { columns: None, from, to, batch_rows, pages };
         let entries = Arc::clone(&self).scan(index.entries(), of_entries)?;
         let (table, index, pending) = (table.clone(), index.clone(), VecDeque::new());
         let rows_at_once = batch_rows.clamp(1, ROWS_AT_ONCE);

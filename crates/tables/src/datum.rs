@@ -21,6 +21,9 @@ use crate::transaction::Transaction;
 use crate::types;
 use crate::values::ArrayValues;
 
+/// So many rows are read page by page.
+const FEW_ROWS: usize = 1024;
+
 /// A value of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Datum {
@@ -242,6 +245,7 @@ impl Snapshot {
             from: from.clone(),
             to: to.clone(),
             batch_rows: most,
+            pages: if most <= FEW_ROWS { 1 } else { ScanOptions::default().pages },
         };
         let mut scan = Arc::new(self.without_reads()).scan(table, options)?;
         let (mut rows, mut last) = (Vec::new(), None);
@@ -286,8 +290,13 @@ impl Snapshot {
     ) -> Result<Vec<Row>> {
         let from = index.prefix_of(table, values)?;
         let to = key_behind(from.clone());
-        let options =
-            ScanOptions { columns: Some(columns.to_vec()), from, to, ..ScanOptions::default() };
+        let options = ScanOptions {
+            columns: Some(columns.to_vec()),
+            from,
+            to,
+            pages: 1,
+            ..ScanOptions::default()
+        };
         let mut scan = Arc::clone(self).index_scan(table, index, options)?;
         let mut rows = Vec::new();
         while let Some(batch) = scan.next().await? {

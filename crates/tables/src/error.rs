@@ -180,9 +180,16 @@ impl Error {
             // Others have changed what the table is; the statement may be run again.
             Error::NotEmpty { .. } | Error::Dropped { .. } | Error::Altered { .. } => "55000",
             Error::Definition { .. } | Error::ColumnType { .. } => "42611",
+            Error::Rows { problem, .. } if problem.contains("takes no nulls") => "23502",
             Error::Rows { .. } | Error::Arrow(_) => "22000",
             _ => "58000",
         }
+    }
+
+    /// Whether a table is no longer what it was when the program asked for it. Who asks again may succeed.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Error::NotEmpty { .. } | Error::Dropped { .. } | Error::Altered { .. })
     }
 
     /// Whether a transaction that failed so may succeed when it is run again.

@@ -23,7 +23,7 @@ impl Tables {
         name: &str,
         index: IndexDefinition,
     ) -> Result<Table> {
-        let _defining = self.defining.write().await;
+        let _defining = self.define().await?;
         if self.table_of_index(&index.name).await?.is_some() {
             return Err(Error::IndexExists { name: index.name });
         }
@@ -37,7 +37,7 @@ impl Tables {
     /// Makes an index anew, of the rows that are there: for one that lacks entries. Waits and errors as of [`Tables::create_index`],
     /// and [`Error::NoIndex`].
     pub async fn remake_index(self: &Arc<Tables>, name: &str) -> Result<Table> {
-        let _defining = self.defining.write().await;
+        let _defining = self.define().await?;
         let no_index = || Error::NoIndex { name: name.to_owned() };
         let table = self.table_of_index(name).await?.ok_or_else(no_index)?;
         let definition = table.definition().clone();
@@ -83,7 +83,7 @@ impl Tables {
     /// # Errors
     /// [`Error::NoIndex`]; errors as of [`Tables::drop_table`].
     pub async fn drop_index(&self, name: &str) -> Result<()> {
-        let _defining = self.defining.write().await;
+        let _defining = self.define().await?;
         let Some(table) = self.table_of_index(name).await? else {
             return Err(Error::NoIndex { name: name.to_owned() });
         };

@@ -28,11 +28,19 @@ pub struct ScanOptions {
     pub to: Option<Vec<u8>>,
     /// Rows of a batch, about: it ends with a page.
     pub batch_rows: usize,
+    /// Pages that are read with one request at most: fewer where few rows are wanted.
+    pub pages: usize,
 }
 
 impl Default for ScanOptions {
     fn default() -> ScanOptions {
-        ScanOptions { columns: None, from: Vec::new(), to: None, batch_rows: 8192 }
+        ScanOptions {
+            columns: None,
+            from: Vec::new(),
+            to: None,
+            batch_rows: 8192,
+            pages: PAGES_AT_ONCE,
+        }
     }
 }
 
@@ -103,7 +111,8 @@ impl Scan {
             Layout::Csm | Layout::Pax => snapshot.reader().units(units).in_layers(UnitSet::one(0)),
             Layout::Nsm => snapshot.reader(),
         };
-        let views = reader.views(table.space(), At::Key(&options.from), PAGES_AT_ONCE, goes_on);
+        let views =
+            reader.views(table.space(), At::Key(&options.from), options.pages.max(1), goes_on);
         let builders =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
         let table = table.clone();

@@ -22,7 +22,7 @@ use crate::{Changes, Error, Result};
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) store: Store,
-    /// Held by who checks what is there before it writes.
+    /// Held by statements that make, change or drop tables.
     writing: tokio::sync::Mutex<()>,
     /// Held for reading by who commits changes of rows, and for writing by who changes what tables are.
     pub(crate) defining: tokio::sync::RwLock<()>,
@@ -327,7 +327,7 @@ impl Tables {
         }
         let relations = vec![(name.to_owned(), None)];
         let change = CatalogChange { relations, ..CatalogChange::default() };
-        let _defining = self.defining.write().await;
+        let _defining = self.define().await?;
         Ok(self.store.change_relations(change).await?)
     }
 
@@ -339,6 +339,14 @@ impl Tables {
         let _defining = self.defining.read().await;
         self.check(changes.tables())?;
         Ok(self.store.engine().commit(changes.group()).await?)
+    }
+
+    /// A turn to change what tables are: no changes of rows are committed until it is dropped, and those that were appended to the log are
+    /// there, also where nobody waits for them.
+    pub(crate) async fn define(&self) -> Result<tokio::sync::RwLockWriteGuard<'_, ()>> {
+        let defining = self.defining.write().await;
+        self.store.barrier().await?;
+        Ok(defining)
     }
 
     /// An error where one of these tables is not as the store has it: it was dropped or truncated, or has other indexes.
@@ -429,7 +437,7 @@ impl Tables {
 
     /// Puts a table into the catalog, in the place of one of its name if that may be.
     pub(crate) async fn enter(&self, table: &Table, replace: &Replace) -> Result<()> {
-        let _defining = self.defining.write().await;
+        let _defining = self.define().await?;
         let entered = async {
             if let Replace::Table(old) | Replace::Empty(old) = replace {
                 let now = self.table(old.name()).await?;

@@ -89,6 +89,12 @@ fn spaces_of(changes: &Changes) -> Vec<(SpaceId, Option<&Index>)> {
     spaces
 }
 
+/// Whether two are the same.
+fn has_twice(all: &mut [Vec<u8>]) -> bool {
+    all.sort_unstable();
+    all.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
+}
+
 impl Tables {
     /// Begins a transaction. Nothing is read or locked for it yet.
     #[must_use]
@@ -245,11 +251,15 @@ impl Transaction {
         let keys: Vec<ArrayRef> =
             columns.filter_map(|column| rows.columns().get(*column).cloned()).collect();
         let exists = |what: String| Err(Error::RowExists { table: table.name().to_owned(), what });
-        if snapshot.lacks(table, &keys).await?.contains(&false) {
+        let mut of_rows = table.keys(&keys)?;
+        if snapshot.lacks(table, &keys).await?.contains(&false) || has_twice(&mut of_rows) {
             return exists("key".to_owned());
         }
         for index in table.indexes().iter().filter(|index| index.definition().is_unique) {
-            if snapshot.conflicts(table, index, rows, |_| false).await?.contains(&true) {
+            let mut values: Vec<Vec<u8>> = index.identities(rows)?.into_iter().flatten().collect();
+            if has_twice(&mut values)
+                || snapshot.conflicts(table, index, rows, |_| false).await?.contains(&true)
+            {
                 return exists(format!("values in index `{}`", index.definition().name));
             }
         }
@@ -314,9 +324,15 @@ impl Transaction {
     /// As of [`moirai_transactions::Transaction::lock_space`].
     pub async fn lock_table(&mut self, table: &Table) -> Result<()> {
         for space in table.spaces() {
-            self.inner.inner().lock_space(space).await?;
+            let tables = Arc::clone(self.tables());
+            self.inner.inner().lock_space(tables.store.engine(), space).await?;
         }
         Ok(())
+    }
+
+    /// Ends a statement: see [`moirai_transactions::Transaction::end_statement`].
+    pub fn end_statement(&mut self) {
+        self.inner.inner().end_statement();
     }
 
     /// Whether another transaction has changed rows of a table since the snapshot that was read last.
@@ -328,6 +344,13 @@ impl Transaction {
     /// Ends the transaction, since another one changed what both use; gives the error that says so.
     pub fn conflict(&mut self, what: &'static str) -> Error {
         self.inner.inner().conflict(what).into()
+    }
+
+    /// Ends the transaction, since its changes take more than its memory; gives the error that says so.
+    pub fn too_large(&mut self) -> Error {
+        let inner = self.inner.inner();
+        let most = inner.options().memory_bytes as u64;
+        inner.fail(moirai_transactions::Error::TooLarge { most }).into()
     }
 
     /// Whether it has changed nothing, or has ended.

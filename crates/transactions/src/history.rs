@@ -94,7 +94,7 @@ impl History {
         self.note(modified, |last| last.unnumbered += 1);
     }
 
-    /// That group has this number or one before it, or none.
+    /// That group has this number or a lower one, or was not committed.
     pub(crate) fn numbered(&mut self, number: u64, modified: Vec<Modified>) {
         self.note(&modified, |last| last.unnumbered -= 1);
         self.appended(number, modified);
@@ -116,6 +116,13 @@ impl History {
     /// whose number is not known.
     pub(crate) fn in_flight(&self, space: SpaceId, key: &[u8], visible_end: u64) -> Option<u64> {
         self.last(space, key).filter(|number| *number >= visible_end && *number < u64::MAX)
+    }
+
+    /// The same of all keys of a space.
+    pub(crate) fn in_flight_of(&self, space: SpaceId, visible_end: u64) -> Option<u64> {
+        let of_space = self.spaces.get(&space)?;
+        let last = of_space.keys.values().chain([&of_space.whole]).map(|last| last.number);
+        last.max().filter(|number| *number >= visible_end)
     }
 
     /// Whether a group from this number on modified a key.

@@ -245,6 +245,12 @@ impl Locks {
         }
     }
 
+    /// How many keys of a space a transaction has locked.
+    pub(crate) fn held_of(&self, id: TransactionId, space: SpaceId) -> usize {
+        let of_keys = |key: &&LockKey| key.space == space && key.key.is_some();
+        self.held.get(&id).map_or(0, |held| held.iter().filter(of_keys).count())
+    }
+
     /// How many locks are held.
     pub(crate) fn held(&self) -> usize {
         self.held.values().map(BTreeSet::len).sum()

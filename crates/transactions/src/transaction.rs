@@ -39,6 +39,8 @@ pub struct Transaction {
     locked: BTreeMap<SpaceId, usize>,
     whole: BTreeSet<SpaceId>,
     failed: Option<String>,
+    /// Whether its commit was given up while a bulk group was on its way, which keeps its locks.
+    is_given_up: bool,
 }
 
 /// What a transaction sees: a state of the store with the transaction's own modifications over it.
@@ -69,11 +71,8 @@ impl Transaction {
             locked: BTreeMap::new(),
             whole: BTreeSet::new(),
             failed: None,
+            is_given_up: false,
         }
-    }
-
-    pub(crate) fn id(&self) -> TransactionId {
-        self.id
     }
 
     /// How it runs.
@@ -104,9 +103,9 @@ impl Transaction {
     pub async fn sight(&mut self, engine: &Engine) -> Result<Sight<'_>> {
         self.check()?;
         let is_kept = self.options.isolation != Isolation::ReadCommitted;
-        let point = match self.point.take() {
-            Some(point) if is_kept => point,
-            _ => self.all.begin_point(engine).await,
+        let point = match &self.point {
+            Some(point) if is_kept => Arc::clone(point),
+            _ => self.all.begin_point(engine, !self.options.read_only).await,
         };
         let is_validated =
             self.options.isolation == Isolation::Serializable && !self.options.read_only;
@@ -137,6 +136,7 @@ impl Transaction {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
+        self.all.resolve(engine).await;
         if !self.whole.contains(&space) {
             let key = LockKey { space, key: Some(key.into()) };
             if !self.locked.contains_key(&space) {
@@ -168,15 +168,20 @@ impl Transaction {
     ///
     /// # Errors
     /// As of [`Transaction::lock`].
-    pub async fn lock_space(&mut self, space: SpaceId) -> Result<()> {
+    pub async fn lock_space(&mut self, engine: &Engine, space: SpaceId) -> Result<()> {
         self.check()?;
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
+        self.all.resolve(engine).await;
         if !self.whole.contains(&space) {
             let key = LockKey { space, key: None };
             self.take(key, LockMode::Exclusive, LockWait::Wait).await?;
             self.holds_space(space);
+        }
+        let in_flight = self.all.history.lock().in_flight_of(space, engine.groups_end());
+        if let Some(number) = in_flight {
+            engine.see(number).await?;
         }
         Ok(())
     }
@@ -252,7 +257,13 @@ impl Transaction {
             return;
         }
         let key = LockKey { space, key: None };
-        if self.all.locks.lock().try_take(self.id, &key, LockMode::Exclusive) {
+        let is_taken = {
+            let mut locks = self.all.locks.lock();
+            // Some were locked several times.
+            *count = locks.held_of(self.id, space);
+            *count >= KEYS_LOCKED_MAX && locks.try_take(self.id, &key, LockMode::Exclusive)
+        };
+        if is_taken {
             self.holds_space(space);
         }
     }
@@ -335,7 +346,7 @@ impl Transaction {
     /// the engine, of which [`moirai_update::Error::Stopped`] leaves open whether it is committed.
     ///
     /// # Cancel safety
-    /// Dropped before the changes are in the log, the transaction is rolled back; after that it is committed.
+    /// Dropped before the changes are in the log, the transaction goes on; after that it is committed.
     pub async fn commit(&mut self, engine: &Engine) -> Result<()> {
         self.check()?;
         let committed = self.commit_once(engine).await;
@@ -349,6 +360,7 @@ impl Transaction {
         if self.draft.is_empty() {
             return Ok(());
         }
+        let all = Arc::clone(&self.all);
         let group = self.draft.group();
         if group.log_bytes() > engine.group_bytes_max() {
             let mut bulk = engine.bulk();
@@ -356,6 +368,7 @@ impl Transaction {
             return self.commit_unnumbered(engine, bulk).await;
         }
         let group = engine.prepare(&group).await?;
+        let committing = all.committing.read().await;
         let reserved = engine.reserve(group.log_bytes()).await?;
         let appended = {
             let mut history = self.all.history.lock();
@@ -367,6 +380,7 @@ impl Transaction {
             history.appended(appended.number(), self.modified());
             appended
         };
+        drop(committing);
         // From here on it is committed, also where the future is dropped.
         self.failed = Some(ENDED.to_owned());
         appended.acknowledged_with(self.options.durability).await?;
@@ -404,19 +418,25 @@ impl Transaction {
         committed
     }
 
-    /// Commits a bulk group, whose number nobody tells.
+    /// Commits a bulk group, whose number is not known before it is visible.
     async fn commit_unnumbered(&mut self, engine: &Engine, bulk: Bulk<'_>) -> Result<()> {
-        /// What is being committed, until a number is known that is not before the group's.
-        struct Unnumbered<'a>(&'a Transactions, &'a Engine, Vec<Modified>);
+        /// A commit whose future may be dropped while the group is on its way.
+        struct Unnumbered<'a>(&'a Transactions, TransactionId, Vec<Modified>);
         impl Drop for Unnumbered<'_> {
             fn drop(&mut self) {
-                let number = self.1.groups_end().saturating_sub(1);
-                self.0.history.lock().numbered(number, std::mem::take(&mut self.2));
+                self.0.give_up(self.1, std::mem::take(&mut self.2));
             }
         }
+        let all = Arc::clone(&self.all);
+        // What a serializable transaction has read is to stay as it is until its group is visible.
+        let is_serializable = self.options.isolation == Isolation::Serializable;
+        let (_alone, _beside) = match is_serializable {
+            true => (Some(all.committing.write().await), None),
+            false => (None, Some(all.committing.read().await)),
+        };
         let modified = self.modified();
         let is_outdated = {
-            let mut history = self.all.history.lock();
+            let mut history = all.history.lock();
             let is_outdated = self.is_outdated(&history);
             if !is_outdated {
                 history.unnumbered(&modified);
@@ -426,15 +446,19 @@ impl Transaction {
         if is_outdated {
             return Err(self.conflict(READ));
         }
-        let all = Arc::clone(&self.all);
-        let unnumbered = Unnumbered(&all, engine, modified);
-        // From here on it may be committed, also where the future is dropped.
+        // From here on it may be committed, also where the future is dropped, which then leaves the locks to `give_up`.
         self.failed = Some(ENDED.to_owned());
-        bulk.commit().await?;
-        drop(unnumbered);
-        all.counts.committed.fetch_add(1, Ordering::Relaxed);
+        self.is_given_up = true;
+        let mut unnumbered = Unnumbered(&all, self.id, modified);
+        let committed = bulk.commit().await;
+        let modified = std::mem::take(&mut unnumbered.2);
+        std::mem::forget(unnumbered);
+        self.is_given_up = false;
+        let number = engine.groups_end().saturating_sub(1);
+        all.history.lock().numbered(number, modified);
+        all.counts.committed.fetch_add(u64::from(committed.is_ok()), Ordering::Relaxed);
         all.history.lock().forget(engine.groups_end());
-        Ok(())
+        Ok(committed?)
     }
 
     /// The keys that it modifies, for the history.
@@ -463,8 +487,26 @@ impl Transaction {
         error
     }
 
+    /// Begins it again after it has failed or was rolled back. It stays as old as it was: of a deadlock the youngest is ended.
+    pub fn begin_again(&mut self) {
+        self.end();
+        if self.is_given_up {
+            (self.id, self.is_given_up) = (self.all.next_id(), false);
+        }
+        self.failed = None;
+    }
+
+    /// Ends a statement of a transaction that reads what is committed: what it read is of no more interest.
+    pub fn end_statement(&mut self) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.point = None;
+        }
+    }
+
     fn end(&mut self) {
-        self.all.locks.lock().release(self.id, |_| true);
+        if !self.is_given_up {
+            self.all.locks.lock().release(self.id, |_| true);
+        }
         self.locked.clear();
         self.whole.clear();
         self.draft = Arc::default();

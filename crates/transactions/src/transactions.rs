@@ -1,12 +1,12 @@
 //! The transactions of a store, and what they share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use moirai_update::{Engine, ReadPoint};
 use parking_lot::Mutex;
 
-use crate::history::History;
+use crate::history::{History, Modified};
 use crate::locks::{Locks, TransactionId};
 use crate::options::TransactionOptions;
 use crate::transaction::Transaction;
@@ -19,6 +19,11 @@ pub struct Transactions {
     /// Locked while a group is validated and appended, so that groups come in the order in which they are validated.
     pub(crate) history: Mutex<History>,
     pub(crate) counts: Counts,
+    /// Held for reading by commits, and for writing by those whose validation is to hold until their groups are visible.
+    pub(crate) committing: tokio::sync::RwLock<()>,
+    /// Bulk groups whose commits were given up: they may still come. Until that is known their transactions keep their locks.
+    unresolved: Mutex<Vec<(TransactionId, Vec<Modified>)>>,
+    has_unresolved: AtomicBool,
     #[cfg(feature = "canary")]
     canary: Mutex<Canary>,
 }
@@ -71,7 +76,8 @@ pub enum Canary {
 #[derive(Debug)]
 pub struct Point {
     point: ReadPoint,
-    all: Arc<Transactions>,
+    /// Who keeps the history of what comes after it.
+    noted_by: Option<Arc<Transactions>>,
 }
 
 impl Transactions {
@@ -84,14 +90,7 @@ impl Transactions {
     /// Begins a transaction. It reads nothing yet, and its read point begins with its first read.
     #[must_use]
     pub fn begin(self: &Arc<Transactions>, options: TransactionOptions) -> Transaction {
-        let id = TransactionId(self.last.fetch_add(1, Ordering::Relaxed));
-        Transaction::new(Arc::clone(self), id, options)
-    }
-
-    /// Begins a transaction that does again what `failed` was to do, and is as old: of a deadlock the youngest is ended.
-    #[must_use]
-    pub fn begin_again(self: &Arc<Transactions>, failed: &Transaction) -> Transaction {
-        Transaction::new(Arc::clone(self), failed.id(), *failed.options())
+        Transaction::new(Arc::clone(self), self.next_id(), options)
     }
 
     /// What happened so far.
@@ -113,8 +112,45 @@ impl Transactions {
         }
     }
 
-    /// Begins a read point.
-    pub(crate) async fn begin_point(self: &Arc<Transactions>, engine: &Engine) -> Arc<Point> {
+    pub(crate) fn next_id(&self) -> TransactionId {
+        TransactionId(self.last.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The commit of a bulk group was given up.
+    pub(crate) fn give_up(&self, id: TransactionId, modified: Vec<Modified>) {
+        self.unresolved.lock().push((id, modified));
+        self.has_unresolved.store(true, Ordering::Release);
+    }
+
+    /// Waits until bulk groups whose commits were given up are there or not, and releases their locks.
+    pub(crate) async fn resolve(&self, engine: &Engine) {
+        if !self.has_unresolved.load(Ordering::Acquire) {
+            return;
+        }
+        let count = self.unresolved.lock().len();
+        // A read point waits for bulk groups that are being committed.
+        drop(engine.read_point().await);
+        let number = engine.groups_appended() - 1;
+        let mut unresolved = self.unresolved.lock();
+        let count = count.min(unresolved.len());
+        for (id, modified) in unresolved.drain(..count) {
+            self.history.lock().numbered(number, modified);
+            self.locks.lock().release(id, |_| true);
+        }
+        self.has_unresolved.store(!unresolved.is_empty(), Ordering::Release);
+    }
+
+    /// Begins a read point. It is `noted` where validation and the first committer's win need to know what comes after it.
+    pub(crate) async fn begin_point(
+        self: &Arc<Transactions>,
+        engine: &Engine,
+        noted: bool,
+    ) -> Arc<Point> {
+        self.resolve(engine).await;
+        if !noted {
+            let point = engine.read_point().await;
+            return Arc::new(Point { point, noted_by: None });
+        }
         /// Says that no read point was begun when the future is dropped.
         struct Beginning<'a>(&'a Transactions);
         impl Drop for Beginning<'_> {
@@ -127,7 +163,7 @@ impl Transactions {
         let point = engine.read_point().await;
         std::mem::forget(beginning);
         self.history.lock().begun(Some(point.groups_end()));
-        Arc::new(Point { point, all: Arc::clone(self) })
+        Arc::new(Point { point, noted_by: Some(Arc::clone(self)) })
     }
 
     /// Makes a mistake from now on.
@@ -153,7 +189,7 @@ impl Point {
     /// The number from which on it sees no groups.
     pub(crate) fn groups_end(&self) -> u64 {
         #[cfg(feature = "canary")]
-        if self.all.has_canary(Canary::LatePoint) {
+        if self.noted_by.as_ref().is_some_and(|all| all.has_canary(Canary::LatePoint)) {
             return self.point.groups_end() + 1;
         }
         self.point.groups_end()
@@ -162,6 +198,8 @@ impl Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        self.all.history.lock().ended(self.point.groups_end());
+        if let Some(all) = &self.noted_by {
+            all.history.lock().ended(self.point.groups_end());
+        }
     }
 }

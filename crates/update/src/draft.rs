@@ -152,12 +152,6 @@ impl Draft {
         spaces.flat_map(|(space, of_space)| of_space.keys().map(|key| (*space, &**key)))
     }
 
-    /// Whether it modifies a key.
-    #[must_use]
-    pub fn modifies(&self, space: SpaceId, key: &[u8]) -> bool {
-        self.spaces.get(&space).is_some_and(|of_space| of_space.contains_key(key))
-    }
-
     /// The group that commits it.
     #[must_use]
     pub fn group(&self) -> Group {

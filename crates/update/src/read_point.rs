@@ -49,6 +49,12 @@ impl Engine {
         self.shared.log.visible().0
     }
 
+    /// The number of the next group that is appended.
+    #[must_use]
+    pub fn groups_appended(&self) -> u64 {
+        self.shared.log.appended().0
+    }
+
     /// Returns when readers see the group of this number, which was appended.
     ///
     /// # Errors

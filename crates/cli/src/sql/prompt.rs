@@ -14,6 +14,8 @@ use crate::failure::Failure;
 use crate::print;
 
 const PROMPT: &str = "moirai> ";
+/// The prompt in a transaction block.
+const IN_BLOCK: &str = "moirai*> ";
 /// The prompt of the further lines of a statement.
 const CONTINUATION: &str = "     -> ";
 
@@ -46,7 +48,11 @@ impl Session {
         let mut script = Script::new();
         let mut entered = String::new();
         'lines: loop {
-            let prompt = if entered.is_empty() { PROMPT } else { CONTINUATION };
+            let prompt = match (entered.is_empty(), self.database.is_in_block()) {
+                (true, false) => PROMPT,
+                (true, true) => IN_BLOCK,
+                (false, _) => CONTINUATION,
+            };
             let line = match editor.readline(prompt) {
                 Ok(line) => line,
                 Err(ReadlineError::Interrupted) => {

@@ -203,8 +203,9 @@ impl Session {
             return refused("rows of a file go into a table: COPY table FROM 'file'");
         };
         let name = table_name(name)?;
-        let table = self.tables.table(&name).await?;
+        let table = work.table(&name).await?;
         work.lock_table(&table).await?;
+        let table = work.table(&name).await?;
         let snapshot = Arc::clone(&work.snapshot);
         let mut columns = columns_of(&table, named)?;
         let import = if copy.is_parquet {

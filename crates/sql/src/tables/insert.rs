@@ -182,7 +182,7 @@ impl Session {
             );
         }
         let name = table_name(name)?;
-        let (snapshot, table) = (Arc::clone(&work.snapshot), self.tables.table(&name).await?);
+        let (snapshot, table) = (Arc::clone(&work.snapshot), work.table(&name).await?);
         let alias = insert.table_alias.as_ref().map(|alias| normal(&alias.alias));
         let alias = alias.unwrap_or(name);
         let on_conflict = conflict_of(&table, insert.on)?;
@@ -257,6 +257,9 @@ impl Session {
         if count >= LOADED_ROWS || bytes >= LOADED_BYTES {
             // Rows that others have inserted and not committed would go with the table that is replaced.
             inserting.work.lock_table(&table).await?;
+            inserting.snapshot = Arc::clone(&inserting.work.snapshot);
+        }
+        if (count >= LOADED_ROWS || bytes >= LOADED_BYTES) && self.tables.is_empty(&table).await? {
             let mut load = self.tables.load_into(&table).await?;
             for batch in first {
                 load.push(&inserting.whole(&batch).await?).await?;
@@ -375,6 +378,10 @@ impl Inserting<'_, '_> {
             let first = self.session.tables.row_numbers(table, count as u64).await;
             rows = table.numbered(&rows, first.map_err(external)?).map_err(external)?;
         }
+        // Who deletes such a row, or inserts one, is waited for before anything is said of it.
+        let mut wanted = Changes::new();
+        wanted.put(table, &rows).map_err(external)?;
+        self.work.lock(&wanted).await?;
         let (fresh, conflicts) = self.divided(&rows).await?;
         if conflicts.num_rows() > 0
             && let OnConflict::Update(update) = &self.on_conflict

@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, LimitClause, LockClause, LockType, NonBlock, Query, SelectItem, SetExpr,
-    Value,
+    Statement as SqlStatement, Value,
 };
 use futures::TryStreamExt;
 use moirai_tables::{LockWait, Locked, Transaction};
@@ -19,7 +19,7 @@ use crate::Result;
 use crate::database::read;
 use crate::tables::catalog::StatementTables;
 use crate::tables::change::Target;
-use crate::tables::session::{Session, alone, refused, table_name};
+use crate::tables::session::{Session, refused, table_name};
 use crate::tables::syntax::{self, TARGET};
 use crate::tables::table::external;
 use crate::tables::transaction::Transactions;
@@ -88,6 +88,8 @@ impl Locking {
             Some(_) => return refused("with FOR UPDATE, LIMIT has a number and no OFFSET"),
         };
         query.locks.clear();
+        let mut statement = SqlStatement::Query(Box::new(query.clone()));
+        syntax::refuse_locks(&mut statement)?;
         Ok(Locking { query, wait, limit })
     }
 }
@@ -108,7 +110,7 @@ impl Session {
                 &mut block.transaction
             }
             None => {
-                own = self.tables.begin_transaction(alone());
+                own = self.tables.begin_transaction(transactions.alone());
                 &mut own
             }
         };
@@ -141,15 +143,16 @@ impl Session {
             syntax::item(syntax::column(alias, name), &format!("\u{0}key {part}"))
         });
         let given = select.projection.drain(..).flat_map(|item| match item {
-            SelectItem::Wildcard(_) => all().collect(),
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => all().collect(),
             item => vec![item],
         });
-        let items = of_key.chain(given).collect();
+        // Behind the others, whose places ORDER BY may name.
+        let items: Vec<SelectItem> = given.chain(of_key).collect();
         select.projection = items;
         let tables = StatementTables::of(&snapshot).await.map_err(external)?;
         let context = self.context(tables.with_target(table))?;
         let mut found = read(&context, syntax::query_statement(query)).await?;
-        let shown: Vec<usize> = (keys.len()..found.schema().fields().len()).collect();
+        let shown: Vec<usize> = (0..found.schema().fields().len() - keys.len()).collect();
         let schema = found.schema().project(&shown).map_err(DataFusionError::from)?;
         let schema: Arc<Schema> = Arc::new(schema);
         let (mut rows, mut left) = (Vec::new(), *limit);
@@ -162,7 +165,7 @@ impl Session {
                 let count = left.min(ROWS_AT_ONCE).min(batch.num_rows() - first);
                 let batch = batch.slice(first, count);
                 first += count;
-                let columns = batch.columns().get(..keys.len()).unwrap_or_default();
+                let columns = batch.columns().get(shown.len()..).unwrap_or_default();
                 let keys = table.keys(columns).map_err(external)?;
                 let (are_locked, locked) = transaction.lock_rows(table, &keys, *wait).await?;
                 if locked == Locked::Stale {

@@ -301,7 +301,7 @@ impl Reading {
         let Some(KeyRange { from, to }) = self.ranges.pop_front() else { return Ok(()) };
         let columns = Some(self.columns.clone());
         let batch_rows = self.batch_rows.min(self.left);
-        let options = ScanOptions { columns, from, to, batch_rows };
+        let options = ScanOptions { columns, from, to, batch_rows, ..ScanOptions::default() };
         let snapshot = Arc::clone(&self.snapshot);
         self.source = match (&self.index, &self.predicate) {
             (None, None) => Source::Range(Box::new(snapshot.scan(&self.table, options)?)),

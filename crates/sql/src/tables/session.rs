@@ -1,6 +1,7 @@
 //! Statements, one at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datafusion::arrow::array::{RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -17,7 +18,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, SelectItem, Statement as SqlStatement};
 use futures::TryStreamExt;
-use moirai_tables::{Isolation, Snapshot, Table, Tables, Transaction, TransactionOptions};
+use moirai_tables::{Snapshot, Table, Tables, Transaction};
 
 use crate::database::read;
 use crate::precedence::regroup;
@@ -61,14 +62,6 @@ impl Writing<'_> {
     }
 }
 
-/// How a statement runs that is a transaction of its own.
-pub(crate) fn alone() -> TransactionOptions {
-    TransactionOptions {
-        memory_bytes: usize::MAX,
-        ..TransactionOptions::of(Isolation::ReadCommitted)
-    }
-}
-
 /// What a statement that writes did.
 pub(crate) struct Written {
     /// Rows that it inserted, changed or deleted.
@@ -106,6 +99,11 @@ impl Session {
         Session { tables, base, transactions: tokio::sync::Mutex::default() }
     }
 
+    /// Whether a transaction block is open, while no statement is running.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.transactions.try_lock().is_ok_and(|transactions| transactions.block.is_some())
+    }
+
     /// A context over these tables.
     pub(crate) fn context(&self, tables: StatementTables) -> Result<SessionContext> {
         let catalog = MemoryCatalogProvider::new();
@@ -137,13 +135,25 @@ impl Session {
 
     async fn started(&self, statement: &str) -> Result<SendableRecordBatchStream> {
         let mut transactions = self.transactions.lock().await;
+        // That of a block which the statement begins is another one.
+        let has_failed = transactions.block.as_ref().map(|block| Arc::clone(&block.has_failed));
         let started = self.start(&mut transactions, statement).await;
-        if started.is_err()
-            && let Some(block) = &mut transactions.block
-        {
-            block.has_failed = true;
+        if let Some(block) = &mut transactions.block {
+            block.transaction.end_statement();
         }
-        started
+        match (started, has_failed) {
+            (Err(error), Some(has_failed)) => {
+                has_failed.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+            // An answer may fail as it comes.
+            (Ok(stream), Some(has_failed)) => {
+                let schema = stream.schema();
+                let stream = stream.inspect_err(move |_| has_failed.store(true, Ordering::Relaxed));
+                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+            }
+            (started, None) => started,
+        }
     }
 
     async fn start(
@@ -204,7 +214,7 @@ impl Session {
             block.has_run = true;
             return self.write_in(&mut block.transaction, &writing, false).await;
         }
-        let mut transaction = self.tables.begin_transaction(alone());
+        let mut transaction = self.tables.begin_transaction(transactions.alone());
         let changes = writing.changes_rows();
         let mut tries = 1;
         loop {
@@ -220,7 +230,8 @@ impl Session {
             };
             // On a device that is almost full, sweeps for what was committed before may end its snapshot.
             let is_ended = error.is_snapshot_ended();
-            if !(is_ended || error.is_retryable()) || tries == TRIES || writing.is_copy() {
+            let may_succeed = is_ended || error.is_retryable() || error.is_outdated();
+            if !may_succeed || tries == TRIES || writing.is_copy() {
                 let has_no_room = is_ended || (changes && error.is_too_large());
                 return Err(if has_no_room { Error::NoRoom(Box::new(error)) } else { error });
             }
@@ -239,13 +250,22 @@ impl Session {
         loop {
             let mut work = Work::begin(&self.tables, transaction, is_alone).await?;
             let written = match writing {
-                Writing::Copy(copy) => self.copy_from(&mut work, copy.clone()).await?,
+                Writing::Copy(copy) => self.copy_from(&mut work, copy.clone()).await,
                 Writing::Statement(statement) => {
-                    self.write_once(&mut work, (*statement).clone()).await?
+                    self.write_once(&mut work, (*statement).clone()).await
                 }
             };
-            if work.apply().await? == Applied::Done {
-                return answer(written);
+            if work.is_stale() && !writing.is_copy() {
+                continue;
+            }
+            let written = written?;
+            match work.apply().await? {
+                Applied::Done => return answer(written),
+                // Its file may be at its end.
+                Applied::Stale if writing.is_copy() => {
+                    return Err(transaction.conflict("a row that it copies").into());
+                }
+                Applied::Stale => {}
             }
         }
     }

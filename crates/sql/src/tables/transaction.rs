@@ -1,6 +1,7 @@
 //! The transaction of a session: BEGIN to COMMIT, savepoints, and what is left of it after an error.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::sql::sqlparser::ast::{
     Set, Statement as SqlStatement, TransactionAccessMode, TransactionIsolationLevel,
@@ -64,7 +65,7 @@ pub(crate) struct Block {
     /// Whether a statement has run in it: it keeps its isolation level from then on.
     pub(crate) has_run: bool,
     /// Whether a statement has failed: nothing more is done until the block, or the part after a savepoint, is rolled back.
-    pub(crate) has_failed: bool,
+    pub(crate) has_failed: Arc<AtomicBool>,
 }
 
 /// The transactions of a session.
@@ -82,7 +83,7 @@ fn problem<T>(sqlstate: &'static str, problem: impl Into<String>) -> Result<T> {
 impl Block {
     /// That no statement has failed in it.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.has_failed {
+        if self.has_failed.load(Ordering::Relaxed) {
             return problem(
                 "25P02",
                 "current transaction is aborted, commands ignored until end of transaction block: write ROLLBACK",
@@ -93,11 +94,16 @@ impl Block {
 
     fn begin(tables: &Arc<Tables>, modes: Modes) -> Block {
         let transaction = tables.begin_transaction(modes.options());
-        Block { transaction, modes, has_run: false, has_failed: false }
+        Block { transaction, modes, has_run: false, has_failed: Arc::default() }
     }
 }
 
 impl Transactions {
+    /// How a statement runs that is a transaction of its own. What does not fit into memory goes to the device.
+    pub(crate) fn alone(&self) -> TransactionOptions {
+        TransactionOptions { memory_bytes: usize::MAX, ..self.modes.options() }
+    }
+
     /// What a statement that only reads sees.
     pub(crate) async fn snapshot(&mut self, tables: &Arc<Tables>) -> Result<Arc<Snapshot>> {
         match &mut self.block {
@@ -154,7 +160,7 @@ impl Transactions {
             return problem("25P01", "there is no transaction in progress");
         };
         let modes = block.modes;
-        let committed = match block.has_failed {
+        let committed = match block.has_failed.load(Ordering::Relaxed) {
             true => problem(
                 "25P02",
                 "the transaction was rolled back, since a statement in it has failed",
@@ -187,10 +193,10 @@ impl Transactions {
         };
         // A conflict or a deadlock has ended all of it.
         if let Err(error) = block.transaction.roll_back_to(name) {
-            block.has_failed = true;
+            block.has_failed.store(true, Ordering::Relaxed);
             return Err(error.into());
         }
-        block.has_failed = false;
+        block.has_failed.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -199,7 +205,8 @@ impl Transactions {
             return problem("25P01", format!("{what} can only be used in transaction blocks"));
         };
         block.check()?;
-        act(block).inspect_err(|_| block.has_failed = true)
+        block.has_run = true;
+        act(block)
     }
 
     fn set(&mut self, session: &Session, modes: &[TransactionMode], all: bool) -> Result<()> {
@@ -212,7 +219,7 @@ impl Transactions {
         };
         block.check()?;
         if block.has_run {
-            block.has_failed = true;
+            block.has_failed.store(true, Ordering::Relaxed);
             return problem(
                 "25001",
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query",
@@ -228,7 +235,7 @@ impl Transactions {
             None => Ok(()),
             Some(block) => {
                 block.check()?;
-                block.has_failed = true;
+                block.has_failed.store(true, Ordering::Relaxed);
                 problem("25001", format!("{what} cannot run inside a transaction block"))
             }
         }

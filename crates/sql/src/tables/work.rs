@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use moirai_tables::{Changes, Isolation, Locked, Snapshot, Table, Tables, Transaction, Writer};
 
-use crate::Result;
 use crate::tables::table::external;
+use crate::{Error, Result};
 
 /// Bytes of changes that a statement collects in memory. Where the statement is a transaction of its own, more go to the device.
 const COLLECTED_BYTES: usize = 32 << 20;
@@ -22,6 +22,8 @@ pub(crate) struct Work<'a> {
     writer: Option<Writer<'a>>,
     /// Whether the statement is all of its transaction.
     is_alone: bool,
+    /// Whether others have changed what the statement read, so that what it says counts for nothing.
+    is_stale: bool,
 }
 
 /// What became of the changes of a statement.
@@ -43,12 +45,51 @@ impl<'a> Work<'a> {
     ) -> Result<Work<'a>> {
         let snapshot = transaction.snapshot().await?;
         let (collected, bytes, writer) = (Vec::new(), 0, None);
-        Ok(Work { snapshot, tables, transaction, collected, bytes, writer, is_alone })
+        let is_stale = false;
+        Ok(Work { snapshot, tables, transaction, collected, bytes, writer, is_alone, is_stale })
     }
 
     /// Whether the statement is all of its transaction.
     pub(crate) fn is_alone(&self) -> bool {
         self.is_alone
+    }
+
+    /// The table called `name`, as it was when the statement began: the rows that the statement sees are in it. One that was changed
+    /// since is refused when the transaction commits.
+    pub(crate) async fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.snapshot.find(name).await? {
+            return Ok(table);
+        }
+        self.tables.table(name).await?;
+        Err(moirai_tables::Error::Altered { table: name.to_owned() }.into())
+    }
+
+    /// Locks what changes need, before the statement says whether they may be; an error where others have changed that since the statement
+    /// read it ([`Work::is_stale`]).
+    pub(crate) async fn lock(&mut self, changes: &Changes) -> Result<()> {
+        match self.transaction.lock(changes).await? {
+            Locked::Current => Ok(()),
+            Locked::Stale => {
+                self.is_stale = true;
+                Err(self.outdated())
+            }
+        }
+    }
+
+    /// Whether the statement is to run again: others have changed what it read, and its transaction reads what is committed.
+    pub(crate) fn is_stale(&mut self) -> bool {
+        self.is_stale && self.transaction.options().isolation == Isolation::ReadCommitted
+    }
+
+    fn outdated(&mut self) -> Error {
+        match self.transaction.options().isolation {
+            // Nobody sees it.
+            Isolation::ReadCommitted => {
+                let problem = "a row was changed meanwhile".to_owned();
+                Error::Rows { problem, sqlstate: "40001" }
+            }
+            _ => self.transaction.conflict("a row that it changes").into(),
+        }
     }
 
     /// Locks all rows of a table. What the statement reads from then on is what is there, where its transaction reads what is committed.
@@ -71,13 +112,18 @@ impl<'a> Work<'a> {
                 writer.add(&changes).await.map_err(external)?;
             }
         }
+        if !self.is_alone && self.bytes > self.transaction.options().memory_bytes {
+            return Err(self.transaction.too_large().into());
+        }
         Ok(())
     }
 
     /// Locks what the changes need, and makes them those of the transaction, if nobody has changed the rows since they were read. A
     /// statement that is all of its transaction may be committed with that.
     pub(crate) async fn apply(self) -> Result<Applied> {
-        let Work { transaction, collected, writer, .. } = self;
+        let Work { snapshot, transaction, collected, writer, .. } = self;
+        // It has the transaction's changes, of which there would be two copies.
+        drop(snapshot);
         let mut locked = Locked::Current;
         for changes in &collected {
             if transaction.lock(changes).await? == Locked::Stale {

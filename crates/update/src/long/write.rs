@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::codec::Taker;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::ids::{PUT, SpaceId};
+use crate::ids::{PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
 use crate::long::PART_BYTES;
 use crate::long::layout::{Index, LongLayout, first_of, holding};
@@ -163,7 +163,11 @@ impl Shared {
             let Modification { key, bytes, .. } = modification;
             let mut of_space = specs.iter().filter(|(other, _)| *other == space);
             if !of_space.any(|(_, spec)| spec.is_long(modification)) {
-                written.modify(space, modification);
+                match modification.kind {
+                    // It is noted already.
+                    PUT_LONG => written.add(space, modification),
+                    _ => written.modify(space, modification),
+                }
                 continue;
             }
             let mut layout = LongLayout::default();
