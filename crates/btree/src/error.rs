@@ -94,7 +94,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The five letters by which PostgreSQL calls such an error.
+    /// The SQLSTATE, as PostgreSQL has it.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {

@@ -113,7 +113,8 @@ impl Database {
 
     async fn start(&self, statement: &str) -> Result<SendableRecordBatchStream> {
         if let Source::Tables(session) = &self.source {
-            return session.stream(statement).await;
+            // The future of all statements is as long as that of the longest, and lies on the stack of whoever awaits it.
+            return Box::pin(session.stream(statement)).await;
         }
         let state = self.context.state();
         let dialect = state.config_options().sql_parser.dialect;

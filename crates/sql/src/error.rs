@@ -20,13 +20,15 @@ pub enum Error {
     Refused {
         /// What is wrong, and what to write.
         problem: String,
+        /// The SQLSTATE.
+        sqlstate: &'static str,
     },
     /// A statement that the session's transaction does not allow.
     #[error("{problem}")]
     Transaction {
         /// What is wrong, and what to write.
         problem: String,
-        /// The five letters by which PostgreSQL calls it.
+        /// The SQLSTATE.
         sqlstate: &'static str,
     },
     /// Rows that a table cannot have.
@@ -34,7 +36,7 @@ pub enum Error {
     Rows {
         /// What is wrong.
         problem: String,
-        /// The five letters by which PostgreSQL calls it.
+        /// The SQLSTATE.
         sqlstate: &'static str,
     },
     /// The tables of a store refused, or the store failed.
@@ -78,13 +80,13 @@ impl Error {
         self.of_tables().is_some_and(moirai_tables::Error::is_snapshot_ended)
     }
 
-    /// The five letters by which PostgreSQL calls such an error.
+    /// The SQLSTATE, as PostgreSQL has it.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {
-            Error::Transaction { sqlstate, .. } => sqlstate,
-            Error::Rows { sqlstate, .. } => sqlstate,
-            Error::Refused { .. } => "0A000",
+            Error::Transaction { sqlstate, .. }
+            | Error::Rows { sqlstate, .. }
+            | Error::Refused { sqlstate, .. } => sqlstate,
             Error::NoRoom(_) => "53100",
             Error::File { .. } | Error::Output(_) => "58030",
             Error::Csv { .. } => "22P04",

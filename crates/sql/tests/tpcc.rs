@@ -3,6 +3,7 @@
 //! `MOIRAI_RUNS` says how many seeds run, and `MOIRAI_SEED` with which to begin. A failure prints what runs it again.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(clippy::print_stdout, reason = "what was measured is for who runs it by hand")]
 
 use std::sync::Arc;
 

@@ -263,8 +263,8 @@ impl Changes {
 
     /// Sets columns of the rows with these keys, where there are any: for each column, which is none of the key, an array with the
     /// value of each row. Where one of them is in an index with other columns, `known` has the values of these, which are not set; those of
-    /// the key need not be given. Who changes one of these columns meanwhile leaves the index without an entry: let changes of columns that
-    /// share an index take turns ([`crate::Tables::turn`]). The entries of rows as they were stay unless [`Changes::forget`] deletes them,
+    /// the key need not be given. Who changes one of these columns meanwhile leaves the index without an entry: lock the rows
+    /// before reading them ([`crate::Transaction::lock_rows`]). The entries of rows as they were stay unless [`Changes::forget`] deletes them,
     /// before. Long rows of layout nsm are to be put whole: see [`Table::takes_fields`].
     ///
     /// # Errors

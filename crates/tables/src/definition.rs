@@ -133,8 +133,8 @@ pub struct IndexDefinition {
     pub name: String,
     /// The table's columns, in the order of the index.
     pub columns: Vec<usize>,
-    /// Whether no two rows are to have the same values there, but for nulls. That is checked when the index is made and by loads; who
-    /// commits changes asks [`crate::Snapshot::conflicts`] before, in a turn.
+    /// Whether no two rows are to have the same values there, but for nulls. That is checked when the index is made and by loads; a
+    /// [`crate::Transaction`] locks such values, and asks [`crate::Snapshot::conflicts`].
     pub is_unique: bool,
 }
 

@@ -166,7 +166,7 @@ impl Error {
         matches!(error, Full { .. } | BulkTooDense { .. } | GroupTooLong { .. })
     }
 
-    /// The five letters by which PostgreSQL calls such an error.
+    /// The SQLSTATE, as PostgreSQL has it.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {

@@ -237,7 +237,7 @@ impl Tables {
         })
     }
 
-    /// A turn to read what is there and write what follows from it: nobody else has one until it is dropped.
+    /// A turn to change what tables there are, for statements that read the catalog before: nobody else has one until it is dropped.
     pub async fn turn(&self) -> Turn<'_> {
         Turn(self.writing.lock().await)
     }
@@ -491,7 +491,7 @@ impl Tables {
     }
 }
 
-/// A turn to write; see [`Tables::turn`].
+/// A turn to change what tables there are; see [`Tables::turn`].
 #[derive(Debug)]
 pub struct Turn<'a>(
     #[expect(dead_code, reason = "held until it is dropped")] tokio::sync::MutexGuard<'a, ()>,

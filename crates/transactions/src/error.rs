@@ -66,7 +66,7 @@ impl Error {
         matches!(self, Error::Conflict { .. } | Error::Deadlock | Error::Engine(PointTooOld { .. }))
     }
 
-    /// The five letters by which PostgreSQL calls such an error.
+    /// The SQLSTATE, as PostgreSQL has it.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// The five letters by which PostgreSQL calls an error of the engine.
+/// The SQLSTATE of an error of the engine.
 #[must_use]
 pub fn sqlstate(error: &moirai_update::Error) -> &'static str {
     use moirai_update::Error;

@@ -68,7 +68,7 @@ impl Copy {
             return Ok(None);
         }
         let parsed = Parser::parse_sql(&PostgreSqlDialect {}, statement);
-        let mut parsed = parsed.map_err(|error| Error::Refused { problem: error.to_string() })?;
+        let mut parsed = parsed.map_err(|error| syntax::syntax_error(&error))?;
         parsed.iter_mut().for_each(regroup);
         let (Some(SqlStatement::Copy { source, to, target, options, legacy_options, .. }), true) =
             (parsed.pop(), parsed.is_empty())

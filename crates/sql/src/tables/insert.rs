@@ -18,7 +18,7 @@ use moirai_tables::{Changes, Index, Snapshot, Table};
 use crate::database::read;
 use crate::tables::casts::cast_for;
 use crate::tables::catalog::StatementTables;
-use crate::tables::session::{Session, Written, normal, refused, rows_of, table_name};
+use crate::tables::session::{Session, Written, normal, refused, refused_as, rows_of, table_name};
 use crate::tables::syntax::{self, EXCLUDED, ROWS};
 use crate::tables::table::external;
 use crate::tables::unique::{UniqueValues, named_values, not_unique};
@@ -86,7 +86,7 @@ pub(crate) fn column_of(table: &Table, alias: &str, name: &ObjectName) -> Result
     let name = match &parts[..] {
         [name] => name,
         [of, name] if of == alias => name,
-        _ => return refused(format!("`{name}` is no column of `{}`", table.name())),
+        _ => return refused_as("42703", format!("`{name}` is no column of `{}`", table.name())),
     };
     match table.schema().index_of(name) {
         Ok(column) => Ok(column),
@@ -94,7 +94,8 @@ pub(crate) fn column_of(table: &Table, alias: &str, name: &ObjectName) -> Result
             let known: Vec<&str> =
                 table.schema().fields().iter().map(|field| field.name().as_str()).collect();
             let known = known.join(", ");
-            refused(format!("`{}` has no column `{name}`; it has {known}", table.name()))
+            let problem = format!("`{}` has no column `{name}`; it has {known}", table.name());
+            refused_as("42703", problem)
         }
     }
 }
@@ -112,7 +113,7 @@ pub(crate) fn assigned(
         };
         let column = column_of(table, alias, &name)?;
         if all.iter().any(|(one, _)| *one == column) {
-            return refused(format!("column `{name}` is set twice"));
+            return refused_as("42701", format!("column `{name}` is set twice"));
         }
         all.push((column, value));
     }
@@ -190,7 +191,7 @@ impl Session {
         for name in &insert.columns {
             let column = column_of(&table, &alias, name)?;
             if columns.contains(&column) {
-                return refused(format!("column `{name}` is named twice"));
+                return refused_as("42701", format!("column `{name}` is named twice"));
             }
             columns.push(column);
         }
@@ -207,7 +208,8 @@ impl Session {
                 }
                 if given != columns.len() {
                     let named = columns.len();
-                    return refused(format!("{named} columns are named, and {given} are given"));
+                    let problem = format!("{named} columns are named, and {given} are given");
+                    return refused_as("42601", problem);
                 }
                 rows
             }

@@ -71,7 +71,12 @@ pub(crate) struct Written {
 }
 
 pub(crate) fn refused<T>(problem: impl Into<String>) -> Result<T> {
-    Err(Error::Refused { problem: problem.into() })
+    refused_as("0A000", problem)
+}
+
+/// The error of a statement that names what is not there, or says something twice.
+pub(crate) fn refused_as<T>(sqlstate: &'static str, problem: impl Into<String>) -> Result<T> {
+    Err(Error::Refused { problem: problem.into(), sqlstate })
 }
 
 /// The name that `name` means: of what is before its last part nothing is known but the schema of all tables.
@@ -250,9 +255,9 @@ impl Session {
         loop {
             let mut work = Work::begin(&self.tables, transaction, is_alone).await?;
             let written = match writing {
-                Writing::Copy(copy) => self.copy_from(&mut work, copy.clone()).await,
+                Writing::Copy(copy) => Box::pin(self.copy_from(&mut work, copy.clone())).await,
                 Writing::Statement(statement) => {
-                    self.write_once(&mut work, (*statement).clone()).await
+                    Box::pin(self.write_once(&mut work, (*statement).clone())).await
                 }
             };
             if work.is_stale() && !writing.is_copy() {
@@ -320,7 +325,7 @@ fn unknown(statement: &str) -> Error {
         "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \
          UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK and SAVEPOINT"
     );
-    Error::Refused { problem }
+    Error::Refused { problem, sqlstate: "42601" }
 }
 
 /// The answer of a statement that writes.

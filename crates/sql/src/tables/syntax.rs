@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Statement as SqlStatement, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::Result;
 use crate::precedence::regroup;
@@ -49,10 +49,15 @@ pub(crate) fn equal(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Eq, right: Box::new(right) }
 }
 
+/// The error of what cannot be parsed.
+pub(crate) fn syntax_error(error: &ParserError) -> crate::Error {
+    crate::Error::Refused { problem: error.to_string(), sqlstate: "42601" }
+}
+
 /// The query that a text is.
 fn parsed(text: &str) -> Result<Query> {
-    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text)
-        .map_err(|error| crate::Error::Refused { problem: error.to_string() })?;
+    let mut statements =
+        Parser::parse_sql(&PostgreSqlDialect {}, text).map_err(|error| syntax_error(&error))?;
     match statements.pop() {
         Some(SqlStatement::Query(mut query)) => {
             regroup(&mut *query);

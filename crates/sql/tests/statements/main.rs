@@ -1,6 +1,7 @@
 //! Statements that write, and what is there afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(clippy::print_stdout, reason = "what was measured is for who runs it by hand")]
 
 mod copies;
 mod filters;

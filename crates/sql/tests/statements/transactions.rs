@@ -100,6 +100,14 @@ fn blocks_stay_failed_until_they_are_rolled_back() {
             ("ROLLBACK TO s", "00000"),
             ("SELECT unknown FROM t", "42703"),
             ("ROLLBACK TO s", "00000"),
+            ("UPDATE t SET unknown = 1", "42703"),
+            ("ROLLBACK TO s", "00000"),
+            ("INSERT INTO t (id, n, id) VALUES (5, 5, 5)", "42701"),
+            ("ROLLBACK TO s", "00000"),
+            ("INSERT INTO t (id, n) VALUES (5)", "42601"),
+            ("ROLLBACK TO s", "00000"),
+            ("COPY t FRM 'file'", "42601"),
+            ("ROLLBACK TO s", "00000"),
             ("SELEC 1", "42601"),
             ("ROLLBACK TO s", "00000"),
             ("RELEASE nothing", "3B001"),
@@ -302,4 +310,161 @@ fn what_is_not_committed_is_gone() {
         run(&one, "COMMIT").await;
         assert_eq!(run(&two, "SELECT sum(n) AS n FROM u").await, "n 2");
     });
+}
+
+/// What was made, changed or filled after a block's snapshot is not taken for what the snapshot shows.
+#[test]
+fn tables_that_change_meanwhile_end_blocks() {
+    block_on_virtual(1, async {
+        let tables = tables().await;
+        let (one, two) = (Database::over(&tables), Database::over(&tables));
+        for change in [
+            "CREATE UNIQUE INDEX by_u ON t (u)",
+            "TRUNCATE t",
+            "INSERT INTO u SELECT value, value FROM generate_series(1, 100000)",
+        ] {
+            run(&one, "CREATE TABLE t (id INT PRIMARY KEY, u INT)").await;
+            run(&one, "CREATE TABLE u (id INT PRIMARY KEY, u INT)").await;
+            run(&one, "INSERT INTO t VALUES (1, 1)").await;
+            run(&one, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+            assert_eq!(run(&one, "SELECT count(*) AS c FROM t").await, "c 1");
+            assert!(!run(&two, change).await.starts_with("error"), "{change}");
+            let table = if change.contains("INTO u") { "u" } else { "t" };
+            let insert = format!("INSERT INTO {table} VALUES (2, 1)");
+            let inserted = state(&one, &insert).await;
+            let committed = state(&one, "COMMIT").await;
+            assert!(
+                inserted != "00000" || committed != "00000",
+                "{change}: {inserted}, {committed}"
+            );
+            run(&one, "ROLLBACK").await;
+            // By itself it runs again, on what is there now.
+            let now = state(&one, &insert).await;
+            assert_eq!(now, if change == "TRUNCATE t" { "00000" } else { "23505" }, "{change}");
+            run(&one, "DROP TABLE t").await;
+            run(&one, "DROP TABLE u").await;
+        }
+    });
+}
+
+/// Writers beside changes of tables and loads wait, and go on.
+#[test]
+fn statements_go_on_beside_changes_of_tables() {
+    block_on_virtual(1, async {
+        let tables = tables().await;
+        let database = Database::over(&tables);
+        run(&database, "CREATE TABLE t (id INT PRIMARY KEY, u INT)").await;
+        let writers = (0..4).map(|writer| {
+            let database = Database::over(&tables);
+            async move {
+                for step in 0..20 {
+                    let id = 1_000_000 + writer * 1000 + step;
+                    let insert = format!("INSERT INTO t VALUES ({id}, {id})");
+                    assert_eq!(run(&database, &insert).await, "count 1");
+                }
+            }
+        });
+        let others = async {
+            let database = Database::over(&tables);
+            let load = "INSERT INTO t SELECT value, value FROM generate_series(1, 80000)";
+            assert_eq!(run(&database, load).await, "count 80000");
+            assert_eq!(run(&database, "CREATE INDEX by_u ON t (u)").await, "");
+            assert_eq!(run(&database, "DROP INDEX by_u").await, "");
+        };
+        join(join_all(writers), others).await;
+        assert_eq!(run(&database, "SELECT count(*) AS c FROM t").await, "c 80080");
+    });
+}
+
+/// What users of PostgreSQL expect of errors, waiting and modes.
+#[test]
+fn blocks_are_as_postgresql_has_them() {
+    block_on_virtual(1, async {
+        let tables = tables().await;
+        let (one, two) = (Database::over(&tables), Database::over(&tables));
+        run(&one, "CREATE TABLE t (id INT PRIMARY KEY, n INT NOT NULL)").await;
+        run(&one, "INSERT INTO t VALUES (1, 2), (2, 1)").await;
+        // An answer that fails as it comes.
+        run(&one, "BEGIN").await;
+        run(&one, "INSERT INTO t VALUES (3, 3)").await;
+        assert_eq!(state(&one, "SELECT 1 / (id - 2) FROM t").await, "22012");
+        assert_eq!(state(&one, "COMMIT").await, "25P02");
+        assert_eq!(run(&one, "SELECT count(*) AS c FROM t").await, "c 2");
+        // A chained block is a new one.
+        run(&one, "BEGIN").await;
+        assert_eq!(state(&one, "SELECT nothing").await, "42703");
+        assert_eq!(state(&one, "COMMIT AND CHAIN").await, "25P02");
+        assert_eq!(state(&one, "SELECT 1").await, "00000");
+        run(&one, "ROLLBACK").await;
+        // Places in ORDER BY are those of the columns that are asked for.
+        run(&one, "BEGIN").await;
+        let first = "SELECT n, id FROM t ORDER BY 1 LIMIT 1 FOR UPDATE";
+        assert_eq!(run(&one, first).await, "n,id 1,2");
+        let nested = "SELECT id FROM t WHERE id IN (SELECT id FROM t FOR UPDATE) FOR UPDATE";
+        assert_eq!(state(&one, nested).await, "0A000");
+        run(&one, "ROLLBACK").await;
+        run(&one, "BEGIN").await;
+        run(&one, "SAVEPOINT s").await;
+        assert_eq!(state(&one, "SET TRANSACTION READ ONLY").await, "25001");
+        run(&one, "ROLLBACK").await;
+        assert_eq!(state(&one, "UPDATE t SET n = NULL WHERE id = 1").await, "23502");
+        // Who inserts a row that another one is deleting waits for that.
+        run(&one, "BEGIN").await;
+        run(&one, "DELETE FROM t WHERE id = 1").await;
+        let commit = async {
+            sleep(Nanos(1_000_000)).await;
+            run(&one, "COMMIT").await
+        };
+        let (inserted, _) = join(run(&two, "INSERT INTO t VALUES (1, 7)"), commit).await;
+        assert_eq!(inserted, "count 1");
+        // The modes of a session are those of its statements.
+        run(&two, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY").await;
+        assert_eq!(state(&two, "DELETE FROM t").await, "25006");
+        run(&two, "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE").await;
+        assert_eq!(state(&two, "DELETE FROM t").await, "00000");
+    });
+}
+
+/// A statement of more changes than memory takes, given up in the middle of it: it is there or not, and others see it so.
+#[test]
+fn a_large_statement_that_is_given_up_is_whole() {
+    // Gives how long the statement took, and whether it was there in the end.
+    let given_up_after = |wait: Option<Nanos>| {
+        block_on_virtual(1, async {
+            let tables = tables().await;
+            let database = Database::over(&tables);
+            run(&database, "CREATE TABLE t (id INT PRIMARY KEY, n INT, s TEXT)").await;
+            let load =
+                "INSERT INTO t SELECT value, 0, repeat('x', 900) FROM generate_series(1, 70000)";
+            assert_eq!(run(&database, load).await, "count 70000");
+            let began = now();
+            {
+                let large = Database::over(&tables);
+                let update = run(&large, "UPDATE t SET n = n + 1, s = repeat('y', 900)");
+                let waited = sleep(wait.unwrap_or(Nanos(u64::MAX / 2)));
+                futures::pin_mut!(update, waited);
+                futures::future::select(update, waited).await;
+            }
+            let took = now().since(began);
+            // It waits for what may still come.
+            let add = "UPDATE t SET n = n + 10 WHERE id IN (1, 70000)";
+            assert_eq!(run(&database, add).await, "count 2");
+            let sums = run(&database, "SELECT min(n) AS a, max(n) AS b, sum(n) AS s FROM t").await;
+            let is_there = sums == "a,b,s 1,11,70020";
+            assert!(is_there || sums == "a,b,s 0,10,20", "{wait:?}: {sums}");
+            let figures = tables.store().transactions().figures();
+            assert_eq!((figures.locks, figures.waiting), (0, 0));
+            (took, is_there)
+        })
+    };
+    let (took, is_there) = given_up_after(None);
+    assert!(is_there);
+    let outcomes = [2, 50, 80, 90, 95, 98, 99].map(|percent| {
+        let wait = Nanos(took.0 * percent / 100);
+        let (waited, is_there) = given_up_after(Some(wait));
+        assert_eq!(waited, wait);
+        is_there
+    });
+    println!("{took} uncut; there after being given up: {outcomes:?}");
+    assert_eq!(outcomes.first(), Some(&false));
 }

@@ -92,6 +92,7 @@ async fn compare(
         from: bytes(&from),
         to: has_end.then(|| bytes(&to)),
         batch_rows,
+        ..ScanOptions::default()
     };
     let found = scanned(snapshot, table, options).await?;
     let is_in = |(key, _): &(&Key, &Row)| **key >= from && (!has_end || **key < to);
@@ -201,7 +202,8 @@ async fn compare_by_index(
         }
     }
     let batch_rows = random.random_range(1..300);
-    let options = ScanOptions { columns: Some(columns.clone()), from, to, batch_rows };
+    let pages = random.random_range(1..65);
+    let options = ScanOptions { columns: Some(columns.clone()), from, to, batch_rows, pages };
     let mut scan = Arc::clone(snapshot).index_scan(table, index, options)?;
     let (schema, mut batches) = (Arc::clone(scan.schema()), Vec::new());
     while let Some(batch) = scan.next().await? {
