@@ -37,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 1, requests: 20_000, simulations: 64, estimates: 4_000 }
+        Options { seed: 1, requests: 20_000, simulations: 192, estimates: 4_000 }
     }
 }
 

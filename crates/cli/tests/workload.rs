@@ -1,0 +1,85 @@
+//! `moirai workload tpcc`: loaded, run, killed and checked; and transactions of the tool.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod common;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{moirai, run, succeed};
+use serde_json::Value;
+
+/// What is run on a loaded warehouse, and killed amid it, leaves a database on which all twelve conditions hold.
+#[test]
+fn the_conditions_hold_after_a_run_and_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let store = ["--store", "file:tpcc.kv", "--memory", "32MiB"];
+    let tpcc = |verb: &str, more: &[&str]| -> Vec<String> {
+        let words = ["workload", "tpcc", verb].into_iter().chain(store).chain(more.iter().copied());
+        words.map(str::to_owned).collect()
+    };
+    let load = ["workload", "tpcc", "load", "--store", "file:tpcc.kv?size=512MiB"];
+    succeed(folder, &load);
+    let ask = tpcc("run", &["--terminals", "4", "--seconds", "2", "--json"]);
+    let ask: Vec<&str> = ask.iter().map(String::as_str).collect();
+    let report: Value = serde_json::from_str(&succeed(folder, &ask)).unwrap();
+    assert_eq!(report["warehouses"], 1);
+    assert!(report["transactions_per_s"].as_f64().unwrap() > 1.0, "{report}");
+    assert_eq!(report["kinds"].as_array().unwrap().len(), 5);
+    let long = tpcc("run", &["--terminals", "4", "--seconds", "60"]);
+    let long: Vec<&str> = long.iter().map(String::as_str).collect();
+    let mut running =
+        moirai(folder, &long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let check = tpcc("check", &["--json"]);
+    let check: Vec<&str> = check.iter().map(String::as_str).collect();
+    let conditions: Value = serde_json::from_str(&succeed(folder, &check)).unwrap();
+    let conditions = conditions.as_array().unwrap();
+    assert_eq!(conditions.len(), 12);
+    assert!(conditions.iter().all(|one| one["holds"] == true), "{conditions:?}");
+    // A row that breaks conditions is found.
+    succeed(folder, &["sql", "--store", "file:tpcc.kv", "UPDATE warehouse SET w_ytd = 0"]);
+    let (status, table, error) =
+        run(folder, &["workload", "tpcc", "check", "--store", "file:tpcc.kv"]);
+    assert_eq!(status, Some(1), "{table}");
+    assert!(error.contains("2 of 12 conditions do not hold"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["sql", "--store", "file:a.kv?size=32MiB", "CREATE TABLE t (id INT)"]);
+    let run_it = ["workload", "tpcc", "run", "--store", "file:a.kv"];
+    let (status, _, error) = run(folder, &run_it);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("workload tpcc load"), "{error}");
+    let level = [&run_it[..], &["--isolation", "none"]].concat();
+    let (status, _, error) = run(folder, &level);
+    assert_eq!(status, Some(2));
+    assert!(error.contains("read-committed, snapshot or serializable"), "{error}");
+    let none = ["workload", "tpcc", "load", "--store", "file:a.kv", "--warehouses", "0"];
+    assert_eq!(run(folder, &none).0, Some(2));
+}
+
+/// A script with a block that is not committed says so, and leaves nothing.
+#[test]
+fn open_blocks_are_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let store = "--store=file:a.kv";
+    succeed(
+        folder,
+        &["sql", "--store=file:a.kv?size=32MiB", "CREATE TABLE t (id INT PRIMARY KEY)"],
+    );
+    succeed(folder, &["sql", store, "BEGIN; INSERT INTO t VALUES (1); COMMIT"]);
+    let (status, _, error) = run(folder, &["sql", store, "BEGIN; INSERT INTO t VALUES (2)"]);
+    assert_eq!(status, Some(0), "{error}");
+    assert!(error.contains("write COMMIT"), "{error}");
+    let ids = ["sql", store, "--format", "csv", "SELECT id FROM t"];
+    assert_eq!(succeed(folder, &ids), "id\n1\n");
+}
