@@ -32,7 +32,7 @@ fn the_conditions_hold_after_a_run_and_a_kill() {
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     let mut running =
         moirai(folder, &long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3)); // tidy: allow(until the other process is amid its run)
     running.kill().unwrap();
     running.wait().unwrap();
     let check = tpcc("check", &["--json"]);
