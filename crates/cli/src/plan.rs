@@ -88,7 +88,7 @@ pub(crate) struct Make {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
     requests: u64,
     /// Plans to simulate
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(4..100_000))]
+    #[arg(long, value_name = "N", default_value_t = 192, value_parser = clap::value_parser!(u64).range(4..100_000))]
     simulations: u64,
     /// Seed of random choices and of the requests
     #[arg(long, default_value_t = 1)]

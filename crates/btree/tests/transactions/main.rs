@@ -7,6 +7,7 @@
     clippy::indexing_slicing,
     reason = "a test stops at what it did not expect"
 )]
+#![expect(clippy::print_stdout, reason = "what was measured is for who runs it by hand")]
 
 mod histories;
 mod locking;
