@@ -22,7 +22,7 @@ use crate::tables::change::Target;
 use crate::tables::session::{Session, refused, table_name};
 use crate::tables::syntax::{self, TARGET};
 use crate::tables::table::external;
-use crate::tables::transaction::Transactions;
+use crate::tables::transaction::SessionScope;
 
 /// Rows whose keys are locked at once.
 const ROWS_AT_ONCE: usize = 1024;
@@ -98,19 +98,19 @@ impl Session {
     /// The rows of a query, which are locked until the transaction ends: with the statement, outside of a transaction block.
     pub(crate) async fn select_for_update(
         &self,
-        transactions: &mut Transactions,
+        state: &mut SessionScope,
         query: Query,
     ) -> Result<SendableRecordBatchStream> {
         let locking = Locking::of(query)?;
         let mut own;
-        let transaction = match &mut transactions.block {
+        let transaction = match &mut state.block {
             Some(block) => {
                 block.check()?;
                 block.has_run = true;
                 &mut block.transaction
             }
             None => {
-                own = self.tables.begin_transaction(transactions.alone());
+                own = self.tables.begin_transaction(state.alone());
                 &mut own
             }
         };

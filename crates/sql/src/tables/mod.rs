@@ -12,6 +12,7 @@ mod define;
 mod insert;
 mod locking;
 mod predicate;
+mod prepared;
 mod range;
 mod scan;
 mod session;

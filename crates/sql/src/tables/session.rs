@@ -25,9 +25,11 @@ use crate::precedence::regroup;
 use crate::script::words;
 use crate::tables::catalog::StatementTables;
 use crate::tables::copy::Copy;
+use crate::tables::define::NOTHING;
+use crate::tables::prepared::Asked;
 use crate::tables::syntax::{self, ROWS};
 use crate::tables::table::external;
-use crate::tables::transaction::Transactions;
+use crate::tables::transaction::SessionScope;
 use crate::tables::work::{Applied, Work};
 use crate::{Error, Result};
 
@@ -42,7 +44,7 @@ pub(crate) struct Session {
     pub(crate) tables: Arc<Tables>,
     /// With functions and rules, and without tables.
     base: SessionState,
-    transactions: tokio::sync::Mutex<Transactions>,
+    state: tokio::sync::Mutex<SessionScope>,
 }
 
 /// A statement that changes rows.
@@ -101,12 +103,12 @@ pub(crate) fn normal(name: &Ident) -> String {
 
 impl Session {
     pub(crate) fn new(tables: Arc<Tables>, base: SessionState) -> Session {
-        Session { tables, base, transactions: tokio::sync::Mutex::default() }
+        Session { tables, base, state: tokio::sync::Mutex::default() }
     }
 
     /// Whether a transaction block is open, while no statement is running.
     pub(crate) fn is_in_block(&self) -> bool {
-        self.transactions.try_lock().is_ok_and(|transactions| transactions.block.is_some())
+        self.state.try_lock().is_ok_and(|state| state.block.is_some())
     }
 
     /// A context over these tables.
@@ -139,11 +141,11 @@ impl Session {
     }
 
     async fn started(&self, statement: &str) -> Result<SendableRecordBatchStream> {
-        let mut transactions = self.transactions.lock().await;
+        let mut state = self.state.lock().await;
         // That of a block which the statement begins is another one.
-        let has_failed = transactions.block.as_ref().map(|block| Arc::clone(&block.has_failed));
-        let started = self.start(&mut transactions, statement).await;
-        if let Some(block) = &mut transactions.block {
+        let has_failed = state.block.as_ref().map(|block| Arc::clone(&block.has_failed));
+        let started = self.start(&mut state, statement).await;
+        if let Some(block) = &mut state.block {
             block.transaction.end_statement();
         }
         match (started, has_failed) {
@@ -163,27 +165,31 @@ impl Session {
 
     async fn start(
         &self,
-        transactions: &mut Transactions,
+        state: &mut SessionScope,
         statement: &str,
     ) -> Result<SendableRecordBatchStream> {
         if let Some(copy) = Copy::parse(statement)? {
             if copy.to {
-                let snapshot = transactions.snapshot(&self.tables).await?;
+                let snapshot = state.snapshot(&self.tables).await?;
                 return answer(self.copy_to(snapshot, copy).await?);
             }
-            return self.write(transactions, Writing::Copy(copy)).await;
+            return self.write(state, Writing::Copy(copy)).await;
         }
         // For the alias of an INSERT's table.
         let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
         if let Statement::Statement(parsed) = &mut parsed {
-            if let Some(done) = transactions.control(self, parsed).await {
+            if let Some(done) = state.control(self, parsed).await {
                 return answer(done?);
+            }
+            match state.asked((**parsed).clone())? {
+                Asked::Done => return answer(NOTHING),
+                Asked::Run(statement) => *parsed = statement,
             }
             regroup(&mut **parsed);
             match &**parsed {
                 SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_) => {
                     syntax::refuse_locks(parsed)?;
-                    return self.write(transactions, Writing::Statement(parsed)).await;
+                    return self.write(state, Writing::Statement(parsed)).await;
                 }
                 SqlStatement::CreateTable(_)
                 | SqlStatement::CreateIndex(_)
@@ -191,18 +197,18 @@ impl Session {
                 | SqlStatement::Drop { .. } => {
                     syntax::refuse_locks(parsed)?;
                     let words: Vec<&str> = words(statement).take(2).collect();
-                    transactions.refuse_in_block(&words.join(" ").to_uppercase())?;
+                    state.refuse_in_block(&words.join(" ").to_uppercase())?;
                     let _turn = self.tables.turn().await;
                     return self.define(parsed).await;
                 }
                 SqlStatement::Query(query) if !query.locks.is_empty() => {
                     let query = query.clone();
-                    return self.select_for_update(transactions, *query).await;
+                    return self.select_for_update(state, *query).await;
                 }
                 _ => syntax::refuse_locks(parsed)?,
             }
         }
-        let snapshot = transactions.snapshot(&self.tables).await?;
+        let snapshot = state.snapshot(&self.tables).await?;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
         read(&context, parsed).await
     }
@@ -211,15 +217,15 @@ impl Session {
     /// again where it failed because of others.
     async fn write(
         &self,
-        transactions: &mut Transactions,
+        state: &mut SessionScope,
         writing: Writing<'_>,
     ) -> Result<SendableRecordBatchStream> {
-        if let Some(block) = &mut transactions.block {
+        if let Some(block) = &mut state.block {
             block.check()?;
             block.has_run = true;
             return self.write_in(&mut block.transaction, &writing, false).await;
         }
-        let mut transaction = self.tables.begin_transaction(transactions.alone());
+        let mut transaction = self.tables.begin_transaction(state.alone());
         let changes = writing.changes_rows();
         let mut tries = 1;
         loop {
@@ -323,7 +329,7 @@ fn unknown(statement: &str) -> Error {
     let words = words.join(" ");
     let problem = format!(
         "{words} is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, \
-         UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK and SAVEPOINT"
+         UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, PREPARE and EXECUTE"
     );
     Error::Refused { problem, sqlstate: "42601" }
 }

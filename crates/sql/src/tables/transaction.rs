@@ -1,4 +1,4 @@
-//! The transaction of a session: BEGIN to COMMIT, savepoints, and what is left of it after an error.
+//! What a session keeps between statements: its transaction block, from BEGIN to COMMIT, and its prepared statements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use moirai_tables::{Isolation, Snapshot, Tables, Transaction, TransactionOptions};
 
 use crate::tables::define::NOTHING;
+use crate::tables::prepared::{Asked, PreparedStatements};
 use crate::tables::session::{Session, Written, normal};
 use crate::{Error, Result};
 
@@ -68,11 +69,12 @@ pub(crate) struct Block {
     pub(crate) has_failed: Arc<AtomicBool>,
 }
 
-/// The transactions of a session.
+/// What a session keeps between statements.
 #[derive(Default)]
-pub(crate) struct Transactions {
+pub(crate) struct SessionScope {
     modes: Modes,
     pub(crate) block: Option<Block>,
+    prepared: PreparedStatements,
 }
 
 /// An error of the session's transaction, with PostgreSQL's words and number.
@@ -98,7 +100,7 @@ impl Block {
     }
 }
 
-impl Transactions {
+impl SessionScope {
     /// How a statement runs that is a transaction of its own. What does not fit into memory goes to the device.
     pub(crate) fn alone(&self) -> TransactionOptions {
         TransactionOptions { memory_bytes: usize::MAX, ..self.modes.options() }
@@ -114,6 +116,14 @@ impl Transactions {
             }
             None => Ok(tables.snapshot().await),
         }
+    }
+
+    /// What a statement asks for: the prepared one that it executes, or itself.
+    pub(crate) fn asked(&mut self, statement: SqlStatement) -> Result<Asked> {
+        if let Some(block) = &self.block {
+            block.check()?;
+        }
+        self.prepared.ask(statement)
     }
 
     /// Whether a statement controls transactions, and what it does then.

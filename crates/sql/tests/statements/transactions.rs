@@ -468,3 +468,44 @@ fn a_large_statement_that_is_given_up_is_whole() {
     println!("{took} uncut; there after being given up: {outcomes:?}");
     assert_eq!(outcomes.first(), Some(&false));
 }
+
+/// Statements with parameters, of all kinds, and what is refused of them.
+#[test]
+fn statements_are_prepared_and_executed() {
+    check(&[
+        ("CREATE TABLE t (id INT PRIMARY KEY, n INT, s TEXT)", ""),
+        ("PREPARE put AS INSERT INTO t VALUES ($1, $2, $3)", ""),
+        ("EXECUTE put(1, 10, 'a''b')", "count 1"),
+        ("EXECUTE put(2, -20, NULL)", "count 1"),
+        ("EXECUTE put(3, 10 + 20, 'c' || 'd')", "count 1"),
+        ("PREPARE add (INT, INT) AS UPDATE t SET n = n - $2 * 2 WHERE id = $1", ""),
+        ("EXECUTE add('1', 3 - 1)", "count 1"),
+        ("PREPARE find AS SELECT id, n, $2 AS x FROM t WHERE n > $1 ORDER BY id LIMIT $3", ""),
+        ("EXECUTE find(-100, 7, 2)", "id,n,x 1,6,7 2,-20,7"),
+        ("BEGIN", ""),
+        ("PREPARE lock AS SELECT s FROM t WHERE id = $1 FOR UPDATE", ""),
+        ("EXECUTE lock(3)", "s cd"),
+        ("PREPARE drop_it AS DELETE FROM t WHERE id IN ($1, $2) RETURNING id", ""),
+        ("EXECUTE drop_it(1, 3)", "id 1 3"),
+        ("ROLLBACK", ""),
+        ("SELECT count(*) AS c FROM t", "c 3"),
+        (
+            "PREPARE put AS SELECT 1",
+            "error: there is a prepared statement `put` already: DEALLOCATE it",
+        ),
+        ("EXECUTE put(1, 2)", "error: `put` takes 3 parameters, and 2 are given"),
+        ("EXECUTE put(4, n, 'x')", "error: parameter $2 is no constant: EXECUTE takes values"),
+        (
+            "EXECUTE put(4, (SELECT 1), 'x')",
+            "error: parameter $2 is no constant: EXECUTE takes values",
+        ),
+        (
+            "PREPARE made AS CREATE TABLE u (id INT)",
+            "error: SELECT, INSERT, UPDATE and DELETE can be prepared",
+        ),
+        ("DEALLOCATE put", ""),
+        ("EXECUTE put(1, 2, 'x')", "error: there is no prepared statement `put`"),
+        ("DEALLOCATE ALL", ""),
+        ("DEALLOCATE find", "error: there is no prepared statement `find`"),
+    ]);
+}

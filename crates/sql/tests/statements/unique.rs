@@ -117,7 +117,7 @@ fn rows_that_change_leave_their_unique_values() {
         ),
         (
             "GRANT ALL ON t TO me",
-            "error: GRANT ALL is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK and SAVEPOINT",
+            "error: GRANT ALL is not known here: statements are SELECT, EXPLAIN, CREATE TABLE, CREATE INDEX, DROP, TRUNCATE, INSERT, UPDATE, DELETE, COPY, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, PREPARE and EXECUTE",
         ),
     ]);
 }

@@ -1,0 +1,196 @@
+//! `PREPARE`, `EXECUTE` and `DEALLOCATE`: statements that are parsed once, with parameters.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, Expr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
+};
+
+use crate::Result;
+use crate::tables::session::{normal, refused, refused_as};
+
+/// Parameters of a statement at most.
+const PARAMETERS_MAX: usize = 65_535;
+
+/// A statement that was prepared.
+struct Prepared {
+    statement: SqlStatement,
+    /// The types of its first parameters, where the statement says them.
+    types: Vec<DataType>,
+    parameters: usize,
+}
+
+/// The prepared statements of a session, by their names.
+#[derive(Default)]
+pub(crate) struct PreparedStatements(BTreeMap<String, Prepared>);
+
+/// What a session does with a statement.
+pub(crate) enum Asked {
+    /// It was prepared, or forgotten.
+    Done,
+    /// It is to be run.
+    Run(Box<SqlStatement>),
+}
+
+impl PreparedStatements {
+    /// Prepares a statement, forgets one, or gives the one that is to be executed, with its parameters in their places; others as they
+    /// are.
+    pub(crate) fn ask(&mut self, statement: SqlStatement) -> Result<Asked> {
+        match statement {
+            SqlStatement::Prepare { name, data_types, statement } => {
+                let name = normal(&name);
+                if self.0.contains_key(&name) {
+                    return refused_as(
+                        "42P05",
+                        format!("there is a prepared statement `{name}` already: DEALLOCATE it"),
+                    );
+                }
+                let mut statement = *statement;
+                let is_known = matches!(
+                    statement,
+                    SqlStatement::Query(_)
+                        | SqlStatement::Insert(_)
+                        | SqlStatement::Update(_)
+                        | SqlStatement::Delete(_)
+                );
+                if !is_known {
+                    return refused("SELECT, INSERT, UPDATE and DELETE can be prepared");
+                }
+                let parameters = count_parameters(&mut statement)?;
+                let prepared = Prepared {
+                    statement,
+                    parameters: parameters.max(data_types.len()),
+                    types: data_types,
+                };
+                self.0.insert(name, prepared);
+                Ok(Asked::Done)
+            }
+            SqlStatement::Execute { name: Some(name), parameters, using, into, .. }
+                if using.is_empty() && into.is_empty() =>
+            {
+                let Some(part) = name.0.last().and_then(|part| part.as_ident()) else {
+                    return refused(format!("`{name}` is no name of a prepared statement"));
+                };
+                let name = normal(part);
+                let Some(prepared) = self.0.get(&name) else {
+                    return refused_as("26000", format!("there is no prepared statement `{name}`"));
+                };
+                if parameters.len() != prepared.parameters {
+                    let (need, have) = (prepared.parameters, parameters.len());
+                    return refused_as(
+                        "42601",
+                        format!("`{name}` takes {need} parameters, and {have} are given"),
+                    );
+                }
+                Ok(Asked::Run(Box::new(prepared.with(parameters)?)))
+            }
+            SqlStatement::Deallocate { name, .. } => {
+                let name = normal(&name);
+                match name.as_str() {
+                    "all" => self.0.clear(),
+                    name if self.0.remove(name).is_none() => {
+                        return refused_as(
+                            "26000",
+                            format!("there is no prepared statement `{name}`"),
+                        );
+                    }
+                    _ => {}
+                }
+                Ok(Asked::Done)
+            }
+            other => Ok(Asked::Run(Box::new(other))),
+        }
+    }
+}
+
+impl Prepared {
+    /// The statement with values in the place of its parameters.
+    fn with(&self, values: Vec<Expr>) -> Result<SqlStatement> {
+        let mut typed = Vec::with_capacity(values.len());
+        for (place, mut value) in values.into_iter().enumerate() {
+            if value.visit(&mut Columns).is_break() {
+                return refused(format!(
+                    "parameter ${} is no constant: EXECUTE takes values",
+                    place + 1
+                ));
+            }
+            typed.push(match self.types.get(place) {
+                Some(data_type) => Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(Expr::Nested(Box::new(value))),
+                    data_type: data_type.clone(),
+                    array: false,
+                    format: None,
+                },
+                // LIMIT takes a number as it is.
+                None if matches!(value, Expr::Value(_)) => value,
+                None => Expr::Nested(Box::new(value)),
+            });
+        }
+        let mut statement = self.statement.clone();
+        let _ = statement.visit(&mut Replace(&typed));
+        Ok(statement)
+    }
+}
+
+/// The number of a parameter, as of `$1`.
+fn parameter(expr: &Expr) -> Option<usize> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::Placeholder(text) = &value.value else { return None };
+    text.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)
+}
+
+/// How many parameters a statement has: the highest of their numbers.
+fn count_parameters(statement: &mut SqlStatement) -> Result<usize> {
+    struct Count(usize);
+    impl VisitorMut for Count {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            self.0 = self.0.max(parameter(expr).unwrap_or(0));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = statement.visit(&mut count);
+    match count.0 {
+        count if count <= PARAMETERS_MAX => Ok(count),
+        count => refused_as("42P02", format!("there is no parameter ${count}")),
+    }
+}
+
+/// Breaks at what is no constant.
+struct Columns;
+
+impl VisitorMut for Columns {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let is_other = parameter(expr).is_some()
+            || matches!(
+                expr,
+                Expr::Identifier(_)
+                    | Expr::CompoundIdentifier(_)
+                    | Expr::Subquery(_)
+                    | Expr::Exists { .. }
+                    | Expr::InSubquery { .. }
+            );
+        if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Puts values in the place of parameters.
+struct Replace<'a>(&'a [Expr]);
+
+impl VisitorMut for Replace<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let value = parameter(expr).and_then(|number| self.0.get(number - 1));
+        if let Some(value) = value {
+            expr.clone_from(value);
+        }
+        ControlFlow::Continue(())
+    }
+}
