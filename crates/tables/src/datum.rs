@@ -8,14 +8,13 @@ use moirai_pages::{
     put_number_bytes,
 };
 use moirai_transactions::{LockMode, LockWait};
-use moirai_update::{DELETE, KindNumber, Modification, PUT, UnitSet};
+use moirai_update::{DELETE, KindNumber, Modification, PUT};
 
 use crate::Result;
 use crate::columns::ColumnBuilder;
-use crate::definition::Layout;
 use crate::index::{Index, key_behind};
 use crate::scan::ScanOptions;
-use crate::snapshot::{Snapshot, batch_of, units_of};
+use crate::snapshot::{Snapshot, batch_of};
 use crate::tables::Table;
 use crate::transaction::Transaction;
 use crate::types;
@@ -167,6 +166,21 @@ impl Table {
         batch_of(self.schema(), &mut arrays, rows.len())
     }
 
+    /// The rows of a batch with these columns of the table.
+    fn rows_of(&self, columns: &[usize], batch: &RecordBatch) -> Result<Vec<Row>> {
+        let types = columns.iter().map(|column| Ok(self.column_type(*column)?.0));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let arrays = batch.columns().iter().map(ArrayValues::of);
+        let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut field = Vec::new();
+        let mut value = |row: usize, (of, array): (&ColumnType, &ArrayValues)| {
+            let is_valid = array.field(row, &mut field);
+            Datum::of(*of, is_valid.then_some(&field[..])).ok_or_else(|| self.no_page())
+        };
+        let rows = 0..batch.num_rows();
+        rows.map(|row| types.iter().zip(&arrays).map(|one| value(row, one)).collect()).collect()
+    }
+
     /// The key of a row and its fields.
     fn encoded(&self, row: &[Datum]) -> Result<(Vec<u8>, FieldsBuilder)> {
         let need = self.pages().columns().len();
@@ -197,13 +211,7 @@ impl Snapshot {
         keys: &[Vec<u8>],
         columns: &[usize],
     ) -> Result<Vec<Option<Row>>> {
-        self.note_keys(table, keys);
-        let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let units = match table.layout() {
-            Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),
-            Layout::Nsm => UnitSet::one(0),
-        };
-        let found = self.reader().units(units).get_many(table.space(), &refs).await?;
+        let found = self.fields_at(table, keys, columns).await?;
         let types: Vec<ColumnType> = columns
             .iter()
             .map(|column| Ok(table.column_type(*column)?.0))
@@ -252,19 +260,10 @@ impl Snapshot {
         while rows.len() < most
             && let Some(batch) = scan.next().await?
         {
-            let arrays = batch.columns().iter().map(ArrayValues::of);
-            let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
-            let mut field = Vec::new();
-            for row in 0..batch.num_rows().min(most - rows.len()) {
-                let mut values = Row::with_capacity(read.len());
-                for (column, array) in read.iter().zip(&arrays) {
-                    let is_valid = array.field(row, &mut field);
-                    let of = table.column_type(*column)?.0;
-                    let value = Datum::of(of, is_valid.then_some(&field[..]));
-                    values.push(value.ok_or_else(|| table.no_page())?);
-                }
-                last = Some(values.split_off(columns.len()));
-                rows.push(values);
+            let count = batch.num_rows().min(most - rows.len());
+            for mut row in table.rows_of(&read, &batch.slice(0, count))? {
+                last = Some(row.split_off(columns.len()));
+                rows.push(row);
             }
         }
         let end = match last {
@@ -300,19 +299,7 @@ impl Snapshot {
         let mut scan = Arc::clone(self).index_scan(table, index, options)?;
         let mut rows = Vec::new();
         while let Some(batch) = scan.next().await? {
-            let arrays = batch.columns().iter().map(ArrayValues::of);
-            let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
-            let mut field = Vec::new();
-            for row in 0..batch.num_rows() {
-                let mut values = Row::with_capacity(columns.len());
-                for (column, array) in columns.iter().zip(&arrays) {
-                    let is_valid = array.field(row, &mut field);
-                    let of = table.column_type(*column)?.0;
-                    let value = Datum::of(of, is_valid.then_some(&field[..]));
-                    values.push(value.ok_or_else(|| table.no_page())?);
-                }
-                rows.push(values);
-            }
+            rows.extend(table.rows_of(columns, &batch)?);
         }
         Ok(rows)
     }

@@ -108,7 +108,7 @@ impl Snapshot {
     }
 
     /// Notes that rows were read, or found missing.
-    pub(crate) fn note_keys(&self, table: &Table, keys: &[Vec<u8>]) {
+    fn note_keys(&self, table: &Table, keys: &[Vec<u8>]) {
         if let Some(reads) = self.reads() {
             keys.iter().for_each(|key| reads.note_key(table.space(), key));
         }
@@ -271,7 +271,23 @@ impl Snapshot {
         Ok(self.rows_at(table, keys, columns).await?.0)
     }
 
-    /// The same, with the places of the keys whose rows are there.
+    /// The fields of the rows with these keys, of these columns at least; nothing for a row that is not there.
+    pub(crate) async fn fields_at(
+        &self,
+        table: &Table,
+        keys: &[Vec<u8>],
+        columns: &[usize],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.note_keys(table, keys);
+        let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let units = match table.layout() {
+            Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),
+            Layout::Nsm => UnitSet::one(0),
+        };
+        Ok(self.reader().units(units).get_many(table.space(), &refs).await?)
+    }
+
+    /// Columns of the rows with these keys, and the places of the keys whose rows are there.
     pub(crate) async fn rows_at(
         &self,
         table: &Table,
@@ -279,13 +295,7 @@ impl Snapshot {
         columns: &[usize],
     ) -> Result<(RecordBatch, Vec<usize>)> {
         let schema = projected(table, columns)?;
-        self.note_keys(table, keys);
-        let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let units = match table.layout() {
-            Layout::Csm | Layout::Pax => units_of(table.pages(), columns).with(UnitSet::one(0)),
-            Layout::Nsm => UnitSet::one(0),
-        };
-        let found = self.reader().units(units).get_many(table.space(), &refs).await?;
+        let found = self.fields_at(table, keys, columns).await?;
         let mut builders: Vec<ColumnBuilder> =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
         let (mut decoder, mut places) =
