@@ -369,7 +369,7 @@ impl Transaction {
         }
         let group = engine.prepare(&group).await?;
         let committing = all.committing.read().await;
-        let reserved = engine.reserve(group.log_bytes()).await?;
+        let reserved = engine.reserve_for(&group).await?;
         let appended = {
             let mut history = self.all.history.lock();
             if self.is_outdated(&history) {

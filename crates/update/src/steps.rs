@@ -52,9 +52,22 @@ impl Engine {
     /// # Errors
     /// [`Error::GroupTooLong`], [`Error::Full`], [`Error::ReadOnly`], [`Error::Stopped`].
     pub async fn reserve(&self, bytes: usize) -> Result<Reserved> {
-        let shared = &self.shared;
+        self.reserve_room(Room { log_bytes: bytes, added_bytes: bytes, is_reserved: true }).await
+    }
+
+    /// Reserves room for this group, which may have no other: one of deletes needs no space on the data device, and goes into a full
+    /// store. Else as [`Engine::reserve`].
+    ///
+    /// # Errors
+    /// As of [`Engine::reserve`].
+    pub async fn reserve_for(&self, group: &Group) -> Result<Reserved> {
+        let (log_bytes, added_bytes) = (group.log_bytes(), group.added_bytes);
+        self.reserve_room(Room { log_bytes, added_bytes, is_reserved: true }).await
+    }
+
+    async fn reserve_room(&self, room: Room) -> Result<Reserved> {
+        let (shared, bytes) = (&self.shared, room.log_bytes);
         shared.check_log(bytes)?;
-        let room = Room { log_bytes: bytes, added_bytes: bytes, is_reserved: true };
         loop {
             shared.check_open()?;
             let decided = shared.room.notified();
