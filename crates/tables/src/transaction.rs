@@ -330,6 +330,20 @@ impl Transaction {
         Ok(())
     }
 
+    /// That it may change something.
+    ///
+    /// # Errors
+    /// Those of a transaction that has failed or only reads, and of a store that takes no changes.
+    pub fn check_writes(&mut self) -> Result<()> {
+        let tables = Arc::clone(self.tables());
+        let inner = self.inner.inner();
+        inner.check()?;
+        if inner.options().read_only {
+            return Err(moirai_transactions::Error::ReadOnly.into());
+        }
+        Ok(tables.store.engine().check_writes().map_err(moirai_btree::Error::from)?)
+    }
+
     /// Ends a statement: see [`moirai_transactions::Transaction::end_statement`].
     pub fn end_statement(&mut self) {
         self.inner.inner().end_statement();

@@ -37,6 +37,14 @@ pub(crate) struct Tasks {
 }
 
 impl Engine {
+    /// That the engine takes modifications.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Stopped`].
+    pub fn check_writes(&self) -> Result<()> {
+        self.shared.check_running()
+    }
+
     /// The spaces that there are.
     #[must_use]
     pub fn spaces(&self) -> Vec<SpaceId> {

@@ -391,14 +391,22 @@ impl Inserting<'_, '_> {
             let update = update.clone();
             self.update(&conflicts, *update).await?;
         }
-        self.put(fresh).await
+        match fresh.num_rows() == count {
+            true => self.put_changes(fresh, wanted).await,
+            false => self.put(fresh).await,
+        }
     }
 
     /// Puts rows, with their numbers where the table has no key.
     async fn put(&mut self, rows: RecordBatch) -> Result<()> {
-        let table = self.table;
         let mut changes = Changes::new();
-        changes.put(table, &rows).map_err(external)?;
+        changes.put(self.table, &rows).map_err(external)?;
+        self.put_changes(rows, changes).await
+    }
+
+    /// Puts rows by these changes.
+    async fn put_changes(&mut self, rows: RecordBatch, changes: Changes) -> Result<()> {
+        let table = self.table;
         self.work.add(changes).await?;
         let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
         self.pass(rows.project(&columns).map_err(DataFusionError::from)?);

@@ -258,6 +258,8 @@ impl Session {
         writing: &Writing<'_>,
         is_alone: bool,
     ) -> Result<SendableRecordBatchStream> {
+        // Also where no row would be changed.
+        transaction.check_writes()?;
         loop {
             let mut work = Work::begin(&self.tables, transaction, is_alone).await?;
             let written = match writing {
