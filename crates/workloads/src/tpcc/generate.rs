@@ -55,7 +55,7 @@ impl Skew {
 
     /// An item: NURand(8191, 1, 100000).
     pub(crate) fn item(&self, random: &mut Random, scale: &Scale) -> i64 {
-        let a = ones_below(scale.items, 6);
+        let a = ones_below(scale.items, 12);
         skewed(random, (a.min(8191), self.of_items), (1, scale.items))
     }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(last_name(371), "PRICALLYOUGHT");
         assert_eq!(last_name(40), "BARPRESBAR");
         assert_eq!(
-            (ones_below(3000, 1), ones_below(100_000, 6), ones_below(1000, 2)),
+            (ones_below(3000, 1), ones_below(100_000, 12), ones_below(1000, 2)),
             (2047, 8191, 255)
         );
         let (mut random, scale) = (moirai_runtime::seeded(1, "tpcc"), Scale::of(1));
@@ -132,8 +132,9 @@ mod tests {
             counts[skew.customer(&mut random, &scale) as usize] += 1;
         }
         assert_eq!(counts[0], 0);
-        // Some are drawn far more often than others, and none never.
-        let (least, most) = (counts[1..].iter().min(), counts[1..].iter().max());
-        assert!(*most.unwrap() > 1000 && *least.unwrap() > 0, "{least:?} {most:?}");
+        // A customer whose number has k ones in its last ten bits has 3^k of 1,024 times 3,000 chances: some 100 are not drawn.
+        let drawn = counts.iter().filter(|count| **count > 0).count();
+        let most = counts.iter().max().copied().unwrap_or(0);
+        assert!((2800..2990).contains(&drawn) && most > 1000, "{drawn} drawn, one {most} times");
     }
 }
