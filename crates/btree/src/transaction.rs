@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use moirai_runtime::sleep;
 use moirai_transactions::{
-    Isolation, LockMode, LockWait, Reads, Sight, TransactionOptions, Transactions,
+    Isolation, LockMode, LockWait, Reads, Sight, TransactionOptions, Transactions, key_after,
 };
 use moirai_units::Nanos;
 use moirai_update::{DELETE, KindNumber, Modification, PUT, SpaceId};
@@ -360,14 +360,13 @@ impl Drop for TransactionScan<'_> {
     /// Notes what was read: the range, or as much of it as was passed.
     fn drop(&mut self) {
         let Some(reads) = self.reads else { return };
-        let behind = |key: &[u8]| -> Vec<u8> { key.iter().copied().chain([0]).collect() };
         let from = match &self.range.from {
             Bound::Included(key) => key.clone(),
-            Bound::Excluded(key) => behind(key),
+            Bound::Excluded(key) => key_after(key),
             Bound::Unbounded => Vec::new(),
         };
         let to = match &self.range.to {
-            Bound::Included(key) => Some(behind(key)),
+            Bound::Included(key) => Some(key_after(key)),
             Bound::Excluded(key) => Some(key.clone()),
             Bound::Unbounded => None,
         };
@@ -375,7 +374,7 @@ impl Drop for TransactionScan<'_> {
             (true, ..) => reads.note(self.space, &from, to.as_deref()),
             (false, None, _) => {}
             (false, Some(last), Direction::Forward) => {
-                reads.note(self.space, &from, Some(&behind(last)));
+                reads.note(self.space, &from, Some(&key_after(last)));
             }
             (false, Some(last), Direction::Backward) => {
                 reads.note(self.space, last, to.as_deref());

@@ -10,6 +10,7 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use moirai_policy::search::Options as SearchOptions;
 
 pub(crate) use characterise::{characterised, print_characterised};
 
@@ -85,10 +86,10 @@ pub(crate) struct Make {
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Requests of each simulation
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(long, value_name = "N", default_value_t = SearchOptions::default().requests, value_parser = clap::value_parser!(u64).range(100..))]
     requests: u64,
     /// Plans to simulate
-    #[arg(long, value_name = "N", default_value_t = 192, value_parser = clap::value_parser!(u64).range(4..100_000))]
+    #[arg(long, value_name = "N", default_value_t = SearchOptions::default().simulations as u64, value_parser = clap::value_parser!(u64).range(4..100_000))]
     simulations: u64,
     /// Seed of random choices and of the requests
     #[arg(long, default_value_t = 1)]

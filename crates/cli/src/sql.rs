@@ -11,8 +11,8 @@ use indicatif::ProgressBar;
 use moirai::runtime::{Stopwatch, is_virtual, keep_freed_memory, now, yield_now};
 use moirai::tables::Tables;
 use moirai::units::ByteCount;
-use moirai::update::{LogWriter, Options};
-use moirai::{Held, NewFiles, NewTrees};
+use moirai::update::Options;
+use moirai::{Held, NewFiles};
 use moirai_sql::{
     AnswerStream, AnswerWriter, Database, Format, Need, Script, memory_database, need, syntax_error,
 };
@@ -196,16 +196,8 @@ impl Session {
         statement: &str,
     ) -> Result<AnswerStream, Failure> {
         let files = NewFiles::new();
-        let new = NewTrees {
-            leaf: kv::LEAF,
-            log: None,
-            writer: LogWriter::Append,
-            files: &files,
-            overwrite: false,
-        };
-        let (place, options) = (arguments.place.trees(), arguments.options());
-        let created = moirai::create_trees(place, new, kv::kinds()?, options).await;
-        let tables = Tables::over(created.inspect_err(|_| files.remove())?.store);
+        let created = arguments.place.create(&files, arguments.options(), false).await?;
+        let tables = Tables::over(created.store);
         let database = Database::over(&tables);
         match database.stream(statement).await {
             Ok(answer) => {

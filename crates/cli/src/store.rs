@@ -12,8 +12,8 @@ use moirai::btree::{Damage, Error, Store};
 use moirai::storage::{Metered, Occupant};
 use moirai::tables::{Fault, Tables};
 use moirai::units::{ByteCount, Lbn};
-use moirai::update::Options;
-use moirai::{Held, TreesPlace};
+use moirai::update::{LogWriter, Options};
+use moirai::{CreatedTrees, Held, NewFiles, NewTrees, TreesPlace};
 use serde::Serialize;
 
 use crate::failure::{Failure, verdict};
@@ -147,6 +147,20 @@ impl Place {
             ))),
             Held::Other(occupant) => Err(self.no_store(&occupant)),
         }
+    }
+
+    /// Opens the store for changes, or makes one where its device is blank; with `overwrite`, of a device that holds something else. Where that
+    /// fails, files that it has created are removed.
+    pub(crate) async fn create(
+        &self,
+        files: &NewFiles,
+        options: Options,
+        overwrite: bool,
+    ) -> Result<CreatedTrees, Failure> {
+        let writer = LogWriter::Append;
+        let new = NewTrees { leaf: kv::LEAF, log: None, writer, files, overwrite };
+        let created = moirai::create_trees(self.trees(), new, kv::kinds()?, options).await;
+        Ok(created.inspect_err(|_| files.remove())?)
     }
 
     /// The tables, to change them.

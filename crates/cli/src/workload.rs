@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use clap::Subcommand;
+use moirai::NewFiles;
 use moirai::runtime::{Stopwatch, keep_freed_memory, now, sleep, spawn};
 use moirai::tables::{Isolation, Layout, Tables};
 use moirai::units::{ByteCount, Nanos, grouped};
-use moirai::update::LogWriter;
-use moirai::{NewFiles, NewTrees};
 use moirai_sql::Database;
 use moirai_workloads::tpcc::{self, CONDITIONS, Figures, Kind, RunOptions, Running, Scale, TABLES};
 use serde::Serialize;
 
 use crate::failure::{Failure, verdict};
 use crate::store::Place;
-use crate::{kv, print, progress};
+use crate::{print, progress};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -99,22 +98,9 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// The tables of the store, which is made where its device is blank.
-async fn open_or_make(place: &Place) -> Result<Arc<Tables>, Failure> {
-    let files = NewFiles::new();
-    let new = NewTrees {
-        leaf: kv::LEAF,
-        log: None,
-        writer: LogWriter::Append,
-        files: &files,
-        overwrite: false,
-    };
-    let created = moirai::create_trees(place.trees(), new, kv::kinds()?, place.options()).await;
-    Ok(Tables::over(created.inspect_err(|_| files.remove())?.store))
-}
-
 async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Failure> {
-    let tables = open_or_make(place).await?;
+    let files = NewFiles::new();
+    let tables = Tables::over(place.create(&files, place.options(), false).await?.store);
     let bar = progress::bar("loading", None);
     let watch = Stopwatch::start();
     let database =

@@ -8,12 +8,12 @@ use arrow_data::ByteView;
 use moirai_pages::{ADD, FieldsBuilder, KeyReader, SET, added_field};
 use moirai_update::{DELETE, Group, KindNumber, MERGED_BYTES_MAX, Modification, PUT};
 
-use crate::Result;
 use crate::definition::Layout;
 use crate::index::Index;
 use crate::tables::Table;
 use crate::types;
 use crate::values::ArrayValues;
+use crate::{Error, Result};
 
 /// Bytes of a field beside its value, and of a number, at most.
 const FIELD_BYTES: u64 = 10;
@@ -193,7 +193,7 @@ impl Table {
         self.check_type(column, array)?;
         match self.schema_with_row_numbers().fields().get(column) {
             Some(field) if !field.is_nullable() && array.logical_null_count() > 0 => {
-                self.rows_refused(format!("column `{}` takes no nulls", field.name()))
+                Err(Error::Null { table: self.name().to_owned(), column: field.name().clone() })
             }
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@ use moirai_pages::{
     ADD, ColumnType, Fields, FieldsBuilder, KeyReader, NumberType, SET, added_field, number_of,
     put_number_bytes,
 };
-use moirai_transactions::{LockMode, LockWait};
+use moirai_transactions::{LockMode, LockWait, key_after};
 use moirai_update::{DELETE, KindNumber, Modification, PUT};
 
 use crate::Result;
@@ -267,10 +267,7 @@ impl Snapshot {
             }
         }
         let end = match last {
-            Some(last) if rows.len() >= most => {
-                let key = table.key_of(&last)?;
-                Some(key.into_iter().chain([0]).collect::<Vec<u8>>())
-            }
+            Some(last) if rows.len() >= most => Some(key_after(&table.key_of(&last)?)),
             _ => to,
         };
         self.note_range(table, &from, end.as_deref());

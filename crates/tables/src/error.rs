@@ -123,6 +123,15 @@ pub enum Error {
         problem: String,
     },
 
+    /// A value that is to be put into a column that takes no nulls is one.
+    #[error("table `{table}`: column `{column}` takes no nulls")]
+    Null {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+
     /// Two rows of a load have the same key.
     #[error("table `{table}`: two rows have the key ({key})")]
     DuplicateKey {
@@ -180,7 +189,7 @@ impl Error {
             // Others have changed what the table is; the statement may be run again.
             Error::NotEmpty { .. } | Error::Dropped { .. } | Error::Altered { .. } => "55000",
             Error::Definition { .. } | Error::ColumnType { .. } => "42611",
-            Error::Rows { problem, .. } if problem.contains("takes no nulls") => "23502",
+            Error::Null { .. } => "23502",
             Error::Rows { .. } | Error::Arrow(_) => "22000",
             _ => "58000",
         }

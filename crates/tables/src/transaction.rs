@@ -372,11 +372,6 @@ impl Transaction {
         self.inner.inner().is_empty()
     }
 
-    /// That it has not failed: see [`moirai_transactions::Transaction::check`].
-    pub fn check(&mut self) -> Result<()> {
-        Ok(self.inner.inner().check()?)
-    }
-
     /// Commits changes that are too many for memory, instead of those that the transaction has: it has locked all of their tables
     /// ([`Transaction::lock_table`]). Errors as of [`Transaction::commit`] and [`Writer::commit`].
     pub async fn commit_writer(&mut self, writer: Writer<'_>) -> Result<()> {

@@ -45,7 +45,7 @@ mod transactions;
 pub use error::{Error, Result, sqlstate};
 pub use locks::LockMode;
 pub use options::{Isolation, LockWait, TransactionOptions};
-pub use reads::Reads;
+pub use reads::{Reads, key_after};
 pub use transaction::{Sight, Transaction};
 #[cfg(feature = "canary")]
 #[doc(hidden)]

@@ -23,6 +23,12 @@ impl ReadRange {
     }
 }
 
+/// The first key after another one.
+#[must_use]
+pub fn key_after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
 /// What a transaction has read. Scans note it as they go on, each in its own task.
 #[derive(Debug, Default)]
 pub struct Reads {
@@ -32,8 +38,7 @@ pub struct Reads {
 impl Reads {
     /// Notes that a key was read, or found missing.
     pub fn note_key(&self, space: SpaceId, key: &[u8]) {
-        let behind: Vec<u8> = key.iter().copied().chain([0]).collect();
-        self.note(space, key, Some(&behind));
+        self.note(space, key, Some(&key_after(key)));
     }
 
     /// Notes that all keys from one on and before another, or to the last, were read or found missing.

@@ -127,13 +127,13 @@ impl Transactions {
         if !self.has_unresolved.load(Ordering::Acquire) {
             return;
         }
-        let count = self.unresolved.lock().len();
+        // Those alone: others may be given up while this waits, and their groups may still be on their way then.
+        let known: Vec<TransactionId> = self.unresolved.lock().iter().map(|(id, _)| *id).collect();
         // A read point waits for bulk groups that are being committed.
         drop(engine.read_point().await);
         let number = engine.groups_appended() - 1;
         let mut unresolved = self.unresolved.lock();
-        let count = count.min(unresolved.len());
-        for (id, modified) in unresolved.drain(..count) {
+        for (id, modified) in unresolved.extract_if(.., |(id, _)| known.contains(id)) {
             self.history.lock().numbered(number, modified);
             self.locks.lock().release(id, |_| true);
         }

@@ -37,7 +37,7 @@ fn versions_of(value: Option<&[u8]>) -> Vec<Version> {
     versions.iter().map(|version| Version::from_le_bytes(*version)).collect()
 }
 
-/// A transaction under way.
+/// A running transaction.
 struct Running<'a> {
     setting: &'a Setting,
     tx: Transaction<&'a Store>,

@@ -88,7 +88,7 @@ fn locks_are_granted_in_order() {
     });
 }
 
-/// Additions to one key hold nobody up, and one who reads it for a change waits for all of them.
+/// Blind additions to one key do not wait for each other. A transaction that reads the key to change it waits for all of them.
 #[test]
 fn additions_do_not_wait_for_each_other() {
     block_on_virtual(1, async {

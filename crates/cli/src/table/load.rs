@@ -7,14 +7,13 @@ use clap::ValueEnum;
 use moirai::runtime::{Interrupts, Stopwatch, ahead, is_virtual, now};
 use moirai::tables::{Layout, LoadOptions, TableDefinition, Tables};
 use moirai::units::grouped;
-use moirai::update::LogWriter;
-use moirai::{CreatedTrees, Held, NewFiles, NewTrees};
+use moirai::{CreatedTrees, Held, NewFiles};
 use moirai_sql::{CsvDelimiter, CsvOptions, CsvSchema, Import, read_csv, read_parquet, sql_name};
 use moirai_workloads::tpch;
 
 use crate::failure::Failure;
 use crate::store::Place;
-use crate::{demo, kv, print, progress};
+use crate::{demo, print, progress};
 
 /// Rows that TPC-H is made by.
 const BATCH_ROWS: usize = 8192;
@@ -180,15 +179,7 @@ async fn load(arguments: &Arguments, file: Option<(Import, String)>) -> Result<(
         refuse_existing(place, &names).await?;
     }
     let interrupts = Interrupts::listen()?;
-    let new = NewTrees {
-        leaf: kv::LEAF,
-        log: None,
-        writer: LogWriter::Append,
-        files: &files,
-        overwrite: arguments.force,
-    };
-    let created = moirai::create_trees(place.trees(), new, kv::kinds()?, place.options()).await;
-    let created = created.inspect_err(|_| files.remove())?;
+    let created = place.create(&files, place.options(), arguments.force).await?;
     let CreatedTrees { store, is_new, overwritten } = created;
     for (device, occupant) in &overwritten {
         print::note_of_loss(device, occupant);

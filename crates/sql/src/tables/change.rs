@@ -116,14 +116,7 @@ impl Session {
             Some(alias) if alias.columns.is_empty() && alias.at.is_none() => normal(&alias.name),
             Some(_) => return refused("the columns of a table that is changed keep their names"),
         };
-        // As it was: the rows that the statement sees are in it.
-        let table = match snapshot.find(&name).await? {
-            Some(table) => table,
-            None => {
-                self.tables.table(&name).await?;
-                return Err(moirai_tables::Error::Altered { table: name }.into());
-            }
-        };
+        let table = self.table_at(snapshot, &name).await?;
         Ok(Target { snapshot: Arc::clone(snapshot), table, alias })
     }
 

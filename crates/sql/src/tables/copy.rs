@@ -203,9 +203,9 @@ impl Session {
             return refused("rows of a file go into a table: COPY table FROM 'file'");
         };
         let name = table_name(name)?;
-        let table = work.table(&name).await?;
+        let table = self.table_at(&work.snapshot, &name).await?;
         work.lock_table(&table).await?;
-        let table = work.table(&name).await?;
+        let table = self.table_at(&work.snapshot, &name).await?;
         let snapshot = Arc::clone(&work.snapshot);
         let mut columns = columns_of(&table, named)?;
         let import = if copy.is_parquet {

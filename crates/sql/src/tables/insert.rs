@@ -183,7 +183,8 @@ impl Session {
             );
         }
         let name = table_name(name)?;
-        let (snapshot, table) = (Arc::clone(&work.snapshot), work.table(&name).await?);
+        let snapshot = Arc::clone(&work.snapshot);
+        let table = self.table_at(&snapshot, &name).await?;
         let alias = insert.table_alias.as_ref().map(|alias| normal(&alias.alias));
         let alias = alias.unwrap_or(name);
         let on_conflict = conflict_of(&table, insert.on)?;
@@ -380,7 +381,7 @@ impl Inserting<'_, '_> {
             let first = self.session.tables.row_numbers(table, count as u64).await;
             rows = table.numbered(&rows, first.map_err(external)?).map_err(external)?;
         }
-        // Who deletes such a row, or inserts one, is waited for before anything is said of it.
+        // Waits for transactions that delete or insert such rows, before a row is refused.
         let mut wanted = Changes::new();
         wanted.put(table, &rows).map_err(external)?;
         self.work.lock(&wanted).await?;

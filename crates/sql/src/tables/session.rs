@@ -303,6 +303,16 @@ impl Session {
         answer(written)
     }
 
+    /// The table called `name` as a snapshot has it: the rows that a statement sees are in it. One that was changed since is refused when the
+    /// transaction commits.
+    pub(crate) async fn table_at(&self, snapshot: &Snapshot, name: &str) -> Result<Table> {
+        if let Some(table) = snapshot.find(name).await? {
+            return Ok(table);
+        }
+        self.tables.table(name).await?;
+        Err(moirai_tables::Error::Altered { table: name.to_owned() }.into())
+    }
+
     /// What `RETURNING` says of rows of a table, which have all of its columns.
     pub(crate) async fn returned(
         &self,

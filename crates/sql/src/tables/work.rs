@@ -54,16 +54,6 @@ impl<'a> Work<'a> {
         self.is_alone
     }
 
-    /// The table called `name`, as it was when the statement began: the rows that the statement sees are in it. One that was changed
-    /// since is refused when the transaction commits.
-    pub(crate) async fn table(&self, name: &str) -> Result<Table> {
-        if let Some(table) = self.snapshot.find(name).await? {
-            return Ok(table);
-        }
-        self.tables.table(name).await?;
-        Err(moirai_tables::Error::Altered { table: name.to_owned() }.into())
-    }
-
     /// Locks what changes need, before the statement says whether they may be; an error where others have changed that since the statement
     /// read it ([`Work::is_stale`]).
     pub(crate) async fn lock(&mut self, changes: &Changes) -> Result<()> {
