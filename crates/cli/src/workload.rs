@@ -1,4 +1,6 @@
-//! `moirai workload`: benchmarks on the tables of a store. TPC-C is loaded, run and checked.
+//! `moirai workload`: benchmarks on the tables of a store. TPC-C is loaded, run and checked; CH-benCHmark is [`ch`].
+
+mod ch;
 
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ pub(crate) enum Command {
     /// TPC-C: orders, payments and deliveries of a wholesaler, in transactions of a few rows each
     #[command(subcommand)]
     Tpcc(Tpcc),
+    /// CH-benCHmark: TPC-C with the queries of TPC-H over the same tables at the same time
+    #[command(subcommand)]
+    Ch(ch::Ch),
 }
 
 #[derive(Subcommand)]
@@ -52,6 +57,12 @@ pub(crate) enum Tpcc {
         /// Key in and think between transactions, as the specification asks: 12.86 New-Orders a minute for each warehouse at most
         #[arg(long)]
         think: bool,
+        /// Transactions a second to begin at most
+        #[arg(long, value_parser = rate)]
+        rate: Option<f64>,
+        /// Hold a snapshot open from the beginning to the end, as a long report does
+        #[arg(long)]
+        hold: bool,
         /// Isolation of the transactions: read-committed, snapshot or serializable
         #[arg(long, default_value = "snapshot", value_parser = isolation)]
         isolation: Isolation,
@@ -84,15 +95,23 @@ fn isolation(name: &str) -> Result<Isolation, String> {
     }
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "a rate is a number above zero".to_owned())
+}
+
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     keep_freed_memory();
-    let Command::Tpcc(command) = command;
+    let command = match command {
+        Command::Tpcc(command) => command,
+        Command::Ch(command) => return ch::run(command),
+    };
     match command {
         Tpcc::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
-        Tpcc::Run { place, terminals, seconds, think, isolation, json } => {
+        Tpcc::Run { place, terminals, seconds, think, rate, hold, isolation, json } => {
             let time = Nanos(seconds * 1_000_000_000);
-            let options = RunOptions { terminals, time, thinks: think, isolation };
-            place.run(run_terminals(&place, options, json))
+            let options = RunOptions { terminals, time, thinks: think, rate, isolation };
+            place.run(run_terminals(&place, options, hold, json))
         }
         Tpcc::Check { place, json } => place.run(check(&place, json)),
     }
@@ -158,11 +177,19 @@ struct Report {
     committed_by_second: Vec<u64>,
 }
 
-async fn run_terminals(place: &Place, options: RunOptions, json: bool) -> Result<(), Failure> {
-    let tables = place.tables().await?;
-    let database = Arc::new(tpcc::open(&tables).await.map_err(|error| {
+/// The database that was loaded, by one of these commands.
+async fn open(tables: &Arc<Tables>) -> Result<Arc<tpcc::Database>, Failure> {
+    let database = tpcc::open(tables).await.map_err(|error| {
         Failure::Failed(format!("{error}: load the tables with `moirai workload tpcc load`"))
-    })?);
+    });
+    Ok(Arc::new(database?))
+}
+
+/// Runs terminals, and shows how fast they are.
+async fn run_shown(
+    database: &Arc<tpcc::Database>,
+    options: RunOptions,
+) -> Result<Figures, Failure> {
     let running = Arc::new(Running::default());
     let bar = progress::bar("", Some(options.time.as_s() as u64));
     let shown = {
@@ -180,11 +207,24 @@ async fn run_terminals(place: &Place, options: RunOptions, json: bool) -> Result
         })
         .bound()
     };
-    let log_before = tables.store().figures().log_bytes;
-    let figures = tpcc::run(&database, options, &running).await;
+    let figures = tpcc::run(database, options, &running).await;
     drop(shown);
     bar.finish_and_clear();
-    let figures = figures?;
+    Ok(figures?)
+}
+
+async fn run_terminals(
+    place: &Place,
+    options: RunOptions,
+    hold: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let tables = place.tables().await?;
+    let database = open(&tables).await?;
+    let log_before = tables.store().figures().log_bytes;
+    let held = if hold { Some(tables.snapshot().await) } else { None };
+    let figures = run_shown(&database, options).await?;
+    drop(held);
     let log_bytes = tables.store().figures().log_bytes - log_before;
     let report = report(&database, options, &figures, (&tables, log_bytes));
     drop(database);

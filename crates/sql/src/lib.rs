@@ -18,6 +18,7 @@ mod yielding;
 
 pub use database::{AnswerStream, Database, memory_database};
 pub use datafusion::arrow;
+pub use datafusion::common::ScalarValue;
 pub use error::{Error, Result};
 pub use import::{
     CsvColumn, CsvDelimiter, CsvError, CsvOptions, CsvSchema, CsvType, Import, read_csv,

@@ -71,7 +71,7 @@ async fn run(
 ) -> moirai_tables::Result<Figures> {
     let database = Arc::new(open(tables).await?);
     assert_eq!(database.scale, SCALE);
-    let options = RunOptions { terminals, time, thinks: false, isolation };
+    let options = RunOptions { terminals, time, thinks: false, rate: None, isolation };
     tpcc::run(&database, options, &Arc::new(Running::default())).await
 }
 

@@ -1,22 +1,19 @@
-//! Rows one by one: values of columns without Arrow arrays, for transactions that read and change a few rows by their keys.
+//! Rows one by one: values of columns without Arrow arrays, for who reads a few rows by their keys.
 
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use moirai_pages::{
-    ADD, ColumnType, Fields, FieldsBuilder, KeyReader, NumberType, SET, added_field, number_of,
-    put_number_bytes,
+    ColumnType, Fields, FieldsBuilder, KeyReader, NumberType, number_of, put_number_bytes,
 };
-use moirai_transactions::{LockMode, LockWait, key_after};
-use moirai_update::{DELETE, KindNumber, Modification, PUT};
+use moirai_transactions::key_after;
 
 use crate::Result;
 use crate::columns::ColumnBuilder;
 use crate::index::{Index, key_behind};
 use crate::scan::ScanOptions;
-use crate::snapshot::{Snapshot, batch_of};
+use crate::snapshot::{Snapshot, batch_of, projected};
 use crate::tables::Table;
-use crate::transaction::Transaction;
 use crate::types;
 use crate::values::ArrayValues;
 
@@ -97,7 +94,7 @@ fn fits(number: i128, of: NumberType) -> bool {
 }
 
 impl Table {
-    fn column_type(&self, column: usize) -> Result<(ColumnType, bool)> {
+    pub(crate) fn column_type(&self, column: usize) -> Result<(ColumnType, bool)> {
         let field = self.schema_with_row_numbers().fields().get(column);
         let of = field.and_then(|field| types::column_type(field.data_type()));
         match field.zip(of) {
@@ -107,7 +104,7 @@ impl Table {
     }
 
     /// Makes `field` that of a value in a column; `false` for a null.
-    fn field(&self, column: usize, value: &Datum, field: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn field(&self, column: usize, value: &Datum, field: &mut Vec<u8>) -> Result<bool> {
         let (of, is_nullable) = self.column_type(column)?;
         field.clear();
         match (value, of) {
@@ -147,23 +144,29 @@ impl Table {
     /// # Errors
     /// [`crate::Error::Rows`] for values that the columns cannot have.
     pub fn batch(&self, rows: &[Row]) -> Result<RecordBatch> {
-        let fields = self.schema().fields().iter();
+        let all: Vec<usize> = (0..self.schema().fields().len()).collect();
+        self.batch_with(&all, rows)
+    }
+
+    /// Rows with these columns as Arrow arrays. Errors as of [`Table::batch`].
+    pub fn batch_with(&self, columns: &[usize], rows: &[Row]) -> Result<RecordBatch> {
+        let schema = projected(self, columns)?;
         let mut arrays: Vec<ColumnBuilder> =
-            fields.map(|field| ColumnBuilder::new(field.data_type())).collect();
+            schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
         let mut field = Vec::new();
         for row in rows {
-            if row.len() != arrays.len() {
-                let (need, have) = (arrays.len(), row.len());
+            if row.len() != columns.len() {
+                let (need, have) = (columns.len(), row.len());
                 let problem = format!("it has {need} columns, and a row of {have} comes");
                 return self.rows_refused(problem);
             }
-            for (column, (value, array)) in row.iter().zip(&mut arrays).enumerate() {
-                let is_valid = self.field(column, value, &mut field)?;
+            for ((column, value), array) in columns.iter().zip(row).zip(&mut arrays) {
+                let is_valid = self.field(*column, value, &mut field)?;
                 let value = is_valid.then_some(&field[..]);
                 array.append_field(value).map_err(|_| self.no_page())?;
             }
         }
-        batch_of(self.schema(), &mut arrays, rows.len())
+        batch_of(&schema, &mut arrays, rows.len())
     }
 
     /// The rows of a batch with these columns of the table.
@@ -182,7 +185,7 @@ impl Table {
     }
 
     /// The key of a row and its fields.
-    fn encoded(&self, row: &[Datum]) -> Result<(Vec<u8>, FieldsBuilder)> {
+    pub(crate) fn encoded(&self, row: &[Datum]) -> Result<(Vec<u8>, FieldsBuilder)> {
         let need = self.pages().columns().len();
         if row.len() != need {
             let have = row.len();
@@ -274,7 +277,7 @@ impl Snapshot {
         Ok(rows)
     }
 
-    /// Columns of the rows that have these values in the first columns of an index, in the order of the index.
+    /// Columns of the rows that have these values in the first columns of an index, in the order of the index, `most` at most.
     ///
     /// # Errors
     /// As of [`Snapshot::index_scan`].
@@ -283,6 +286,7 @@ impl Snapshot {
         (table, index): (&Table, &Index),
         values: &[Datum],
         columns: &[usize],
+        most: usize,
     ) -> Result<Vec<Row>> {
         let from = index.prefix_of(table, values)?;
         let to = key_behind(from.clone());
@@ -295,8 +299,11 @@ impl Snapshot {
         };
         let mut scan = Arc::clone(self).index_scan(table, index, options)?;
         let mut rows = Vec::new();
-        while let Some(batch) = scan.next().await? {
-            rows.extend(table.rows_of(columns, &batch)?);
+        while rows.len() < most
+            && let Some(batch) = scan.next().await?
+        {
+            let count = batch.num_rows().min(most - rows.len());
+            rows.extend(table.rows_of(columns, &batch.slice(0, count))?);
         }
         Ok(rows)
     }
@@ -316,7 +323,7 @@ impl Index {
     }
 
     /// The first `count` fields of the entry of a row, as a key of the index.
-    fn key_from(&self, table: &Table, row: &[Datum], count: usize) -> Result<Vec<u8>> {
+    pub(crate) fn key_from(&self, table: &Table, row: &[Datum], count: usize) -> Result<Vec<u8>> {
         let mut fields = Vec::new();
         for (column, is_null) in self.parts().take(count) {
             let mut field = Vec::new();
@@ -334,157 +341,5 @@ impl Index {
         let entries = self.entries();
         let prefix = KeyReader::new(entries.pages()).prefix(fields.iter().map(|one| &one[..]));
         prefix.ok_or_else(|| entries.no_page())
-    }
-}
-
-impl Transaction {
-    /// Columns of the row with this key, if it is there.
-    ///
-    /// # Errors
-    /// As of [`Snapshot::get_rows`], and of a transaction that has failed.
-    pub async fn get(
-        &mut self,
-        table: &Table,
-        key: &[Datum],
-        columns: &[usize],
-    ) -> Result<Option<Row>> {
-        let key = table.key_of(key)?;
-        let rows = self.snapshot().await?.get_rows(table, &[key], columns).await?;
-        Ok(rows.into_iter().next().flatten())
-    }
-
-    /// The same, of a row that no other transaction changes from now on until this one has ended.
-    ///
-    /// # Errors
-    /// As of [`Transaction::get`] and [`Transaction::lock_rows`].
-    pub async fn get_for_update(
-        &mut self,
-        table: &Table,
-        key: &[Datum],
-        columns: &[usize],
-    ) -> Result<Option<Row>> {
-        let key = table.key_of(key)?;
-        self.lock_rows(table, std::slice::from_ref(&key), LockWait::Wait).await?;
-        let rows = self.snapshot().await?.get_rows(table, &[key], columns).await?;
-        Ok(rows.into_iter().next().flatten())
-    }
-
-    /// Puts a row with all columns of the table, in the place of one with its key if there is one. Where the table has indexes, there is
-    /// to be none: its entries would stay until they are found to be of no row.
-    ///
-    /// # Errors
-    /// [`crate::Error::Rows`] for values that the columns cannot have; errors as of [`Transaction::change`].
-    pub async fn put_row(&mut self, table: &Table, row: &[Datum]) -> Result<()> {
-        if table.indexes().iter().any(|index| index.definition().is_unique) {
-            let problem = "it has a unique index: use `Transaction::insert`".to_owned();
-            return table.rows_refused(problem);
-        }
-        let (key, fields) = table.encoded(row)?;
-        let put = (PUT, fields.bytes(), LockMode::Exclusive);
-        self.modify(table, &key, put).await?;
-        for index in table.indexes() {
-            let key = index.key_from(table, row, usize::MAX)?;
-            let entry = Modification { key: &key, kind: PUT, bytes: &[] };
-            self.trees().inner().modify(index.entries().space(), entry)?;
-        }
-        Ok(())
-    }
-
-    /// Adds a row to a table without a key. Transactions that add rows do not wait for each other: each row gets a number of its own
-    /// ([`Tables::row_numbers`](crate::Tables::row_numbers)).
-    ///
-    /// # Errors
-    /// As of [`Transaction::put_row`].
-    pub async fn append_row(&mut self, table: &Table, row: &[Datum]) -> Result<()> {
-        let number = self.tables().row_numbers(table, 1).await?;
-        let row: Row = row.iter().cloned().chain([Datum::Number(number.into())]).collect();
-        self.put_row(table, &row).await
-    }
-
-    /// Sets columns of the row with this key, if it is there: columns that are not of the key, nor of an index.
-    ///
-    /// # Errors
-    /// As of [`Transaction::put_row`].
-    pub async fn set_fields(
-        &mut self,
-        table: &Table,
-        key: &[Datum],
-        values: &[(usize, Datum)],
-    ) -> Result<()> {
-        let (mut fields, mut field) = (FieldsBuilder::new(), Vec::new());
-        for (column, value) in sorted(table, values)? {
-            let is_valid = table.field(*column, value, &mut field)?;
-            fields.push(*column, is_valid.then_some(&field));
-        }
-        let set = (SET, fields.bytes(), LockMode::Exclusive);
-        self.modify(table, &table.key_of(key)?, set).await
-    }
-
-    /// Adds to numbers of the row with this key, if it is there, without reading it. Transactions that add to a row do not wait for each
-    /// other. The columns are none of the key, nor of an index.
-    ///
-    /// # Errors
-    /// As of [`Transaction::put_row`].
-    pub async fn add_fields(
-        &mut self,
-        table: &Table,
-        key: &[Datum],
-        values: &[(usize, Datum)],
-    ) -> Result<()> {
-        let mut fields = FieldsBuilder::new();
-        for (column, value) in sorted(table, values)? {
-            match (table.column_type(*column)?.0, value) {
-                (ColumnType::Number(of), Datum::Number(number)) => {
-                    fields.push(*column, Some(&added_field(of, *number)));
-                }
-                _ => {
-                    return table
-                        .rows_refused(format!("{value:?} is not added to column {column}"));
-                }
-            }
-        }
-        let add = (ADD, fields.bytes(), LockMode::Shared);
-        self.modify(table, &table.key_of(key)?, add).await
-    }
-
-    /// Deletes the row with this key, if it is there. Entries that indexes have of it stay until they are found to be of no row.
-    ///
-    /// # Errors
-    /// As of [`Transaction::put_row`].
-    pub async fn delete_row(&mut self, table: &Table, key: &[Datum]) -> Result<()> {
-        self.modify(table, &table.key_of(key)?, (DELETE, &[], LockMode::Exclusive)).await
-    }
-
-    async fn modify(
-        &mut self,
-        table: &Table,
-        key: &[u8],
-        (kind, bytes, mode): (KindNumber, &[u8], LockMode),
-    ) -> Result<()> {
-        self.note(table);
-        let tables = Arc::clone(self.tables());
-        let inner = self.trees().inner();
-        let place = (table.space(), key);
-        inner.lock(tables.store().engine(), place, mode, LockWait::Wait).await?;
-        Ok(inner.modify(table.space(), Modification { key, kind, bytes })?)
-    }
-}
-
-/// The values in the order of their columns, none of which is of the key or of an index.
-fn sorted<'v>(table: &Table, values: &'v [(usize, Datum)]) -> Result<Vec<&'v (usize, Datum)>> {
-    let mut sorted: Vec<&(usize, Datum)> = values.iter().collect();
-    sorted.sort_unstable_by_key(|(column, _)| *column);
-    let is_ascending = sorted.is_sorted_by(|(one, _), (next, _)| one < next);
-    let key = table.pages().key();
-    let is_used = |column: &usize| {
-        key.contains(column)
-            || table.indexes().iter().any(|index| index.has_any(std::iter::once(*column)))
-    };
-    match !is_ascending || sorted.iter().any(|(column, _)| is_used(column)) {
-        true => table.rows_refused(
-            "columns of the key or of an index, or one twice: use `Changes::set` for these"
-                .to_owned(),
-        ),
-        false => Ok(sorted),
     }
 }

@@ -54,6 +54,7 @@
 //! | `load` | filling a table |
 //! | `snapshot` | reading at one moment: rows by their keys |
 //! | `datum` | rows one by one, without Arrow arrays |
+//! | `row_changes` | transactions that change rows one by one |
 //! | `transaction` | transactions over rows of tables, and over trees |
 //! | `scan` | reading ranges of rows |
 //! | `filtered` | reading the rows of ranges that a filter keeps |
@@ -77,6 +78,7 @@ mod hint;
 mod index;
 mod indexing;
 mod load;
+mod row_changes;
 mod rows;
 mod scan;
 mod snapshot;

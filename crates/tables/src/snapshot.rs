@@ -125,6 +125,12 @@ impl Snapshot {
         crate::tables::find_in(self.trees(), name).await
     }
 
+    /// Whether the table of that name was this one. Errors as of [`Tables::table`].
+    pub async fn shows(&self, table: &Table) -> Result<bool> {
+        let found = self.trees().relation(table.name()).await?;
+        Ok(found.is_some_and(|found| table.is_relation(&found)))
+    }
+
     /// The names of all tables there were, in their order. Errors as of [`Tables::names`].
     pub async fn names(&self) -> Result<Vec<String>> {
         let all = self.trees().relations().await?;

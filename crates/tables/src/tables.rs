@@ -72,6 +72,8 @@ struct Inner {
     numbered: SchemaRef,
     space: SpaceId,
     indexes: Vec<Index>,
+    /// The definition, encoded.
+    description: Vec<u8>,
 }
 
 impl Table {
@@ -92,8 +94,8 @@ impl Table {
             fields.push(Arc::new(Field::new(Table::ROW_NUMBER, DataType::UInt64, false)));
         }
         let numbered = Arc::new(Schema::new(fields));
-        let name = name.to_owned();
-        Table(Arc::new(Inner { name, definition, pages, numbered, space, indexes }))
+        let (name, description) = (name.to_owned(), definition.encode());
+        Table(Arc::new(Inner { name, definition, pages, numbered, space, indexes, description }))
     }
 
     /// The table that a relation of the catalog is.
@@ -123,8 +125,15 @@ impl Table {
 
     /// What the catalog has of it.
     pub(crate) fn relation(&self) -> (String, Relation) {
-        let (spaces, description) = (self.spaces(), self.definition().encode());
+        let (spaces, description) = (self.spaces(), self.0.description.clone());
         (self.name().to_owned(), Relation { spaces, description })
+    }
+
+    /// Whether this is what the catalog has.
+    pub(crate) fn is_relation(&self, relation: &Relation) -> bool {
+        let indexes = self.indexes().iter().map(|index| index.entries().space());
+        relation.spaces.iter().copied().eq(std::iter::once(self.space()).chain(indexes))
+            && relation.description == self.0.description
     }
 
     /// Its name.

@@ -97,13 +97,16 @@ impl Shared {
         let mut all = AllAsked::default();
         let mut has_all = true;
         for (place, key) in keys {
-            let Some(Lookup { partition, place: of_key, wanted, pending }) =
+            let Some(Lookup { partition, place: of_key, wanted, pending, merged }) =
                 self.lookup(state, tables, (space, key), moment)?
             else {
                 has_all = false;
                 continue;
             };
             let of_key = AskedKey { place: *place, of: of_key, pending };
+            if let Some(partition) = partition {
+                self.pay(state, partition, None, merged);
+            }
             let Some(mut wanted) = wanted else {
                 all.told.push(of_key);
                 continue;
@@ -128,7 +131,7 @@ impl Shared {
             staged.sort_by_key(|(one, part)| (one.extent.number, part.start));
             staged.dedup_by_key(|(one, part)| (one.extent.number, part.start));
             if let Some(partition) = asked.partition {
-                self.pay(state, partition, &asked.wanted);
+                self.pay(state, partition, Some(&asked.wanted), 0);
             }
         }
         Ok(Some(all))

@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("loaded in {:.1} s", watch.elapsed().as_s());
         let time = Nanos(seconds * 1_000_000_000);
         let isolation = Isolation::Snapshot;
-        let options = RunOptions { terminals, time, thinks: false, isolation };
+        let options = RunOptions { terminals, time, thinks: false, rate: None, isolation };
         let figures = run(&database, options, &Arc::new(Running::default())).await?;
         println!("{:.0} transactions/s", figures.per_second());
         for (kind, of_kind) in Kind::ALL.iter().zip(&figures.kinds) {

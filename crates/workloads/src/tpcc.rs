@@ -9,7 +9,7 @@
 
 mod conditions;
 mod driver;
-mod generate;
+pub(crate) mod generate;
 mod load;
 mod schema;
 mod transactions;

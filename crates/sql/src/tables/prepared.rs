@@ -2,12 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
 };
 
 use crate::Result;
+use crate::precedence::regroup;
+use crate::tables::point::PointStatement;
+use crate::tables::point::value::datum;
 use crate::tables::session::{normal, refused, refused_as};
 
 /// Parameters of a statement at most.
@@ -19,6 +25,17 @@ struct Prepared {
     /// The types of its first parameters, where the statement says them.
     types: Vec<DataType>,
     parameters: usize,
+    compiled: Compiled,
+}
+
+/// Whether a prepared statement is one on single rows.
+#[derive(Clone, Default)]
+pub(crate) enum Compiled {
+    /// That was not asked yet.
+    #[default]
+    Unknown,
+    No,
+    Point(Arc<PointStatement>),
 }
 
 /// The prepared statements of a session, by their names.
@@ -31,11 +48,12 @@ pub(crate) enum Asked {
     Done,
     /// It is to be run.
     Run(Box<SqlStatement>),
+    /// The prepared statement of this name is to be run, with values of its parameters.
+    Execute(String, Vec<Expr>),
 }
 
 impl PreparedStatements {
-    /// Prepares a statement, forgets one, or gives the one that is to be executed, with its parameters in their places; others as they
-    /// are.
+    /// Prepares a statement or forgets one; says which one is to be executed, and gives others as they are.
     pub(crate) fn ask(&mut self, statement: SqlStatement) -> Result<Asked> {
         match statement {
             SqlStatement::Prepare { name, data_types, statement } => {
@@ -47,6 +65,7 @@ impl PreparedStatements {
                     );
                 }
                 let mut statement = *statement;
+                regroup(&mut statement);
                 let is_known = matches!(
                     statement,
                     SqlStatement::Query(_)
@@ -62,6 +81,7 @@ impl PreparedStatements {
                     statement,
                     parameters: parameters.max(data_types.len()),
                     types: data_types,
+                    compiled: Compiled::Unknown,
                 };
                 self.0.insert(name, prepared);
                 Ok(Asked::Done)
@@ -72,18 +92,7 @@ impl PreparedStatements {
                 let Some(part) = name.0.last().and_then(|part| part.as_ident()) else {
                     return refused(format!("`{name}` is no name of a prepared statement"));
                 };
-                let name = normal(part);
-                let Some(prepared) = self.0.get(&name) else {
-                    return refused_as("26000", format!("there is no prepared statement `{name}`"));
-                };
-                if parameters.len() != prepared.parameters {
-                    let (need, have) = (prepared.parameters, parameters.len());
-                    return refused_as(
-                        "42601",
-                        format!("`{name}` takes {need} parameters, and {have} are given"),
-                    );
-                }
-                Ok(Asked::Run(Box::new(prepared.with(parameters)?)))
+                Ok(Asked::Execute(normal(part), parameters))
             }
             SqlStatement::Deallocate { name, .. } => {
                 let name = normal(&name);
@@ -102,6 +111,52 @@ impl PreparedStatements {
             other => Ok(Asked::Run(Box::new(other))),
         }
     }
+
+    /// The prepared statement of a name, which takes so many parameters.
+    fn get(&mut self, name: &str, have: usize) -> Result<&mut Prepared> {
+        let Some(prepared) = self.0.get_mut(name) else {
+            return refused_as("26000", format!("there is no prepared statement `{name}`"));
+        };
+        match prepared.parameters {
+            need if need != have => refused_as(
+                "42601",
+                format!("`{name}` takes {need} parameters, and {have} are given"),
+            ),
+            _ => Ok(prepared),
+        }
+    }
+
+    /// A prepared statement with values in the place of its parameters.
+    pub(crate) fn with(&mut self, name: &str, values: Vec<Expr>) -> Result<Box<SqlStatement>> {
+        Ok(Box::new(self.get(name, values.len())?.with(values)?))
+    }
+
+    /// The statement itself, and what it was compiled to, for such values; nothing for values that are not of the types that were
+    /// declared.
+    pub(crate) fn compiled(
+        &mut self,
+        name: &str,
+        values: &[ScalarValue],
+    ) -> Result<Option<(&SqlStatement, &mut Compiled)>> {
+        let prepared = self.get(name, values.len())?;
+        let are_plain = prepared.types.iter().zip(values).all(|(of, value)| {
+            let declared = declared_type(of);
+            value.is_null() || declared.is_some_and(|declared| datum(value, &declared).is_some())
+        });
+        Ok(are_plain.then_some((&prepared.statement, &mut prepared.compiled)))
+    }
+}
+
+/// The type of a parameter that is declared with such a type; `None` for those whose values are converted.
+fn declared_type(of: &DataType) -> Option<ArrowType> {
+    Some(match of {
+        DataType::SmallInt(None) => ArrowType::Int16,
+        DataType::Int(None) | DataType::Integer(None) => ArrowType::Int32,
+        DataType::BigInt(None) => ArrowType::Int64,
+        DataType::Text | DataType::Varchar(None) => ArrowType::Utf8View,
+        DataType::Boolean => ArrowType::Boolean,
+        _ => return None,
+    })
 }
 
 impl Prepared {
@@ -135,7 +190,7 @@ impl Prepared {
 }
 
 /// The number of a parameter, as of `$1`.
-fn parameter(expr: &Expr) -> Option<usize> {
+pub(crate) fn parameter(expr: &Expr) -> Option<usize> {
     let Expr::Value(value) = expr else { return None };
     let Value::Placeholder(text) = &value.value else { return None };
     text.strip_prefix('$')?.parse().ok().filter(|number| *number > 0)

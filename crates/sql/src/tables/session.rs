@@ -1,7 +1,7 @@
 //! Statements, one at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -9,10 +9,11 @@ use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemTable, MemoryCatalogProvider,
     MemoryCatalogProviderList, TableProvider,
 };
+use datafusion::common::ScalarValue;
 use datafusion::config::Dialect;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -20,12 +21,13 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName, SelectItem, Statement a
 use futures::TryStreamExt;
 use moirai_tables::{Snapshot, Table, Tables, Transaction};
 
-use crate::database::read;
+use crate::database::{Answered, read};
 use crate::precedence::regroup;
 use crate::script::words;
 use crate::tables::catalog::StatementTables;
 use crate::tables::copy::Copy;
 use crate::tables::define::NOTHING;
+use crate::tables::point::PointStatement;
 use crate::tables::prepared::Asked;
 use crate::tables::syntax::{self, ROWS};
 use crate::tables::table::external;
@@ -43,14 +45,18 @@ const TRIES: u32 = 4;
 pub(crate) struct Session {
     pub(crate) tables: Arc<Tables>,
     /// With functions and rules, and without tables.
-    base: SessionState,
+    base: Arc<SessionState>,
     state: tokio::sync::Mutex<SessionScope>,
+    /// Statements that went past DataFusion.
+    pub(crate) points: AtomicU64,
 }
 
 /// A statement that changes rows.
-enum Writing<'a> {
+pub(crate) enum Writing<'a> {
     Statement(&'a SqlStatement),
     Copy(Copy),
+    /// One on single rows, with its parameters.
+    Point(&'a PointStatement, &'a [ScalarValue]),
 }
 
 impl Writing<'_> {
@@ -64,11 +70,18 @@ impl Writing<'_> {
     }
 }
 
+/// What a session is asked to do.
+enum Request<'a> {
+    Text(&'a str),
+    /// The prepared statement of this name, with values of its parameters.
+    Execute(&'a str, &'a [ScalarValue]),
+}
+
 /// What a statement that writes did.
 pub(crate) struct Written {
     /// Rows that it inserted, changed or deleted.
     pub(crate) rows: u64,
-    /// What it says of them, where it has `RETURNING`.
+    /// What it says of them, where it has `RETURNING`, and what `FOR UPDATE` has read.
     pub(crate) returned: Option<Vec<RecordBatch>>,
 }
 
@@ -102,8 +115,8 @@ pub(crate) fn normal(name: &Ident) -> String {
 }
 
 impl Session {
-    pub(crate) fn new(tables: Arc<Tables>, base: SessionState) -> Session {
-        Session { tables, base, state: tokio::sync::Mutex::default() }
+    pub(crate) fn new(tables: Arc<Tables>, base: Arc<SessionState>) -> Session {
+        Session { tables, base, state: tokio::sync::Mutex::default(), points: AtomicU64::new(0) }
     }
 
     /// Whether a transaction block is open, while no statement is running.
@@ -117,15 +130,15 @@ impl Session {
         catalog.register_schema(SCHEMA, Arc::new(tables))?;
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog(CATALOG.to_owned(), Arc::new(catalog));
-        let state = SessionStateBuilder::new_from_existing(self.base.clone())
+        let state = SessionStateBuilder::new_from_existing((*self.base).clone())
             .with_catalog_list(Arc::new(catalogs))
             .build();
         Ok(SessionContext::new_with_state(state))
     }
 
     /// Plans `statement` and starts it, or carries it out where it writes: the answer's schema and batches.
-    pub(crate) async fn stream(&self, statement: &str) -> Result<SendableRecordBatchStream> {
-        self.started(statement).await.map_err(|error| match &error {
+    pub(crate) async fn stream(&self, statement: &str) -> Result<Answered> {
+        self.started(Request::Text(statement)).await.map_err(|error| match &error {
             Error::Statement(DataFusionError::Plan(problem))
                 if problem.contains("not supported: ") =>
             {
@@ -140,11 +153,19 @@ impl Session {
         })
     }
 
-    async fn started(&self, statement: &str) -> Result<SendableRecordBatchStream> {
+    /// Executes a prepared statement.
+    pub(crate) async fn execute(&self, name: &str, values: &[ScalarValue]) -> Result<Answered> {
+        self.started(Request::Execute(name, values)).await
+    }
+
+    async fn started(&self, request: Request<'_>) -> Result<Answered> {
         let mut state = self.state.lock().await;
         // That of a block which the statement begins is another one.
         let has_failed = state.block.as_ref().map(|block| Arc::clone(&block.has_failed));
-        let started = self.start(&mut state, statement).await;
+        let started = match request {
+            Request::Text(statement) => self.start(&mut state, statement).await,
+            Request::Execute(name, values) => self.start_prepared(&mut state, name, values).await,
+        };
         if let Some(block) = &mut state.block {
             block.transaction.end_statement();
         }
@@ -154,72 +175,95 @@ impl Session {
                 Err(error)
             }
             // An answer may fail as it comes.
-            (Ok(stream), Some(has_failed)) => {
+            (Ok(Answered::Stream(stream)), Some(has_failed)) => {
                 let schema = stream.schema();
                 let stream = stream.inspect_err(move |_| has_failed.store(true, Ordering::Relaxed));
-                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+                Ok(Answered::Stream(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
             }
-            (started, None) => started,
+            (started, _) => started,
         }
     }
 
-    async fn start(
-        &self,
-        state: &mut SessionScope,
-        statement: &str,
-    ) -> Result<SendableRecordBatchStream> {
+    async fn start(&self, state: &mut SessionScope, statement: &str) -> Result<Answered> {
         if let Some(copy) = Copy::parse(statement)? {
             if copy.to {
                 let snapshot = state.snapshot(&self.tables).await?;
                 return answer(self.copy_to(snapshot, copy).await?);
             }
-            return self.write(state, Writing::Copy(copy)).await;
+            return answer(self.write(state, Writing::Copy(copy)).await?);
         }
         // For the alias of an INSERT's table.
         let mut parsed = self.base.sql_to_statement(statement, &Dialect::PostgreSQL)?;
-        if let Statement::Statement(parsed) = &mut parsed {
-            if let Some(done) = state.control(self, parsed).await {
-                return answer(done?);
-            }
-            match state.asked((**parsed).clone())? {
-                Asked::Done => return answer(NOTHING),
-                Asked::Run(statement) => *parsed = statement,
-            }
-            regroup(&mut **parsed);
-            match &**parsed {
-                SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_) => {
-                    syntax::refuse_locks(parsed)?;
-                    return self.write(state, Writing::Statement(parsed)).await;
+        let Statement::Statement(inner) = &mut parsed else {
+            return self.plan(state, parsed).await;
+        };
+        if let Some(done) = state.control(self, inner).await {
+            return answer(done?);
+        }
+        match state.asked((**inner).clone())? {
+            Asked::Done => answer(NOTHING),
+            Asked::Execute(name, values) => self.start_execute(state, &name, values).await,
+            Asked::Run(mut one) => {
+                regroup(&mut *one);
+                if let Some(written) = self.point(state, &one).await? {
+                    return answer(written);
                 }
-                SqlStatement::CreateTable(_)
-                | SqlStatement::CreateIndex(_)
-                | SqlStatement::Truncate(_)
-                | SqlStatement::Drop { .. } => {
-                    syntax::refuse_locks(parsed)?;
-                    let words: Vec<&str> = words(statement).take(2).collect();
-                    state.refuse_in_block(&words.join(" ").to_uppercase())?;
-                    let _turn = self.tables.turn().await;
-                    return self.define(parsed).await;
-                }
-                SqlStatement::Query(query) if !query.locks.is_empty() => {
-                    let query = query.clone();
-                    return self.select_for_update(state, *query).await;
-                }
-                _ => syntax::refuse_locks(parsed)?,
+                self.run(state, one, statement).await
             }
         }
+    }
+
+    /// Runs a statement that was parsed; `text` is what it was, or its name.
+    pub(crate) async fn run(
+        &self,
+        state: &mut SessionScope,
+        statement: Box<SqlStatement>,
+        text: &str,
+    ) -> Result<Answered> {
+        let mut statement = statement;
+        match &*statement {
+            SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_) => {
+                syntax::refuse_locks(&mut statement)?;
+                return answer(self.write(state, Writing::Statement(&statement)).await?);
+            }
+            SqlStatement::CreateTable(_)
+            | SqlStatement::CreateIndex(_)
+            | SqlStatement::Truncate(_)
+            | SqlStatement::Drop { .. } => {
+                syntax::refuse_locks(&mut statement)?;
+                let words: Vec<&str> = words(text).take(2).collect();
+                state.refuse_in_block(&words.join(" ").to_uppercase())?;
+                let _turn = self.tables.turn().await;
+                return self.define(&statement).await;
+            }
+            SqlStatement::Query(query) if !query.locks.is_empty() => {
+                let query = query.clone();
+                return Ok(Answered::Stream(self.select_for_update(state, *query).await?));
+            }
+            _ => syntax::refuse_locks(&mut statement)?,
+        }
+        self.plan(state, Statement::Statement(statement)).await
+    }
+
+    /// Plans a statement that reads, and starts it.
+    async fn plan(&self, state: &mut SessionScope, statement: Statement) -> Result<Answered> {
         let snapshot = state.snapshot(&self.tables).await?;
         let context = self.context(StatementTables::of(&snapshot).await.map_err(external)?)?;
-        read(&context, parsed).await
+        Ok(Answered::Stream(read(&context, statement).await?))
+    }
+
+    /// Carries out a statement that writes, which is not one on single rows.
+    async fn write(&self, state: &mut SessionScope, writing: Writing<'_>) -> Result<Written> {
+        Ok(self.try_write(state, writing).await?.unwrap_or(NOTHING))
     }
 
     /// Carries out a statement that writes: in the transaction block if one is open, and else in a transaction of its own, which begins
-    /// again where it failed because of others.
-    async fn write(
+    /// again where it failed because of others. Nothing was done where it answers nothing: [`PointStatement::run`].
+    pub(crate) async fn try_write(
         &self,
         state: &mut SessionScope,
         writing: Writing<'_>,
-    ) -> Result<SendableRecordBatchStream> {
+    ) -> Result<Option<Written>> {
         if let Some(block) = &mut state.block {
             block.check()?;
             block.has_run = true;
@@ -257,12 +301,16 @@ impl Session {
         transaction: &mut Transaction,
         writing: &Writing<'_>,
         is_alone: bool,
-    ) -> Result<SendableRecordBatchStream> {
+    ) -> Result<Option<Written>> {
+        if let Writing::Point(point, values) = writing {
+            return point.run(transaction, values).await;
+        }
         // Also where no row would be changed.
         transaction.check_writes()?;
         loop {
             let mut work = Work::begin(&self.tables, transaction, is_alone).await?;
             let written = match writing {
+                Writing::Point(..) => return Ok(None),
                 Writing::Copy(copy) => Box::pin(self.copy_from(&mut work, copy.clone())).await,
                 Writing::Statement(statement) => {
                     Box::pin(self.write_once(&mut work, (*statement).clone())).await
@@ -273,7 +321,7 @@ impl Session {
             }
             let written = written?;
             match work.apply().await? {
-                Applied::Done => return answer(written),
+                Applied::Done => return Ok(Some(written)),
                 // Its file may be at its end.
                 Applied::Stale if writing.is_copy() => {
                     return Err(transaction.conflict("a row that it copies").into());
@@ -293,7 +341,7 @@ impl Session {
     }
 
     /// Carries out a statement that changes what tables there are.
-    async fn define(&self, statement: &SqlStatement) -> Result<SendableRecordBatchStream> {
+    async fn define(&self, statement: &SqlStatement) -> Result<Answered> {
         let written = match statement.clone() {
             SqlStatement::CreateTable(create) => self.create_table(create).await?,
             SqlStatement::CreateIndex(create) => self.create_index(create).await?,
@@ -347,14 +395,13 @@ fn unknown(statement: &str) -> Error {
 }
 
 /// The answer of a statement that writes.
-fn answer(written: Written) -> Result<SendableRecordBatchStream> {
+pub(crate) fn answer(written: Written) -> Result<Answered> {
     let batches = match written.returned {
         Some(batches) => batches,
         None => vec![count_of(written.rows)?],
     };
     let schema = batches.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-    let batches = futures::stream::iter(batches.into_iter().map(Ok));
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    Ok(Answered::Rows(schema, batches))
 }
 
 /// The number of rows that a statement changed, as DataFusion tells it.

@@ -74,7 +74,7 @@ pub(crate) struct Block {
 pub(crate) struct SessionScope {
     modes: Modes,
     pub(crate) block: Option<Block>,
-    prepared: PreparedStatements,
+    pub(crate) prepared: PreparedStatements,
 }
 
 /// An error of the session's transaction, with PostgreSQL's words and number.
@@ -118,12 +118,15 @@ impl SessionScope {
         }
     }
 
-    /// What a statement asks for: the prepared one that it executes, or itself.
+    /// What a statement asks for: see [`PreparedStatements::ask`].
     pub(crate) fn asked(&mut self, statement: SqlStatement) -> Result<Asked> {
-        if let Some(block) = &self.block {
-            block.check()?;
-        }
+        self.check()?;
         self.prepared.ask(statement)
+    }
+
+    /// That no statement has failed in the block, if one is open.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.block.as_ref().map_or(Ok(()), Block::check)
     }
 
     /// Whether a statement controls transactions, and what it does then.

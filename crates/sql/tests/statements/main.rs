@@ -6,6 +6,7 @@
 mod copies;
 mod filters;
 mod indexes;
+mod points;
 mod transactions;
 mod unique;
 

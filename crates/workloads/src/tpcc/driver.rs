@@ -65,6 +65,8 @@ pub struct RunOptions {
     pub time: Nanos,
     /// Whether terminals key in and think, as the specification has it.
     pub thinks: bool,
+    /// Transactions a second that all terminals together begin at most; as many as they can where there is none.
+    pub rate: Option<f64>,
     /// The isolation of the transactions. Under snapshots all histories of TPC-C are serializable (Fekete et al. 2005).
     pub isolation: Isolation,
 }
@@ -148,7 +150,7 @@ pub async fn run(
         .map(|number| {
             let terminal = Terminal::new(database, number, options.isolation);
             let (running, figures) = (Arc::clone(running), Arc::clone(&figures));
-            spawn(run_terminal(terminal, options, began, running, figures))
+            spawn(run_terminal((terminal, number), options, began, running, figures))
         })
         .collect();
     let mut failed = Ok(());
@@ -163,7 +165,7 @@ pub async fn run(
 }
 
 async fn run_terminal(
-    mut terminal: Terminal,
+    (mut terminal, number): (Terminal, u64),
     options: RunOptions,
     began: Instant,
     running: Arc<Running>,
@@ -174,7 +176,15 @@ async fn run_terminal(
         let wait = terminal.random().random_range(0.0..20.0);
         sleep(Nanos::from_ms(wait * 1000.0)).await;
     }
+    // With a rate, terminals take turns.
+    let turn_s = |turn: u64| Some((turn * options.terminals + number) as f64 / options.rate?);
+    let mut turn = 0;
     while now().since(began).0 < options.time.0 && !running.is_over.load(Ordering::Relaxed) {
+        if let Some(due_s) = turn_s(turn) {
+            let due = Nanos::from_ms(due_s * 1000.0);
+            sleep(Nanos(due.0.saturating_sub(now().since(began).0))).await;
+            turn += 1;
+        }
         let kind = terminal.next_kind();
         let (keying_s, thinking_s) = kind.pauses_s();
         if options.thinks {

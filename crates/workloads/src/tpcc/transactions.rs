@@ -267,7 +267,8 @@ impl Terminal {
         let values = [number(warehouse), number(district), name.into()];
         let snapshot = tx.snapshot().await?;
         let columns = [customer::ID, customer::FIRST, customer::MIDDLE];
-        let found = snapshot.rows_by_index((customers, index), &values, &columns).await?;
+        let found =
+            snapshot.rows_by_index((customers, index), &values, &columns, usize::MAX).await?;
         let middle = found.len().div_ceil(2).saturating_sub(1);
         match found.get(middle) {
             Some(row) => Ok(int(row, 0)),
@@ -343,7 +344,8 @@ impl Terminal {
         let snapshot = tx.snapshot().await?;
         let Some(index) = tables.orders.indexes().first() else { return Ok(Done::Committed) };
         let columns = [2, 4, ORDER_CARRIER];
-        let orders = snapshot.rows_by_index((&tables.orders, index), &key, &columns).await?;
+        let orders =
+            snapshot.rows_by_index((&tables.orders, index), &key, &columns, usize::MAX).await?;
         if let Some(last) = orders.last() {
             let order = number(int(last, 0));
             let prefix = [number(warehouse), number(district), order];

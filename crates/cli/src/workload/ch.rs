@@ -1,0 +1,219 @@
+//! CH-benCHmark: terminals and streams of queries on the same tables.
+
+use std::sync::Arc;
+
+use clap::Subcommand;
+use moirai::NewFiles;
+use moirai::runtime::{Stopwatch, now, sleep, spawn};
+use moirai::tables::{Isolation, Layout, Tables};
+use moirai::units::{Nanos, grouped};
+use moirai_sql::Database;
+use moirai_workloads::ch::{self, QUERIES};
+use moirai_workloads::tpcc::{self, Figures, RunOptions, Scale};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::store::Place;
+use crate::{print, progress};
+
+#[derive(Subcommand)]
+pub(crate) enum Ch {
+    /// Load the tables of TPC-C, some 80 MB for each warehouse, and three more, in place of any of their names
+    ///
+    /// A blank device, or a new file with `?size=` in its URI, becomes a store.
+    Load {
+        #[command(flatten)]
+        place: Place,
+        /// Warehouses to load
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        warehouses: i64,
+        /// How rows lie in pages: nsm, csm or pax
+        #[arg(long, default_value = "csm", value_parser = super::layout)]
+        layout: Layout,
+    },
+    /// Run terminals and streams of queries at the same time, and print the throughput of both
+    ///
+    /// Each query sees all that was committed before it began. Compare with a run of `--streams 0`, and with one of `--terminals 0`.
+    Run {
+        #[command(flatten)]
+        place: Place,
+        /// Terminals to run
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+        terminals: u64,
+        /// Streams of queries to run, each with the 22 queries again and again
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=1000))]
+        streams: u64,
+        /// Seconds to run
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        seconds: u64,
+        /// Transactions a second to begin at most
+        #[arg(long, value_parser = super::rate)]
+        rate: Option<f64>,
+        /// Isolation of the transactions: read-committed, snapshot or serializable
+        #[arg(long, default_value = "snapshot", value_parser = super::isolation)]
+        isolation: Isolation,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(command: Ch) -> Result<(), Failure> {
+    match command {
+        Ch::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
+        Ch::Run { place, terminals, streams, seconds, rate, isolation, json } => {
+            let time = Nanos(seconds * 1_000_000_000);
+            let options = RunOptions { terminals, time, thinks: false, rate, isolation };
+            place.run(run_both(&place, options, streams, json))
+        }
+    }
+}
+
+async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Failure> {
+    let files = NewFiles::new();
+    let tables = Tables::over(place.create(&files, place.options(), false).await?.store);
+    let bar = progress::bar("loading", None);
+    let watch = Stopwatch::start();
+    let scale = Scale::of(warehouses);
+    let loaded = tpcc::load(&tables, scale, layout, |rows| bar.set_position(rows)).await;
+    let rows = bar.position();
+    bar.finish_and_clear();
+    drop(loaded?);
+    ch::load(&tables, layout).await?;
+    tables.close().await?;
+    let (rows, seconds) = (grouped(rows), watch.elapsed().as_s());
+    print::note(format!(
+        "{rows} rows of {warehouses} warehouses, and the suppliers, in {} in {seconds:.1} s",
+        place.store
+    ));
+    print::note_of_memory(&place.store);
+    Ok(())
+}
+
+/// How long a query took, each time that it was run to its end.
+#[derive(Clone, Default)]
+struct Times(Vec<f64>);
+
+/// The figures of a query, as JSON has them.
+#[derive(Serialize)]
+struct QueryReport {
+    query: usize,
+    runs: usize,
+    mean_s: f64,
+    max_s: f64,
+}
+
+/// The figures of a run, as JSON has them.
+#[derive(Serialize)]
+struct Report {
+    warehouses: i64,
+    terminals: u64,
+    streams: u64,
+    seconds: f64,
+    transactions_per_s: f64,
+    queries_per_hour: f64,
+    queries: Vec<QueryReport>,
+    committed_by_second: Vec<u64>,
+}
+
+/// Runs the queries again and again, from one on, until the time is over; the one that is under way then does not count.
+async fn run_stream(tables: Arc<Tables>, first: usize, time: Nanos) -> Result<Vec<Times>, Failure> {
+    let database = Database::over(&tables);
+    let mut times = vec![Times::default(); QUERIES.len()];
+    let began = now();
+    let all = QUERIES.iter().enumerate().cycle().skip(first);
+    for (number, query) in all {
+        let asked = now();
+        let left = Nanos(time.0.saturating_sub(asked.since(began).0));
+        futures::select_biased! {
+            answered = Box::pin(futures::FutureExt::fuse(database.query(query))) => { answered?; }
+            () = Box::pin(futures::FutureExt::fuse(sleep(left))) => return Ok(times),
+        }
+        if let Some(of_query) = times.get_mut(number) {
+            of_query.0.push(now().since(asked).as_s());
+        }
+    }
+    Ok(times)
+}
+
+async fn run_both(
+    place: &Place,
+    options: RunOptions,
+    streams: u64,
+    json: bool,
+) -> Result<(), Failure> {
+    let tables = place.tables().await?;
+    let database = super::open(&tables).await?;
+    if tables.find(ch::TABLES[0]).await?.is_none() {
+        let problem = "the suppliers are missing: load the tables with `moirai workload ch load`";
+        return Err(Failure::Failed(problem.to_owned()));
+    }
+    let tasks: Vec<_> = (0..streams)
+        .map(|stream| {
+            // Not all with the same query.
+            let first = stream as usize * 7 % QUERIES.len();
+            spawn(run_stream(Arc::clone(&tables), first, options.time))
+        })
+        .collect();
+    let figures = match options.terminals {
+        0 => Ok(Figures::default()),
+        _ => super::run_shown(&database, options).await,
+    };
+    let mut times = vec![Times::default(); QUERIES.len()];
+    for task in tasks {
+        for (all, mut one) in times.iter_mut().zip(task.await?) {
+            all.0.append(&mut one.0);
+        }
+    }
+    let report = report(&database, options, streams, (&figures?, &times));
+    drop(database);
+    tables.close().await?;
+    if json {
+        return print::json(&report);
+    }
+    print::line(format!(
+        "{} warehouses, {} terminals, {} streams, {:.1} s: {:.0} transactions/s, {:.0} queries/h\n",
+        report.warehouses,
+        report.terminals,
+        report.streams,
+        report.seconds,
+        report.transactions_per_s,
+        report.queries_per_hour
+    ))?;
+    let columns = [("query", true), ("runs", true), ("mean s", true), ("longest s", true)];
+    let rows = report.queries.iter().map(|one| {
+        let (mean, max) = (format!("{:.2}", one.mean_s), format!("{:.2}", one.max_s));
+        vec![one.query.to_string(), one.runs.to_string(), mean, max]
+    });
+    print::table(&columns, rows.collect())
+}
+
+fn report(
+    database: &tpcc::Database,
+    options: RunOptions,
+    streams: u64,
+    (figures, times): (&Figures, &[Times]),
+) -> Report {
+    let queries = times.iter().enumerate().filter(|(_, times)| !times.0.is_empty());
+    let queries: Vec<QueryReport> = queries
+        .map(|(number, Times(times))| QueryReport {
+            query: number + 1,
+            runs: times.len(),
+            mean_s: times.iter().sum::<f64>() / times.len() as f64,
+            max_s: times.iter().copied().fold(0.0, f64::max),
+        })
+        .collect();
+    let seconds = options.time.as_s();
+    let runs: usize = queries.iter().map(|one| one.runs).sum();
+    let transactions_per_s = if options.terminals == 0 { 0.0 } else { figures.per_second() };
+    Report {
+        warehouses: database.scale.warehouses,
+        terminals: options.terminals,
+        streams,
+        seconds,
+        transactions_per_s,
+        queries_per_hour: runs as f64 / seconds * 3600.0,
+        queries,
+        committed_by_second: figures.by_second.clone(),
+    }
+}
