@@ -1,85 +1,41 @@
-//! `moirai workload`: benchmarks on the tables of a store. TPC-C is loaded, run and checked; CH-benCHmark is [`ch`].
+//! `moirai workload`: benchmarks on the tables of a store.
 
 mod ch;
+mod tpcc;
+mod ycsb;
 
 use std::sync::Arc;
 
 use clap::Subcommand;
-use moirai::NewFiles;
-use moirai::runtime::{Stopwatch, keep_freed_memory, now, sleep, spawn};
-use moirai::tables::{Isolation, Layout, Tables};
-use moirai::units::{ByteCount, Nanos, grouped};
-use moirai_sql::Database;
-use moirai_workloads::tpcc::{self, CONDITIONS, Figures, Kind, RunOptions, Running, Scale, TABLES};
+use moirai::runtime::{keep_freed_memory, now, sleep, spawn};
+use moirai::tables::{Isolation, Layout};
+use moirai::units::{Nanos, grouped};
+use moirai_workloads::driver::{Client, Figures, Running};
 use serde::Serialize;
 
-use crate::failure::{Failure, verdict};
-use crate::store::Place;
+use crate::failure::Failure;
 use crate::{print, progress};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// TPC-C: orders, payments and deliveries of a wholesaler, in transactions of a few rows each
     #[command(subcommand)]
-    Tpcc(Tpcc),
+    Tpcc(tpcc::Tpcc),
     /// CH-benCHmark: TPC-C with the queries of TPC-H over the same tables at the same time
     #[command(subcommand)]
     Ch(ch::Ch),
+    /// YCSB: reads, updates, inserts and scans of single records, some asked for more than others
+    #[command(subcommand)]
+    Ycsb(ycsb::Ycsb),
 }
 
-#[derive(Subcommand)]
-pub(crate) enum Tpcc {
-    /// Load the nine tables, some 80 MB for each warehouse, in place of any of their names
-    ///
-    /// A blank device, or a new file with `?size=` in its URI, becomes a store.
-    Load {
-        #[command(flatten)]
-        place: Place,
-        /// Warehouses to load
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=100_000))]
-        warehouses: i64,
-        /// How rows lie in pages: nsm, csm or pax
-        #[arg(long, default_value = "nsm", value_parser = layout)]
-        layout: Layout,
-    },
-    /// Run transactions from many terminals, and print throughput and response times
-    ///
-    /// On simulated devices the run takes virtual time: the same seed gives the same figures. Commits are durable.
-    Run {
-        #[command(flatten)]
-        place: Place,
-        /// Terminals to run
-        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-        terminals: u64,
-        /// Seconds to run
-        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-        seconds: u64,
-        /// Key in and think between transactions, as the specification asks: 12.86 New-Orders a minute for each warehouse at most
-        #[arg(long)]
-        think: bool,
-        /// Transactions a second to begin at most
-        #[arg(long, value_parser = rate)]
-        rate: Option<f64>,
-        /// Hold a snapshot open from the beginning to the end, as a long report does
-        #[arg(long)]
-        hold: bool,
-        /// Isolation of the transactions: read-committed, snapshot or serializable
-        #[arg(long, default_value = "snapshot", value_parser = isolation)]
-        isolation: Isolation,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check the twelve consistency conditions (clause 3.3.2 of the specification)
-    ///
-    /// The exit status is 1 when one does not hold.
-    Check {
-        #[command(flatten)]
-        place: Place,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    keep_freed_memory();
+    match command {
+        Command::Tpcc(command) => tpcc::run(command),
+        Command::Ch(command) => ch::run(command),
+        Command::Ycsb(command) => ycsb::run(command),
+    }
 }
 
 fn layout(name: &str) -> Result<Layout, String> {
@@ -100,55 +56,7 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "a rate is a number above zero".to_owned())
 }
 
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    keep_freed_memory();
-    let command = match command {
-        Command::Tpcc(command) => command,
-        Command::Ch(command) => return ch::run(command),
-    };
-    match command {
-        Tpcc::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
-        Tpcc::Run { place, terminals, seconds, think, rate, hold, isolation, json } => {
-            let time = Nanos(seconds * 1_000_000_000);
-            let options = RunOptions { terminals, time, thinks: think, rate, isolation };
-            place.run(run_terminals(&place, options, hold, json))
-        }
-        Tpcc::Check { place, json } => place.run(check(&place, json)),
-    }
-}
-
-async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Failure> {
-    let files = NewFiles::new();
-    let tables = Tables::over(place.create(&files, place.options(), false).await?.store);
-    let bar = progress::bar("loading", None);
-    let watch = Stopwatch::start();
-    let database =
-        tpcc::load(&tables, Scale::of(warehouses), layout, |rows| bar.set_position(rows)).await;
-    let rows = bar.position();
-    bar.finish_and_clear();
-    drop(database?);
-    let stored: u64 = {
-        let snapshot = tables.snapshot().await;
-        let mut stored = 0;
-        for name in TABLES {
-            let table = tables.table(name).await?;
-            stored += snapshot.size(&table).await?.stored.0;
-        }
-        stored
-    };
-    tables.close().await?;
-    print::note(format!(
-        "{} rows of {warehouses} warehouses in {}: {} in {:.1} s",
-        grouped(rows),
-        place.store,
-        ByteCount(stored),
-        watch.elapsed().as_s()
-    ));
-    print::note_of_memory(&place.store);
-    Ok(())
-}
-
-/// The figures of one kind of transactions, as JSON has them.
+/// The figures of one kind of operations, as JSON has them.
 #[derive(Serialize)]
 struct KindReport {
     kind: &'static str,
@@ -161,94 +69,25 @@ struct KindReport {
     p999_ms: f64,
 }
 
-/// The figures of a run, as JSON has them.
-#[derive(Serialize)]
-struct Report {
-    warehouses: i64,
-    terminals: u64,
-    seconds: f64,
-    transactions_per_s: f64,
-    new_orders_per_minute: f64,
-    conflicts: u64,
-    deadlocks: u64,
-    lock_waits: u64,
-    log_bytes_per_transaction: f64,
-    kinds: Vec<KindReport>,
-    committed_by_second: Vec<u64>,
-}
-
-/// The database that was loaded, by one of these commands.
-async fn open(tables: &Arc<Tables>) -> Result<Arc<tpcc::Database>, Failure> {
-    let database = tpcc::open(tables).await.map_err(|error| {
-        Failure::Failed(format!("{error}: load the tables with `moirai workload tpcc load`"))
+/// The figures of each kind, in their order.
+fn kinds_of<C: Client>(figures: &Figures) -> Vec<KindReport> {
+    let kinds = C::KINDS.iter().zip(&figures.kinds).map(|(kind, of_kind)| KindReport {
+        kind,
+        committed: of_kind.committed,
+        rolled_back: of_kind.rolled_back,
+        retries: of_kind.retries,
+        p50_ms: of_kind.percentile(0.5).as_ms(),
+        p90_ms: of_kind.percentile(0.9).as_ms(),
+        p99_ms: of_kind.percentile(0.99).as_ms(),
+        p999_ms: of_kind.percentile(0.999).as_ms(),
     });
-    Ok(Arc::new(database?))
+    kinds.collect()
 }
 
-/// Runs terminals, and shows how fast they are.
-async fn run_shown(
-    database: &Arc<tpcc::Database>,
-    options: RunOptions,
-) -> Result<Figures, Failure> {
-    let running = Arc::new(Running::default());
-    let bar = progress::bar("", Some(options.time.as_s() as u64));
-    let shown = {
-        let (bar, running, began) = (bar.clone(), Arc::clone(&running), now());
-        spawn(async move {
-            let (mut before, mut at) = (0, began);
-            loop {
-                sleep(Nanos(1_000_000_000)).await;
-                let (committed, time) = (running.committed(), now());
-                let rate = (committed - before) as f64 / time.since(at).as_s().max(1e-9);
-                bar.set_position(time.since(began).as_s() as u64);
-                bar.set_message(format!("{rate:.0} transactions/s"));
-                (before, at) = (committed, time);
-            }
-        })
-        .bound()
-    };
-    let figures = tpcc::run(database, options, &running).await;
-    drop(shown);
-    bar.finish_and_clear();
-    Ok(figures?)
-}
-
-async fn run_terminals(
-    place: &Place,
-    options: RunOptions,
-    hold: bool,
-    json: bool,
-) -> Result<(), Failure> {
-    let tables = place.tables().await?;
-    let database = open(&tables).await?;
-    let log_before = tables.store().figures().log_bytes;
-    let held = if hold { Some(tables.snapshot().await) } else { None };
-    let figures = run_shown(&database, options).await?;
-    drop(held);
-    let log_bytes = tables.store().figures().log_bytes - log_before;
-    let report = report(&database, options, &figures, (&tables, log_bytes));
-    drop(database);
-    tables.close().await?;
-    if json {
-        return print::json(&report);
-    }
-    print::line(format!(
-        "{} warehouses, {} terminals, {:.1} s: {:.0} transactions/s, {:.0} New-Orders/min",
-        report.warehouses,
-        report.terminals,
-        report.seconds,
-        report.transactions_per_s,
-        report.new_orders_per_minute
-    ))?;
-    print::line(format!(
-        "{} lock waits, {} conflicts, {} deadlocks; {:.0} bytes of log for each transaction\n",
-        grouped(report.lock_waits),
-        grouped(report.conflicts),
-        grouped(report.deadlocks),
-        report.log_bytes_per_transaction
-    ))?;
+/// Prints the figures of kinds of which some were run.
+fn print_kinds(what: &str, kinds: &[KindReport]) -> Result<(), Failure> {
     let columns = [
-        ("transaction", false),
+        (what, false),
         ("committed", true),
         ("rolled back", true),
         ("retries", true),
@@ -257,7 +96,7 @@ async fn run_terminals(
         ("p99 ms", true),
         ("p99.9 ms", true),
     ];
-    let rows = report.kinds.iter().map(|one| {
+    let rows = kinds.iter().filter(|one| one.committed + one.rolled_back > 0).map(|one| {
         vec![
             one.kind.to_owned(),
             grouped(one.committed),
@@ -272,76 +111,30 @@ async fn run_terminals(
     print::table(&columns, rows.collect())
 }
 
-fn report(
-    database: &tpcc::Database,
-    options: RunOptions,
-    figures: &Figures,
-    (tables, log_bytes): (&Tables, u64),
-) -> Report {
-    let kinds = Kind::ALL.iter().zip(&figures.kinds).map(|(kind, of_kind)| KindReport {
-        kind: kind.name(),
-        committed: of_kind.committed,
-        rolled_back: of_kind.rolled_back,
-        retries: of_kind.retries,
-        p50_ms: of_kind.percentile(0.5).as_ms(),
-        p90_ms: of_kind.percentile(0.9).as_ms(),
-        p99_ms: of_kind.percentile(0.99).as_ms(),
-        p999_ms: of_kind.percentile(0.999).as_ms(),
-    });
-    let committed: u64 = figures.kinds.iter().map(|kind| kind.committed).sum();
-    let transactions = tables.store().transactions().figures();
-    Report {
-        warehouses: database.scale.warehouses,
-        terminals: options.terminals,
-        seconds: figures.time.as_s(),
-        transactions_per_s: figures.per_second(),
-        new_orders_per_minute: figures.new_orders_per_minute(),
-        conflicts: transactions.conflicts,
-        deadlocks: transactions.deadlocks,
-        lock_waits: transactions.waits,
-        log_bytes_per_transaction: log_bytes as f64 / committed.max(1) as f64,
-        kinds: kinds.collect(),
-        committed_by_second: figures.by_second.clone(),
-    }
-}
-
-/// Whether a condition holds, as JSON has it.
-#[derive(Serialize)]
-struct Checked {
-    condition: u32,
-    says: &'static str,
-    holds: bool,
-    broken_rows: u64,
-}
-
-async fn check(place: &Place, json: bool) -> Result<(), Failure> {
-    let tables = place.tables_to_read().await?;
-    let database = Database::over(&tables);
-    let mut all = Vec::with_capacity(CONDITIONS.len());
-    for condition in CONDITIONS {
-        let (_, rows) = database.query(condition.broken).await?;
-        let broken_rows: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-        let (condition, says, holds) = (condition.number, condition.says, broken_rows == 0);
-        all.push(Checked { condition, says, holds, broken_rows });
-    }
-    drop(database);
-    tables.close().await?;
-    let broken = all.iter().filter(|one| !one.holds).count();
-    let printed = if json {
-        print::json(&all)
-    } else {
-        let rows = all.iter().map(|one| {
-            let holds = match one.holds {
-                true => "holds".to_owned(),
-                false => format!("{} rows break it", one.broken_rows),
-            };
-            vec![one.condition.to_string(), one.says.to_owned(), holds]
-        });
-        print::table(&[("condition", true), ("says", false), ("", false)], rows.collect())
+/// Shows how fast clients are until they have run.
+async fn shown<T>(
+    time: Nanos,
+    running: &Arc<Running>,
+    run: impl Future<Output = moirai::tables::Result<T>>,
+) -> Result<T, Failure> {
+    let bar = progress::bar("", Some(time.as_s() as u64));
+    let shown = {
+        let (bar, running, began) = (bar.clone(), Arc::clone(running), now());
+        spawn(async move {
+            let (mut before, mut at) = (0, began);
+            loop {
+                sleep(Nanos(1_000_000_000)).await;
+                let (committed, time) = (running.committed(), now());
+                let rate = (committed - before) as f64 / time.since(at).as_s().max(1e-9);
+                bar.set_position(time.since(began).as_s() as u64);
+                bar.set_message(format!("{rate:.0}/s"));
+                (before, at) = (committed, time);
+            }
+        })
+        .bound()
     };
-    let holds = match broken {
-        0 => Ok(()),
-        _ => Err(Failure::Failed(format!("{broken} of {} conditions do not hold", all.len()))),
-    };
-    verdict(printed, holds)
+    let done = run.await;
+    drop(shown);
+    bar.finish_and_clear();
+    Ok(done?)
 }

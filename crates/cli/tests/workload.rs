@@ -1,4 +1,4 @@
-//! `moirai workload tpcc`: loaded, run, killed and checked; and transactions of the tool.
+//! `moirai workload`: TPC-C loaded, run, killed and checked, CH-benCHmark, YCSB; and transactions of the tool.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -47,6 +47,65 @@ fn the_conditions_hold_after_a_run_and_a_kill() {
         run(folder, &["workload", "tpcc", "check", "--store", "file:tpcc.kv"]);
     assert_eq!(status, Some(1), "{table}");
     assert!(error.contains("2 of 12 conditions do not hold"), "{error}");
+}
+
+/// All queries of CH-benCHmark run beside terminals, and the conditions hold afterwards.
+#[test]
+fn queries_run_beside_transactions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    succeed(folder, &["workload", "ch", "load", "--store", "file:ch.kv?size=1GiB"]);
+    let run_it = ["workload", "ch", "run", "--store=file:ch.kv", "--memory=128MiB", "--seconds=8"];
+    // The debug build takes seconds for some: streams begin with different queries.
+    let both = [&run_it[..], &["--terminals=2", "--streams=3", "--rate=50", "--json"]].concat();
+    let report: Value = serde_json::from_str(&succeed(folder, &both)).unwrap();
+    let rate = report["transactions_per_s"].as_f64().unwrap();
+    assert!((10.0..60.0).contains(&rate), "{report}");
+    assert!(report["queries"].as_array().unwrap().len() > 3, "{report}");
+    let alone = [&run_it[..], &["--terminals=0", "--streams=1", "--seconds=1"]].concat();
+    assert!(succeed(folder, &alone).contains("queries/h"));
+    succeed(folder, &["workload", "tpcc", "check", "--store", "file:ch.kv"]);
+    let (status, _, error) = run(folder, &["workload", "ch", "run", "--store", "file:none.kv"]);
+    assert_eq!(status, Some(1));
+    assert!(error.contains("none.kv"), "{error}");
+}
+
+#[test]
+fn mixes_of_ycsb_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let of = |verb: &str| ["workload", "ycsb", verb].map(str::to_owned).to_vec();
+    let ask = |verb: &str, more: &[&str]| -> Vec<String> {
+        of(verb).into_iter().chain(more.iter().map(|one| (*one).to_owned())).collect()
+    };
+    let call = |words: Vec<String>| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run(folder, &words)
+    };
+    let (status, _, error) = call(ask("run", &["--store=file:y.kv?size=64MiB"]));
+    assert_eq!(status, Some(1), "{error}");
+    let (status, _, error) = call(ask("load", &["--store=file:y.kv?size=64MiB", "--records=5000"]));
+    assert_eq!(status, Some(0), "{error}");
+    for (mix, kinds) in [
+        ("a", &["read", "update"][..]),
+        ("b", &["read", "update"]),
+        ("c", &["read"]),
+        ("d", &["read", "insert"]),
+        ("e", &["insert", "scan"]),
+        ("f", &["read", "read-update"]),
+    ] {
+        let more = ["--store=file:y.kv", "--records=5000", "--seconds=1", "--json", "--mix", mix];
+        let (status, report, error) = call(ask("run", &more));
+        assert_eq!(status, Some(0), "{error}");
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let all = report["kinds"].as_array().unwrap().iter();
+        let run = all.filter(|kind| kind["committed"].as_u64().unwrap() > 0);
+        let run: Vec<&str> = run.map(|kind| kind["kind"].as_str().unwrap()).collect();
+        assert!(!run.is_empty() && run.iter().all(|kind| kinds.contains(kind)), "{mix}: {run:?}");
+    }
+    let (status, _, error) = call(ask("run", &["--store=file:y.kv", "--skew=1"]));
+    assert_eq!(status, Some(2));
+    assert!(error.contains("below 1"), "{error}");
 }
 
 #[test]

@@ -15,9 +15,8 @@ use moirai::units::{BlockCount, ByteCount, Nanos};
 use moirai::update::{Kinds, Options};
 use moirai_sql::Database;
 use moirai_tables::{Isolation, Layout, Tables};
-use moirai_workloads::tpcc::{
-    self, CONDITIONS, Figures, Kind, RunOptions, Running, Scale, load, open,
-};
+use moirai_workloads::driver::{Figures, Running};
+use moirai_workloads::tpcc::{self, CONDITIONS, Kind, RunOptions, Scale, load, open};
 use rand::Rng;
 
 const SCALE: Scale = Scale { warehouses: 2, items: 100, customers: 20 };
@@ -92,7 +91,7 @@ fn the_conditions_hold_after_runs_of_all_levels() {
             println!(
                 "{level:?}, {layout:?}: {:.0} transactions/s, retries {:?}",
                 figures.per_second(),
-                figures.kinds.each_ref().map(|kind| kind.retries)
+                figures.kinds.iter().map(|kind| kind.retries).collect::<Vec<_>>()
             );
             let transactions = tables.store().transactions().figures();
             assert_eq!((transactions.locks, transactions.waiting), (0, 0));

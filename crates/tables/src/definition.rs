@@ -16,7 +16,7 @@ use crate::{Error, Result};
 pub const COLUMNS_MAX: usize = moirai_pages::COLUMNS_MAX - 1;
 
 /// The version of catalog entries of tables.
-pub(crate) const TABLE_ENTRY_VERSION: u8 = 3;
+pub(crate) const TABLE_ENTRY_VERSION: u8 = 4;
 
 /// The longest name of a table, and the longest default of a column.
 const NAME_BYTES_MAX: usize = 100;
@@ -321,15 +321,10 @@ impl TableDefinition {
         let definition = TableDefinition {
             schema: Arc::new(Schema::new(fields)),
             key: (0..columns.len()).collect(),
+            // Who wants a few rows of a table in leaves wants a few entries.
             pages: match self.pages.layout {
                 Layout::Csm | Layout::Pax => PageOptions { layout: Layout::Csm, ..self.pages },
-                // As many bytes to a row group, in fewer pages.
-                Layout::Nsm => PageOptions {
-                    layout: Layout::Csm,
-                    page_bytes: ByteCount(4 * self.pages.page_bytes.0),
-                    group_pages: self.pages.group_pages.div_ceil(4),
-                    ..self.pages
-                },
+                Layout::Nsm => self.pages,
             },
             defaults: BTreeMap::new(),
             indexes: Vec::new(),

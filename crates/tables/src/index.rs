@@ -1,6 +1,6 @@
 //! Secondary indexes: the rows of a table by other columns.
 //!
-//! An index is a space of pages like those of a table, all of whose columns are the key: those of the index, and then those of the
+//! An index is a space like that of a table, in pages or in leaves, all of whose columns are the key: those of the index, and then those of the
 //! table's key. Before a column that may be null there is a number: 0, or 1 for a null, so that nulls are the last.
 //!
 //! Who changes a row without having read it puts the new entry, and the old one stays. So an entry counts only while the row has its

@@ -84,7 +84,7 @@ pub(crate) struct Lookup {
     pub(crate) place: Arc<Place>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,
-    /// How many modifications of the key were in memory.
+    /// How many modifications of the key were in queues.
     pub(crate) merged: usize,
 }
 
@@ -222,8 +222,8 @@ impl Shared {
         holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told, mut merged) = (Vec::new(), false, 0);
-        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
-            merged += 1;
+        let pending_of = holder.pending_of(key).inspect(|_| merged += 1);
+        for modification in pending_of.chain(moment.own_of(space, key)) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
                 pending.clear();

@@ -355,6 +355,8 @@ impl Shared {
         let holder = self.holder(state, space, probe, moment.point)?;
         if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {
             state.order_keys(id);
+            // The places take memory of the queues.
+            self.sweep_wake.notify_one();
         }
         let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;

@@ -16,7 +16,8 @@ use moirai_storage::Device;
 use moirai_tables::{Isolation, Layout, Tables};
 use moirai_units::{ByteCount, Nanos};
 use moirai_update::{Kinds, Options};
-use moirai_workloads::tpcc::{Kind, RunOptions, Running, Scale, load, run};
+use moirai_workloads::driver::Running;
+use moirai_workloads::tpcc::{Kind, RunOptions, Scale, load, run};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

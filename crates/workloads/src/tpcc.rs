@@ -15,7 +15,7 @@ mod schema;
 mod transactions;
 
 pub use conditions::{CONDITIONS, Condition};
-pub use driver::{Figures, Kind, KindFigures, RunOptions, Running, run};
+pub use driver::{Kind, RunOptions, new_orders_per_minute, run};
 pub use load::load;
 pub use schema::{Database, Scale, TABLES, open};
-pub use transactions::{Done, Terminal};
+pub use transactions::Terminal;

@@ -1,20 +1,26 @@
 //! CH-benCHmark: terminals and streams of queries on the same tables.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use clap::Subcommand;
+use futures::FutureExt;
 use moirai::NewFiles;
 use moirai::runtime::{Stopwatch, now, sleep, spawn};
 use moirai::tables::{Isolation, Layout, Tables};
-use moirai::units::{Nanos, grouped};
+use moirai::units::{Instant, Nanos, grouped};
 use moirai_sql::Database;
 use moirai_workloads::ch::{self, QUERIES};
-use moirai_workloads::tpcc::{self, Figures, RunOptions, Scale};
+use moirai_workloads::driver::Figures;
+use moirai_workloads::tpcc::{self, RunOptions, Scale};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::store::Place;
 use crate::{print, progress};
+
+/// How often to look whether stopped queries have ended, every 10 ms.
+const STOPPED_TRIES: u32 = 500;
 
 #[derive(Subcommand)]
 pub(crate) enum Ch {
@@ -120,20 +126,36 @@ struct Report {
 async fn run_stream(tables: Arc<Tables>, first: usize, time: Nanos) -> Result<Vec<Times>, Failure> {
     let database = Database::over(&tables);
     let mut times = vec![Times::default(); QUERIES.len()];
-    let began = now();
+    let end = now() + time;
     let all = QUERIES.iter().enumerate().cycle().skip(first);
     for (number, query) in all {
         let asked = now();
-        let left = Nanos(time.0.saturating_sub(asked.since(began).0));
-        futures::select_biased! {
-            answered = Box::pin(futures::FutureExt::fuse(database.query(query))) => { answered?; }
-            () = Box::pin(futures::FutureExt::fuse(sleep(left))) => return Ok(times),
+        if !answer(&database, query, end).await? {
+            break;
         }
         if let Some(of_query) = times.get_mut(number) {
             of_query.0.push(now().since(asked).as_s());
         }
     }
     Ok(times)
+}
+
+/// Reads the answer of a query; stops it when the time is over, and tells whether it was read to its end.
+async fn answer(database: &Database, query: &str, end: Instant) -> Result<bool, Failure> {
+    let mut answer = database.stream(query).await?;
+    loop {
+        let left = sleep(Nanos(end.ns.saturating_sub(now().ns)));
+        let next = futures::select_biased! {
+            next = pin!(answer.next().fuse()) => next?.is_some(),
+            () = pin!(left.fuse()) => {
+                answer.stop().await;
+                return Ok(false);
+            }
+        };
+        if !next {
+            return Ok(true);
+        }
+    }
 }
 
 async fn run_both(
@@ -143,7 +165,7 @@ async fn run_both(
     json: bool,
 ) -> Result<(), Failure> {
     let tables = place.tables().await?;
-    let database = super::open(&tables).await?;
+    let database = super::tpcc::open(&tables).await?;
     if tables.find(ch::TABLES[0]).await?.is_none() {
         let problem = "the suppliers are missing: load the tables with `moirai workload ch load`";
         return Err(Failure::Failed(problem.to_owned()));
@@ -157,7 +179,7 @@ async fn run_both(
         .collect();
     let figures = match options.terminals {
         0 => Ok(Figures::default()),
-        _ => super::run_shown(&database, options).await,
+        _ => super::tpcc::run_shown(&database, options).await,
     };
     let mut times = vec![Times::default(); QUERIES.len()];
     for task in tasks {
@@ -167,6 +189,13 @@ async fn run_both(
     }
     let report = report(&database, options, streams, (&figures?, &times));
     drop(database);
+    // Tasks of queries that were stopped hold the tables a moment longer.
+    for _ in 0..STOPPED_TRIES {
+        if Arc::strong_count(&tables) == 1 {
+            break;
+        }
+        sleep(Nanos::from_ms(10.0)).await;
+    }
     tables.close().await?;
     if json {
         return print::json(&report);
@@ -205,13 +234,12 @@ fn report(
         .collect();
     let seconds = options.time.as_s();
     let runs: usize = queries.iter().map(|one| one.runs).sum();
-    let transactions_per_s = if options.terminals == 0 { 0.0 } else { figures.per_second() };
     Report {
         warehouses: database.scale.warehouses,
         terminals: options.terminals,
         streams,
         seconds,
-        transactions_per_s,
+        transactions_per_s: figures.per_second(),
         queries_per_hour: runs as f64 / seconds * 3600.0,
         queries,
         committed_by_second: figures.by_second.clone(),

@@ -1,6 +1,5 @@
 //! Statements on single rows, and prepared ones, in a session.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use datafusion::common::ScalarValue;
@@ -25,8 +24,8 @@ impl Session {
         statement: &SqlStatement,
     ) -> Result<Option<Written>> {
         match PointStatement::compile(&self.tables, statement).await? {
-            Some(point) => self.run_point(state, &point, &[]).await,
-            None => Ok(None),
+            Compiled::Point(point) => self.run_point(state, &point, &[]).await,
+            Compiled::No | Compiled::Unknown => Ok(None),
         }
     }
 
@@ -51,22 +50,16 @@ impl Session {
         name: &str,
         values: &[ScalarValue],
     ) -> Result<Option<Written>> {
-        let Some((statement, compiled)) = state.prepared.compiled(name, values)? else {
+        let Some((prepared, values)) = state.prepared.compiled(name, values)? else {
             return Ok(None);
         };
-        if let Compiled::Unknown = compiled {
-            *compiled = match PointStatement::compile(&self.tables, statement).await? {
-                Some(point) => Compiled::Point(Arc::new(point)),
-                None => Compiled::No,
-            };
+        if let Compiled::Unknown = prepared.compiled {
+            prepared.compiled = PointStatement::compile(&self.tables, &prepared.statement).await?;
         }
-        let Compiled::Point(point) = compiled.clone() else { return Ok(None) };
-        let written = self.run_point(state, &point, values).await?;
-        if written.is_none()
-            && let Some((_, compiled)) = state.prepared.compiled(name, values)?
-        {
-            // The table may be another one by now.
-            *compiled = Compiled::Unknown;
+        let Compiled::Point(point) = prepared.compiled.clone() else { return Ok(None) };
+        let written = self.run_point(state, &point, &values).await?;
+        if written.is_none() && !self.tables.snapshot().await.shows(point.table()).await? {
+            state.prepared.forget_compiled(name);
         }
         Ok(written)
     }

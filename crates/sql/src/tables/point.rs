@@ -15,11 +15,14 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{Expr, Statement as SqlStatement};
-use moirai_tables::{Datum, Index, Layout, LockWait, Row, Snapshot, Table, Tables, Transaction};
+use moirai_tables::{
+    Datum, Index, Layout, LockWait, Locked, Row, Snapshot, Table, Tables, Transaction,
+};
 
 use crate::Result;
 use crate::tables::point::shape::{Conditions, Named, Shape};
 use crate::tables::point::value::{Operand, Term};
+use crate::tables::prepared::Compiled;
 use crate::tables::session::Written;
 
 /// Rows of an answer at most; a longer one is computed as it is read.
@@ -74,11 +77,23 @@ impl PointStatement {
     pub(crate) async fn compile(
         tables: &Arc<Tables>,
         statement: &SqlStatement,
-    ) -> Result<Option<PointStatement>> {
-        let Some((named, shape)) = Shape::of(statement) else { return Ok(None) };
-        let Some(table) = tables.find(&named.name).await? else { return Ok(None) };
-        let act = Act::of(&table, &named, shape);
-        Ok(act.map(|act| PointStatement { table, act }))
+    ) -> Result<Compiled> {
+        let Some((named, shape)) = Shape::of(statement) else { return Ok(Compiled::No) };
+        let Some(table) = tables.find(&named.name).await? else { return Ok(Compiled::Unknown) };
+        Ok(match Act::of(&table, &named, shape) {
+            Some(act) => Compiled::Point(Arc::new(PointStatement { table, act })),
+            None => Compiled::Unknown,
+        })
+    }
+
+    /// The table that it was compiled for.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Whether it changes rows that are there.
+    pub(crate) fn changes_rows(&self) -> bool {
+        matches!(self.act, Act::Update { .. } | Act::Delete { .. })
     }
 
     /// Whether it changes rows, or locks them.
@@ -149,15 +164,14 @@ impl PointStatement {
         }
         let rows = match &self.act {
             Act::Select { columns, schema, rows: Rows::Keys(keys), lock: Some(wait), .. } => {
-                let Some(mut keys) = keys.of(table, parameters)? else { return Ok(None) };
-                let (are_locked, _) = transaction.lock_rows(table, &keys, *wait).await?;
-                let mut are_locked = are_locked.into_iter();
-                keys.retain(|_| are_locked.next().unwrap_or(false));
-                let snapshot = transaction.snapshot().await?;
-                if !snapshot.shows(table).await? {
+                let Some(keys) = keys.of(table, parameters)? else { return Ok(None) };
+                let Some(found) = self.locked(transaction, &keys, *wait).await? else {
                     return Ok(None);
-                }
-                return answer(schema, snapshot.rows_of(table, &keys, columns).await?);
+                };
+                let rows = found.into_iter().flatten().map(|row| {
+                    columns.iter().filter_map(|column| row.get(*column).cloned()).collect()
+                });
+                return answer(schema, table.batch_with(columns, &rows.collect::<Vec<Row>>())?);
             }
             Act::Select { .. } => return Ok(None),
             Act::Insert { rows } => self.insert(transaction, rows, parameters).await?,
@@ -169,20 +183,53 @@ impl PointStatement {
         Ok(rows.map(|rows| Written { rows, returned: None }))
     }
 
-    /// The rows with these keys, which are locked; nothing where the table is no longer what it was.
+    /// The rows with these keys that are there, locked, with all columns; without those that are to be skipped. Nothing where the table is no
+    /// longer what it was. What is not there is not locked.
     async fn locked(
         &self,
         transaction: &mut Transaction,
         keys: &[Vec<u8>],
+        wait: LockWait,
     ) -> Result<Option<Vec<Option<Row>>>> {
+        let table = &self.table;
+        let all: Vec<usize> = (0..table.schema().fields().len()).collect();
+        loop {
+            let snapshot = transaction.snapshot().await?;
+            if !snapshot.shows(table).await? {
+                return Ok(None);
+            }
+            let mut found = snapshot.get_rows(table, keys, &all).await?;
+            let there = keys.iter().zip(&found).filter(|(_, row)| row.is_some());
+            let there: Vec<Vec<u8>> = there.map(|(key, _)| key.clone()).collect();
+            let (are_locked, locked) = transaction.lock_rows(table, &there, wait).await?;
+            // Others have changed some before they were locked: who reads what is committed reads them again.
+            if locked == Locked::Stale {
+                continue;
+            }
+            let mut are_locked = are_locked.into_iter();
+            for row in found.iter_mut().filter(|row| row.is_some()) {
+                if !are_locked.next().unwrap_or(false) {
+                    *row = None;
+                }
+            }
+            return Ok(Some(found));
+        }
+    }
+
+    /// Whether rows with some of these keys are there, now that they are locked; nothing as for [`PointStatement::locked`].
+    async fn has_any(
+        &self,
+        transaction: &mut Transaction,
+        keys: &[Vec<u8>],
+    ) -> Result<Option<bool>> {
         let table = &self.table;
         transaction.lock_rows(table, keys, LockWait::Wait).await?;
         let snapshot = transaction.snapshot().await?;
         if !snapshot.shows(table).await? {
             return Ok(None);
         }
-        let all: Vec<usize> = (0..table.schema().fields().len()).collect();
-        Ok(Some(snapshot.get_rows(table, keys, &all).await?))
+        let found = snapshot.get_rows(table, keys, &[]).await?;
+        Ok(Some(found.iter().any(Option::is_some)))
     }
 
     async fn insert(
@@ -213,11 +260,9 @@ impl PointStatement {
         let count = keys.len();
         keys.sort_unstable();
         keys.dedup();
-        let there = if keys.len() == count { self.locked(transaction, &keys).await? } else { None };
-        match there {
-            Some(there) if there.iter().all(Option::is_none) => {}
-            // Keys that are there, or come twice.
-            _ => return Ok(None),
+        // Keys that come twice, or are there, are refused.
+        if keys.len() < count || self.has_any(transaction, &keys).await? != Some(false) {
+            return Ok(None);
         }
         for row in &new {
             transaction.put_row(table, row).await?;
@@ -241,7 +286,9 @@ impl PointStatement {
             return Ok(None);
         }
         let Some(keys) = keys.of(table, parameters)? else { return Ok(None) };
-        let Some(found) = self.locked(transaction, &keys).await? else { return Ok(None) };
+        let Some(found) = self.locked(transaction, &keys, LockWait::Wait).await? else {
+            return Ok(None);
+        };
         let mut changes = Vec::new();
         for old in found.into_iter().flatten() {
             let mut new = old.clone();
@@ -289,6 +336,9 @@ fn answer(schema: &SchemaRef, rows: RecordBatch) -> Result<Option<Written>> {
 /// How many rows a statement reads at most: one more than it may answer here, where it has no limit.
 fn most_of(limit: Option<&Operand>, parameters: &[ScalarValue]) -> Option<usize> {
     let Some(limit) = limit else { return Some(ROWS_MAX + 1) };
+    if !limit.is_integer(parameters) {
+        return None;
+    }
     match limit.datum(parameters, &DataType::UInt64)? {
         Datum::Number(limit) => usize::try_from(limit).ok().filter(|limit| *limit <= ROWS_MAX),
         _ => None,
@@ -365,6 +415,12 @@ impl Act {
         };
         match shape {
             Shape::Select { items, conditions, order, limit, lock } => {
+                // ORDER BY means columns of the answer before those of the table.
+                let is_other =
+                    |(column, alias): &(String, String)| column != alias && order.contains(alias);
+                if items.iter().flatten().any(is_other) {
+                    return None;
+                }
                 let (columns, schema) = answer_of(table, items)?;
                 let order = order.iter().map(column).collect::<Option<Vec<_>>>()?;
                 let conditions = columns_of(conditions)?;

@@ -20,20 +20,21 @@ use crate::tables::session::{normal, refused, refused_as};
 const PARAMETERS_MAX: usize = 65_535;
 
 /// A statement that was prepared.
-struct Prepared {
-    statement: SqlStatement,
+pub(crate) struct Prepared {
+    pub(crate) statement: SqlStatement,
     /// The types of its first parameters, where the statement says them.
     types: Vec<DataType>,
     parameters: usize,
-    compiled: Compiled,
+    pub(crate) compiled: Compiled,
 }
 
 /// Whether a prepared statement is one on single rows.
 #[derive(Clone, Default)]
 pub(crate) enum Compiled {
-    /// That was not asked yet.
+    /// That was not asked yet, or the table was not there, or of another kind.
     #[default]
     Unknown,
+    /// It is not, whatever its table is.
     No,
     Point(Arc<PointStatement>),
 }
@@ -131,19 +132,32 @@ impl PreparedStatements {
         Ok(Box::new(self.get(name, values.len())?.with(values)?))
     }
 
-    /// The statement itself, and what it was compiled to, for such values; nothing for values that are not of the types that were
-    /// declared.
+    /// A prepared statement, and the values of its parameters in the types that were declared; nothing for values that are to be
+    /// converted.
     pub(crate) fn compiled(
         &mut self,
         name: &str,
         values: &[ScalarValue],
-    ) -> Result<Option<(&SqlStatement, &mut Compiled)>> {
+    ) -> Result<Option<(&mut Prepared, Vec<ScalarValue>)>> {
         let prepared = self.get(name, values.len())?;
-        let are_plain = prepared.types.iter().zip(values).all(|(of, value)| {
+        let mut typed = values.to_vec();
+        for (of, value) in prepared.types.iter().zip(&mut typed) {
             let declared = declared_type(of);
-            value.is_null() || declared.is_some_and(|declared| datum(value, &declared).is_some())
-        });
-        Ok(are_plain.then_some((&prepared.statement, &mut prepared.compiled)))
+            let Some(declared) = declared.filter(|declared| datum(value, declared).is_some())
+            else {
+                return Ok(None);
+            };
+            // It tells how wide sums are.
+            *value = value.cast_to(&declared)?;
+        }
+        Ok(Some((prepared, typed)))
+    }
+
+    /// Compiles a prepared statement again when it is executed next.
+    pub(crate) fn forget_compiled(&mut self, name: &str) {
+        if let Some(prepared) = self.0.get_mut(name) {
+            prepared.compiled = Compiled::Unknown;
+        }
     }
 }
 

@@ -62,7 +62,13 @@ pub(crate) enum Writing<'a> {
 impl Writing<'_> {
     /// Whether it changes rows that are there.
     fn changes_rows(&self) -> bool {
-        matches!(self, Writing::Statement(SqlStatement::Update(_) | SqlStatement::Delete(_)))
+        match self {
+            Writing::Statement(statement) => {
+                matches!(statement, SqlStatement::Update(_) | SqlStatement::Delete(_))
+            }
+            Writing::Point(point, _) => point.changes_rows(),
+            Writing::Copy(_) => false,
+        }
     }
 
     fn is_copy(&self) -> bool {

@@ -2,13 +2,13 @@
 //!
 //! A queue has its modifications in the order in which they came. Whoever reads a few rows of a page would decode all that is pending for
 //! the page's partition. So the first one to read a range of a long queue sorts the places of its modifications, and later ones sort what
-//! came since, once it is an eighth of all.
+//! came since, once it is an eighth of all. What a sweep has sealed stays as it is then.
 
 use std::cmp::Ordering;
 
 use crate::ids::PointNumber;
 use crate::kind::Modification;
-use crate::state::queue::{Piece, Pieces, Queue, decode};
+use crate::state::queue::{PIECES_MAX, Piece, Pieces, Queue, decode};
 
 /// So many bytes of modifications are not worth sorting, and neither is such a share of the queue.
 const UNSORTED_BYTES: usize = 2 << 10;
@@ -38,6 +38,7 @@ impl KeyOrder {
         let mut new: Vec<u32> = Vec::new();
         while let Some(piece) = pieces.get(self.pieces)
             && new.len() < SORTED_AT_ONCE
+            && self.pieces < PIECES_MAX
         {
             new.extend(piece.places_from(self.pieces, self.bytes_of_piece));
             self.bytes += piece.len() - self.bytes_of_piece;
@@ -53,16 +54,18 @@ impl KeyOrder {
         let by_key = |one: u32, other: u32| key_at(all, one).cmp(key_at(all, other));
         // Places grow, so of one key the earlier come first.
         new.sort_by(|one, other| by_key(*one, *other));
+        // Few keys are compared: those between two new ones move together.
         let old = std::mem::take(&mut self.places);
         self.places.reserve_exact(old.len() + new.len());
-        let mut old = old.into_iter().peekable();
+        let mut rest = &old[..];
         for place in new {
-            while let Some(before) = old.next_if(|old| by_key(*old, place) != Ordering::Greater) {
-                self.places.push(before);
-            }
+            let is_before = |one: &u32| by_key(*one, place) != Ordering::Greater;
+            let (before, behind) = rest.split_at(rest.partition_point(is_before));
+            self.places.extend_from_slice(before);
             self.places.push(place);
+            rest = behind;
         }
-        self.places.extend(old);
+        self.places.extend_from_slice(rest);
     }
 }
 

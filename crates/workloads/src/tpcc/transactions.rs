@@ -9,6 +9,7 @@ use moirai_tables::{
 };
 use rand::Rng;
 
+use crate::driver::Done;
 use crate::tpcc::driver::Kind;
 use crate::tpcc::generate::{LOADED_US, Skew};
 use crate::tpcc::schema::{DISTRICTS, Database};
@@ -22,15 +23,6 @@ pub struct Terminal {
     isolation: Isolation,
     skew: Skew,
     random: Random,
-}
-
-/// What became of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// It is durable.
-    Committed,
-    /// It was rolled back as the specification wants it: a New-Order in a hundred names an item that there is not.
-    RolledBack,
 }
 
 fn number(number: i64) -> Datum {
@@ -94,7 +86,7 @@ impl Terminal {
     }
 
     /// The kind of the transaction that comes next (clause 5.2.3): the least shares of the specification, and New-Order for the rest.
-    pub fn next_kind(&mut self) -> Kind {
+    pub(crate) fn draw_kind(&mut self) -> Kind {
         match self.random.random_range(0..100) {
             0..45 => Kind::NewOrder,
             45..88 => Kind::Payment,
@@ -105,7 +97,7 @@ impl Terminal {
     }
 
     /// A random number of a stream of its own.
-    pub(crate) fn random(&mut self) -> &mut Random {
+    pub(crate) fn own_random(&mut self) -> &mut Random {
         &mut self.random
     }
 
@@ -113,7 +105,7 @@ impl Terminal {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn run(&mut self, kind: Kind, retries: &mut u64) -> Result<Done> {
+    pub(crate) async fn run_kind(&mut self, kind: Kind, retries: &mut u64) -> Result<Done> {
         let read_only = matches!(kind, Kind::OrderStatus | Kind::StockLevel);
         // Clause 3.4.1 allows Stock-Level to read what is committed; one state costs no more.
         let options = TransactionOptions { read_only, ..TransactionOptions::of(self.isolation) };

@@ -177,6 +177,11 @@ impl Operand {
         }
     }
 
+    /// Whether it is an integer.
+    pub(crate) fn is_integer(&self, parameters: &[ScalarValue]) -> bool {
+        self.value(parameters).is_some_and(|value| value.data_type().is_integer())
+    }
+
     /// As a column of this type has it.
     pub(crate) fn datum(&self, parameters: &[ScalarValue], data_type: &DataType) -> Option<Datum> {
         datum(self.value(parameters)?, data_type)
@@ -187,8 +192,8 @@ impl Operand {
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     Operand(Operand),
-    /// A column of the row, with the digits that its numbers have behind the point.
-    Column(usize, u32),
+    /// A column of the row, with its type.
+    Column(usize, DataType),
     Sum(Box<Term>, Box<Term>),
     Difference(Box<Term>, Box<Term>),
 }
@@ -217,7 +222,9 @@ impl Term {
             }
             other => {
                 let (column, data_type) = column(other)?;
-                Some(Term::Column(column, scale_of(&data_type)?))
+                let is_signed = data_type.is_signed_integer() || data_type.is_decimal();
+                (is_signed && scale_of(&data_type).is_some())
+                    .then_some(Term::Column(column, data_type))
             }
         }
     }
@@ -242,21 +249,43 @@ impl Term {
 
     /// Whether it is of this type whatever the row has, which may be missing.
     pub(crate) fn is_of(&self, parameters: &[ScalarValue], data_type: &DataType) -> bool {
-        let is_number = |operand: &Operand, scale| {
-            let value = operand.value(parameters);
-            let number = value.and_then(exact_number);
-            value.is_some_and(ScalarValue::is_null)
-                || number.is_some_and(|(number, from)| rescaled(number, from, scale).is_some())
-        };
         match (self, scale_of(data_type)) {
             (Term::Operand(operand), _) => operand.datum(parameters, data_type).is_some(),
             (_, None) => false,
             (Term::Column(..), Some(_)) => true,
-            (Term::Sum(left, right) | Term::Difference(left, right), Some(scale)) => {
-                [left, right].into_iter().all(|side| match &**side {
-                    Term::Operand(operand) => is_number(operand, scale),
-                    other => other.is_of(parameters, data_type),
-                })
+            (Term::Sum(..) | Term::Difference(..), Some(scale)) => {
+                self.is_sum(parameters, scale) && self.is_wide(parameters)
+            }
+        }
+    }
+
+    /// Whether all operands are numbers with at most so many digits behind the point, and no sum is narrower than 64 bits: DataFusion
+    /// refuses one that is too large for its type, also where the column that gets it is wider.
+    fn is_sum(&self, parameters: &[ScalarValue], scale: u32) -> bool {
+        match self {
+            Term::Column(..) => true,
+            Term::Operand(operand) => {
+                let number = operand.value(parameters).and_then(exact_number);
+                number.is_some_and(|(number, from)| rescaled(number, from, scale).is_some())
+            }
+            Term::Sum(left, right) | Term::Difference(left, right) => {
+                self.is_wide(parameters)
+                    && left.is_sum(parameters, scale)
+                    && right.is_sum(parameters, scale)
+            }
+        }
+    }
+
+    /// Whether it is computed with 64 bits or more.
+    fn is_wide(&self, parameters: &[ScalarValue]) -> bool {
+        let is_wide = |of: &DataType| *of == DataType::Int64 || of.is_decimal();
+        match self {
+            Term::Column(_, of) => is_wide(of),
+            Term::Operand(operand) => {
+                operand.value(parameters).is_some_and(|value| is_wide(&value.data_type()))
+            }
+            Term::Sum(left, right) | Term::Difference(left, right) => {
+                left.is_wide(parameters) || right.is_wide(parameters)
             }
         }
     }
@@ -273,7 +302,7 @@ impl Term {
                 (left.number(parameters, row, scale)?, right.number(parameters, row, scale)?);
             let (Some(left), Some(right)) = sides else { return Some(None) };
             let number = act(left, right)?;
-            // Where DataFusion's own result has a type that is too narrow for it, it says so.
+            // DataFusion refuses it where it is beyond its type.
             i64::try_from(number).ok()?;
             Some(Some(number))
         };
@@ -286,9 +315,9 @@ impl Term {
                 let (number, from) = exact_number(value)?;
                 Some(Some(rescaled(number, from, scale)?))
             }
-            Term::Column(column, from) => match row.get(*column)? {
+            Term::Column(column, of) => match row.get(*column)? {
                 Datum::Null => Some(None),
-                Datum::Number(number) => Some(Some(rescaled(*number, *from, scale)?)),
+                Datum::Number(number) => Some(Some(rescaled(*number, scale_of(of)?, scale)?)),
                 Datum::Bytes(_) => None,
             },
             Term::Sum(left, right) => both(left, right, i128::checked_add),
