@@ -56,9 +56,14 @@ impl Transaction {
         let (key, fields) = table.encoded(row)?;
         let put = (PUT, fields.bytes(), LockMode::Exclusive);
         self.modify(table, &key, put).await?;
+        self.modify_entries(table, row, PUT)
+    }
+
+    /// Puts the entries that indexes have of a row, or deletes them.
+    fn modify_entries(&mut self, table: &Table, row: &[Datum], kind: KindNumber) -> Result<()> {
         for index in table.indexes() {
             let key = index.key_from(table, row, usize::MAX)?;
-            let entry = Modification { key: &key, kind: PUT, bytes: &[] };
+            let entry = Modification { key: &key, kind, bytes: &[] };
             self.trees().inner().modify(index.entries().space(), entry)?;
         }
         Ok(())
@@ -164,12 +169,7 @@ impl Transaction {
     pub async fn remove_row(&mut self, table: &Table, row: &[Datum]) -> Result<()> {
         let key = table.encoded(row)?.0;
         self.modify(table, &key, (DELETE, &[], LockMode::Exclusive)).await?;
-        for index in table.indexes() {
-            let key = index.key_from(table, row, usize::MAX)?;
-            let entry = Modification { key: &key, kind: DELETE, bytes: &[] };
-            self.trees().inner().modify(index.entries().space(), entry)?;
-        }
-        Ok(())
+        self.modify_entries(table, row, DELETE)
     }
 
     /// Deletes the row with this key, if it is there. Entries that indexes have of it stay until they are found to be of no row.

@@ -9,8 +9,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
-    Delete, Expr, FromTable, SelectItem, TableFactor, TableWithJoins, Truncate, Update,
-    UpdateTableFromKind,
+    Delete, Expr, FromTable, SelectItem, TableWithJoins, Truncate, Update, UpdateTableFromKind,
 };
 use futures::TryStreamExt;
 use moirai_tables::{Changes, Index, Layout, Snapshot, Table};
@@ -87,29 +86,14 @@ impl Session {
         snapshot: &Arc<Snapshot>,
         from: &TableWithJoins,
     ) -> Result<Target> {
-        let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            with_hints,
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_hints,
-        } = &from.relation
-        else {
-            return refused("rows of a table can be changed, and all of it is meant");
-        };
-        if !(with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty()) {
-            return refused("tables have no partitions, and take no hints");
-        }
         if !from.joins.is_empty() {
             return refused(
                 "only rows of one table can be changed: join others with FROM or USING",
             );
         }
+        let Some((name, alias)) = syntax::plain_table(from) else {
+            return refused("rows of a table can be changed, and all of it is meant");
+        };
         let name = table_name(name)?;
         let alias = match alias {
             None => name.clone(),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr,
-    Statement as SqlStatement, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Statement as SqlStatement, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -79,6 +79,30 @@ pub(crate) fn table(name: &str, alias: &str) -> Result<TableWithJoins> {
         return Ok(from);
     }
     refused("no table")
+}
+
+/// The name of a table, and what a statement calls it, where the FROM has no other table and says nothing else of it.
+pub(crate) fn plain_table(from: &TableWithJoins) -> Option<(&ObjectName, Option<&TableAlias>)> {
+    let TableFactor::Table {
+        name,
+        alias,
+        args: None,
+        with_hints,
+        version: None,
+        with_ordinality: false,
+        partitions,
+        json_path: None,
+        sample: None,
+        index_hints,
+    } = &from.relation
+    else {
+        return None;
+    };
+    let is_plain = from.joins.is_empty()
+        && with_hints.is_empty()
+        && partitions.is_empty()
+        && index_hints.is_empty();
+    is_plain.then_some((name, alias.as_ref()))
 }
 
 /// As many rows as there are to be.

@@ -3,13 +3,14 @@
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Delete, Expr, FromTable, GroupByExpr, Ident, Insert,
     LimitClause, LockClause, LockType, NonBlock, OrderByKind, OrderByOptions, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Statement as SqlStatement, TableFactor, TableObject,
-    TableWithJoins, Update,
+    SelectFlavor, SelectItem, SetExpr, Statement as SqlStatement, TableObject, TableWithJoins,
+    Update,
 };
 use moirai_tables::LockWait;
 
 use crate::tables::point::value::Operand;
 use crate::tables::session::{normal, table_name};
+use crate::tables::syntax::plain_table;
 
 /// Rows of VALUES at most: more are not single rows.
 const INSERTED_MAX: usize = 1000;
@@ -52,28 +53,7 @@ pub(crate) enum Shape {
 impl Named {
     /// The table of a FROM that has no other.
     fn of(from: &TableWithJoins) -> Option<Named> {
-        let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            with_hints,
-            version: None,
-            with_ordinality: false,
-            partitions,
-            json_path: None,
-            sample: None,
-            index_hints,
-        } = &from.relation
-        else {
-            return None;
-        };
-        if !(from.joins.is_empty()
-            && with_hints.is_empty()
-            && partitions.is_empty()
-            && index_hints.is_empty())
-        {
-            return None;
-        }
+        let (name, alias) = plain_table(from)?;
         let name = table_name(name).ok()?;
         let alias = match alias {
             None => name.clone(),
