@@ -1,7 +1,10 @@
 //! Minipages of texts and bytes, on their way out.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Range;
+
+use zstd::bulk::Decompressor;
 
 use crate::error::{Damaged, Result};
 use crate::header::{Encoding, Header, Taker, Validity};
@@ -154,8 +157,19 @@ fn ends_of(mut lengths: Vec<u32>, rows: usize) -> Result<Vec<u32>> {
 
 /// The `length` bytes that zstd made `bytes` of.
 fn decompressed(bytes: &[u8], length: usize) -> Result<Vec<u8>> {
+    thread_local! {
+        /// Making one takes as long as decompressing a page.
+        static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
     let mut out = vec![0; length];
-    match zstd::bulk::decompress_to_buffer(bytes, &mut out) {
+    let count = DECOMPRESSOR.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new()?),
+        };
+        decompressor.decompress_to_buffer(bytes, &mut out)
+    });
+    match count {
         Ok(count) if count == length => Ok(out),
         _ => Err(Damaged { problem: "its compressed texts are none" }),
     }
