@@ -159,12 +159,10 @@ async fn run_client<C: Client>(
         // With a rate, clients take turns, and a response counts from when it was due.
         let due =
             pace.rate.map(|rate| Nanos::from_ms((turn * count + number) as f64 / rate * 1000.0));
-        let begins = due.unwrap_or_default().max(now().since(began));
-        if is_over(begins) {
-            break;
+        if let Some(due) = due.filter(|due| !is_over(*due)) {
+            sleep(Nanos(due.0.saturating_sub(now().since(began).0))).await;
         }
-        sleep(begins - now().since(began)).await;
-        if is_over(now().since(began)) {
+        if is_over(due.unwrap_or_default().max(now().since(began))) {
             break;
         }
         let kind = client.next_kind();
