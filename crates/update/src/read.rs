@@ -24,9 +24,7 @@ use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
-use crate::state::partition::{
-    MERGED_BYTES, MERGED_FREE, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged,
-};
+use crate::state::partition::{REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::points::{Holder, Probe};
 use crate::state::queue::{decode, decode_before, encode};
 use crate::units::{Block, UnitSet};
@@ -84,8 +82,6 @@ pub(crate) struct Lookup {
     pub(crate) place: Arc<Place>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,
-    /// How many modifications of the key were in queues.
-    pub(crate) merged: usize,
 }
 
 /// What was read of a partition.
@@ -166,8 +162,10 @@ impl Shared {
         let (Lookup { place, wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
                 let found = self.lookup(state, tables, (space, key), moment)?;
-                if let Some(Lookup { partition: Some(partition), wanted, merged, .. }) = &found {
-                    self.pay(state, *partition, wanted.as_ref(), *merged);
+                if let Some(Lookup { partition: Some(partition), wanted: Some(wanted), .. }) =
+                    &found
+                {
+                    self.pay(state, *partition, wanted);
                 }
                 let epoch = self.epoch_at(state, moment.point)?;
                 Ok(found.map(|found| (found, epoch)))
@@ -221,9 +219,8 @@ impl Shared {
         let holder = self.holder(state, space, Probe::Key(key), moment.point)?;
         holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
-        let (mut pending, mut is_told, mut merged) = (Vec::new(), false, 0);
-        let pending_of = holder.pending_of(key).inspect(|_| merged += 1);
-        for modification in pending_of.chain(moment.own_of(space, key)) {
+        let (mut pending, mut is_told) = (Vec::new(), false);
+        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
                 pending.clear();
@@ -232,7 +229,7 @@ impl Shared {
         }
         if is_told {
             let place = Arc::clone(holder.place);
-            return Ok(Some(Lookup { partition, place, wanted: None, pending, merged }));
+            return Ok(Some(Lookup { partition, place, wanted: None, pending }));
         }
         let Some(table) = tables.of(holder.place) else { return Ok(None) };
         let block = table.holding(key);
@@ -240,7 +237,7 @@ impl Shared {
         let mut wanted = Wanted::of(&holder, table, blocks, Some(KeyHash::of(key)));
         wanted.is_to_keep = true;
         let place = Arc::clone(holder.place);
-        Ok(Some(Lookup { partition, place, wanted: Some(wanted), pending, merged }))
+        Ok(Some(Lookup { partition, place, wanted: Some(wanted), pending }))
     }
 
     /// The value under a key, or the reference to it, from what was read and from the key's modifications in memory.
@@ -310,30 +307,10 @@ impl Shared {
         }
     }
 
-    /// Counts what reading costs beside the block: requests for staged chunks, and merging modifications in memory, of which a key
-    /// that all transactions change has many. A partition that has cost as much as writing it is swept.
-    pub(crate) fn pay(
-        &self,
-        state: &mut State,
-        id: PartitionId,
-        wanted: Option<&Wanted>,
-        merged: usize,
-    ) {
-        let staged_bytes = wanted.map_or(0, |wanted| self.staged_bytes(wanted));
-        let merged_bytes = merged.saturating_sub(MERGED_FREE) as u64 * MERGED_BYTES;
-        if staged_bytes + merged_bytes == 0 {
-            return;
-        }
-        let is_costly = state.pay(id, staged_bytes + merged_bytes);
-        if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
-            self.sweep_wake.notify_one();
-        }
-    }
-
-    /// What the requests for staged chunks cost, in bytes transferred.
-    fn staged_bytes(&self, wanted: &Wanted) -> u64 {
+    /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
+    pub(crate) fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
         if wanted.staged.is_empty() {
-            return 0;
+            return;
         }
         let block = wanted.place.find(wanted.blocks.start);
         let unit = wanted.place.shape().units(wanted.units).next().unwrap_or(0);
@@ -341,7 +318,10 @@ impl Shared {
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
         let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        first + others + bytes
+        let is_costly = state.pay(id, first + others + bytes);
+        if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
+            self.sweep_wake.notify_one();
+        }
     }
 
     /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for each run of wanted units that
