@@ -67,7 +67,7 @@ fn context() -> SessionContext {
 }
 
 impl Database {
-    /// A session over the tables of a store; statements may write, one after another. Inside a runtime only.
+    /// A session over the tables of a store. Its statements run one after another; sessions run at the same time. Inside a runtime only.
     #[must_use]
     pub fn over(tables: &Arc<Tables>) -> Database {
         let session = Session::new(Arc::clone(tables), base());

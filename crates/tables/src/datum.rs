@@ -1,4 +1,4 @@
-//! Rows one by one: values of columns without Arrow arrays, for who reads a few rows by their keys.
+//! Reads single rows by their keys, as values without Arrow arrays.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ impl Transaction {
     /// Columns of the row with this key, if it is there.
     ///
     /// # Errors
-    /// As of [`Snapshot::get_rows`], and of a transaction that has failed.
+    /// As of [`Snapshot::get_rows`](crate::Snapshot::get_rows), and of a transaction that has failed.
     pub async fn get(
         &mut self,
         table: &Table,
@@ -37,10 +37,8 @@ impl Transaction {
         key: &[Datum],
         columns: &[usize],
     ) -> Result<Option<Row>> {
-        let key = table.key_of(key)?;
-        self.lock_rows(table, std::slice::from_ref(&key), LockWait::Wait).await?;
-        let rows = self.snapshot().await?.get_rows(table, &[key], columns).await?;
-        Ok(rows.into_iter().next().flatten())
+        self.lock_rows(table, &[table.key_of(key)?], LockWait::Wait).await?;
+        self.get(table, key, columns).await
     }
 
     /// Puts a row with all columns of the table, in the place of one with its key if there is one. Where the table has indexes, there is

@@ -122,7 +122,7 @@ struct Report {
     committed_by_second: Vec<u64>,
 }
 
-/// Runs the queries again and again, from one on, until the time is over; the one that is under way then does not count.
+/// Runs the queries in a loop, beginning with number `first`, until the time is over. A query that has not finished by then is not counted.
 async fn run_stream(tables: Arc<Tables>, first: usize, time: Nanos) -> Result<Vec<Times>, Failure> {
     let database = Database::over(&tables);
     let mut times = vec![Times::default(); QUERIES.len()];

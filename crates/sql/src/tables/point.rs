@@ -202,7 +202,7 @@ impl PointStatement {
             let there = keys.iter().zip(&found).filter(|(_, row)| row.is_some());
             let there: Vec<Vec<u8>> = there.map(|(key, _)| key.clone()).collect();
             let (are_locked, locked) = transaction.lock_rows(table, &there, wait).await?;
-            // Others have changed some before they were locked: who reads what is committed reads them again.
+            // Another transaction changed a row before this one had locked it. Under read committed, read all of them again.
             if locked == Locked::Stale {
                 continue;
             }

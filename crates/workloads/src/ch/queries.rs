@@ -8,7 +8,7 @@
 //! - Times up to which rows count are in 2099 where they were in 2012 and 2020. Else nothing of
 //!   today would be found. Times from which on rows count are as they were.
 //! - Query 8 gives null, and no error, where lines that are loaded as delivered, at no price, are all it finds.
-//! - What else differs is said at the query.
+//! - A comment at the query names any other difference.
 
 /// The queries, number 1 first: one statement each, without a semicolon.
 pub const QUERIES: [&str; 22] = [
@@ -391,7 +391,7 @@ where
 	)
 order by
 	su_suppkey",
-    // 16: Items by how many suppliers have them of whom nothing bad is said.
+    // 16: Items, with the number of their suppliers that have no complaint.
     "\
 select
 	i_name,
