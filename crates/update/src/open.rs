@@ -160,6 +160,7 @@ impl Engine {
             checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
             sweep_wake: Notify::new(),
             is_parked: AtomicBool::new(false),
+            read_ns: AtomicU64::new(0),
             is_making_way: AtomicBool::new(false),
             room,
             turn: tokio::sync::Mutex::default(),

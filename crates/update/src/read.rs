@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use moirai_runtime::now;
 use moirai_storage::{IoBuf, Request};
-use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn};
+use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::codec::is_sum;
 use crate::data::place::{BlockPlace, Place};
@@ -24,10 +25,13 @@ use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
-use crate::state::partition::{REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
+use crate::state::partition::{MERGED_FREE, MERGED_NS, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::points::{Holder, Probe};
 use crate::state::queue::{decode, decode_before, encode};
 use crate::units::{Block, UnitSet};
+
+/// Reads of the device among which each counts as much for the average as one in so many.
+const READS_AVERAGED: u64 = 16;
 
 /// What is to be read of a partition.
 pub(crate) struct Wanted {
@@ -82,6 +86,8 @@ pub(crate) struct Lookup {
     pub(crate) place: Arc<Place>,
     pub(crate) wanted: Option<Wanted>,
     pub(crate) pending: Vec<u8>,
+    /// How many modifications of the key were in queues.
+    pub(crate) merged: usize,
 }
 
 /// What was read of a partition.
@@ -162,10 +168,8 @@ impl Shared {
         let (Lookup { place, wanted, pending, .. }, epoch) = self
             .with_tables(|state, tables| {
                 let found = self.lookup(state, tables, (space, key), moment)?;
-                if let Some(Lookup { partition: Some(partition), wanted: Some(wanted), .. }) =
-                    &found
-                {
-                    self.pay(state, *partition, wanted);
+                if let Some(Lookup { partition: Some(partition), wanted, merged, .. }) = &found {
+                    self.pay(state, *partition, wanted.as_ref(), *merged);
                 }
                 let epoch = self.epoch_at(state, moment.point)?;
                 Ok(found.map(|found| (found, epoch)))
@@ -219,8 +223,9 @@ impl Shared {
         let holder = self.holder(state, space, Probe::Key(key), moment.point)?;
         holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
-        let (mut pending, mut is_told) = (Vec::new(), false);
-        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
+        let (mut pending, mut is_told, mut merged) = (Vec::new(), false, 0);
+        let pending_of = holder.pending_of(key).inspect(|_| merged += 1);
+        for modification in pending_of.chain(moment.own_of(space, key)) {
             if Kinds::replaces(modification.kind) {
                 is_told = true;
                 pending.clear();
@@ -229,7 +234,7 @@ impl Shared {
         }
         if is_told {
             let place = Arc::clone(holder.place);
-            return Ok(Some(Lookup { partition, place, wanted: None, pending }));
+            return Ok(Some(Lookup { partition, place, wanted: None, pending, merged }));
         }
         let Some(table) = tables.of(holder.place) else { return Ok(None) };
         let block = table.holding(key);
@@ -237,7 +242,7 @@ impl Shared {
         let mut wanted = Wanted::of(&holder, table, blocks, Some(KeyHash::of(key)));
         wanted.is_to_keep = true;
         let place = Arc::clone(holder.place);
-        Ok(Some(Lookup { partition, place, wanted: Some(wanted), pending }))
+        Ok(Some(Lookup { partition, place, wanted: Some(wanted), pending, merged }))
     }
 
     /// The value under a key, or the reference to it, from what was read and from the key's modifications in memory.
@@ -307,10 +312,43 @@ impl Shared {
         }
     }
 
-    /// Counts what reading staged modifications costs. A partition that has cost as much as writing it is swept.
-    pub(crate) fn pay(&self, state: &mut State, id: PartitionId, wanted: &Wanted) {
-        if wanted.staged.is_empty() {
+    /// Counts what reading costs beside the block: requests for staged chunks, and merging modifications in memory, of which a key
+    /// that all transactions change has many. A partition that has cost as much as writing it is swept.
+    pub(crate) fn pay(
+        &self,
+        state: &mut State,
+        id: PartitionId,
+        wanted: Option<&Wanted>,
+        merged: usize,
+    ) {
+        let staged_bytes = wanted.map_or(0, |wanted| self.staged_bytes(wanted));
+        // On a disk, whose requests take a hundred times as long, nobody sweeps to save processor time.
+        let merged_ns = merged.saturating_sub(MERGED_FREE) as u64 * MERGED_NS;
+        let read_ns = self.read_ns.load(Ordering::Relaxed);
+        let merged_bytes = (merged_ns * REQUEST_BYTES).checked_div(read_ns).unwrap_or(0);
+        if staged_bytes + merged_bytes == 0 {
             return;
+        }
+        let is_costly = state.pay(id, staged_bytes + merged_bytes);
+        if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
+            self.sweep_wake.notify_one();
+        }
+    }
+
+    /// Takes what a read of so many bytes took into the average, without its transfer.
+    pub(crate) fn note_read(&self, took: Nanos, bytes: u64) {
+        let request_ns = took.0 * REQUEST_BYTES / (REQUEST_BYTES + bytes);
+        let average = match self.read_ns.load(Ordering::Relaxed) {
+            0 => request_ns,
+            average => average - average / READS_AVERAGED + request_ns / READS_AVERAGED,
+        };
+        self.read_ns.store(average, Ordering::Relaxed);
+    }
+
+    /// What the requests for staged chunks cost, in bytes transferred.
+    fn staged_bytes(&self, wanted: &Wanted) -> u64 {
+        if wanted.staged.is_empty() {
+            return 0;
         }
         let block = wanted.place.find(wanted.blocks.start);
         let unit = wanted.place.shape().units(wanted.units).next().unwrap_or(0);
@@ -318,10 +356,7 @@ impl Shared {
         let first = if is_alone { REQUEST_BYTES } else { REQUEST_MORE_BYTES };
         let others = (wanted.staged.len() as u64 - 1) * REQUEST_MORE_BYTES;
         let bytes: u64 = wanted.staged.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        let is_costly = state.pay(id, first + others + bytes);
-        if is_costly && !self.is_making_way.load(Ordering::Relaxed) {
-            self.sweep_wake.notify_one();
-        }
+        first + others + bytes
     }
 
     /// Reads blocks and the staged chunks that belong to them. All requests go out together: one for each run of wanted units that
@@ -363,7 +398,10 @@ impl Shared {
         }
         self.counts.reads.add(batch.len() as u64);
         self.counts.staged_reads.add(staged.len() as u64);
+        let asked = now();
         let mut read = self.data.submit(batch).await.into_iter();
+        let bytes = place.shape().bytes_of(units) * blocks.len();
+        self.note_read(now().since(asked), bytes as u64);
         let mut next = || -> Result<Option<Bytes>> {
             let data = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
             Ok(data.map(IoBuf::freeze))

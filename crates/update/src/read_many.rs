@@ -38,6 +38,8 @@ struct AskedKey {
 struct AllAsked {
     blocks: Vec<Asked>,
     told: Vec<AskedKey>,
+    /// Of partitions, how many modifications of a key were merged in memory.
+    merged: Vec<(PartitionId, usize)>,
 }
 
 impl Shared {
@@ -50,7 +52,7 @@ impl Shared {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
         sorted.sort_by_key(|(_, key)| *key);
-        let (AllAsked { blocks, told }, _epoch) = self
+        let (AllAsked { blocks, told, .. }, _epoch) = self
             .with_tables(|state, tables| {
                 let asked = self.asked(state, tables, space, &sorted, moment)?;
                 let epoch = self.epoch_at(state, moment.point)?;
@@ -97,13 +99,14 @@ impl Shared {
         let mut all = AllAsked::default();
         let mut has_all = true;
         for (place, key) in keys {
-            let Some(Lookup { partition, place: of_key, wanted, pending }) =
+            let Some(Lookup { partition, place: of_key, wanted, pending, merged }) =
                 self.lookup(state, tables, (space, key), moment)?
             else {
                 has_all = false;
                 continue;
             };
             let of_key = AskedKey { place: *place, of: of_key, pending };
+            all.merged.extend(partition.map(|partition| (partition, merged)));
             let Some(mut wanted) = wanted else {
                 all.told.push(of_key);
                 continue;
@@ -122,13 +125,16 @@ impl Shared {
         if !has_all {
             return Ok(None);
         }
+        for (partition, merged) in std::mem::take(&mut all.merged) {
+            self.pay(state, partition, None, merged);
+        }
         for asked in &mut all.blocks {
             let staged = &mut asked.wanted.staged;
             // Later chunks have extents of higher numbers.
             staged.sort_by_key(|(one, part)| (one.extent.number, part.start));
             staged.dedup_by_key(|(one, part)| (one.extent.number, part.start));
             if let Some(partition) = asked.partition {
-                self.pay(state, partition, &asked.wanted);
+                self.pay(state, partition, Some(&asked.wanted), 0);
             }
         }
         Ok(Some(all))

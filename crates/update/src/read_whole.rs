@@ -4,6 +4,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use moirai_runtime::now;
 use moirai_storage::{IoBuf, Request};
 use moirai_units::BlockRange;
 
@@ -104,7 +105,9 @@ impl Shared {
         if batch.is_empty() {
             return Ok(found);
         }
+        let (asked, bytes) = (now(), place.device_blocks().bytes().0);
         let mut read = self.data.submit(batch).await.into_iter();
+        self.note_read(now().since(asked), bytes);
         let mut next = || -> Result<Option<Bytes>> {
             let data = read.next().transpose()?.and_then(|done| done.data.into_iter().next());
             Ok(data.map(IoBuf::freeze))

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     /// The format of each space, from the moment that its creation is appended to the log. No space is ever removed: a group that
     /// was checked against this finds its spaces when it is appended.
     pub(crate) spaces: RwLock<BTreeMap<SpaceId, Arc<Spec>>>,
+    /// How long a request of the device takes: a weighted average of the last reads; 0 before the first.
+    pub(crate) read_ns: AtomicU64,
     /// Device blocks of the longest partition of any space.
     pub(crate) partition_blocks_max: AtomicU64,
     pub(crate) memory_bytes: usize,

@@ -353,6 +353,12 @@ impl Shared {
             At::Last => Probe::Last,
         };
         let holder = self.holder(state, space, probe, moment.point)?;
+        if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {
+            state.order_keys(id);
+            // The places take memory of the queues.
+            self.sweep_wake.notify_one();
+        }
+        let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;
         let count = holder.place.blocks();
         let blocks_max = blocks_max
@@ -417,7 +423,7 @@ impl Shared {
         }
         wanted.is_to_keep = self.may_keep_space(state, space, &wanted);
         if let Some((id, _)) = holder.partition {
-            self.pay(state, id, &wanted);
+            self.pay(state, id, Some(&wanted), 0);
         }
         let epoch = self.epoch_at(state, moment.point)?;
         let in_layers = moment.in_layers.is_some();

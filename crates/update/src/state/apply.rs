@@ -210,7 +210,9 @@ impl State {
         if seq < partition.frontier {
             return Some(());
         }
-        let active = std::mem::take(&mut partition.active);
+        let mut active = std::mem::take(&mut partition.active);
+        let is_appended = partition.sealed.is_some();
+        let mut forgotten = if is_appended { active.forget_order() } else { 0 };
         self.hot.remove(&id);
         let newest = self.points.newest_live();
         let partition = self.partition_mut(id)?;
@@ -218,27 +220,34 @@ impl State {
         let mut sealed = Sealed { queue: Arc::new(active), at: seq, since, points };
         if let Some(before) = partition.sealed.take() {
             // It is of a run that ended, or of a sweep that found no space.
+            let held = before.queue.memory_bytes();
             let mut queue = Arc::try_unwrap(before.queue).unwrap_or_else(|queue| queue.copied());
+            forgotten += held.saturating_sub(queue.memory_bytes());
             queue.append(Arc::try_unwrap(sealed.queue).ok()?);
             sealed.queue = Arc::new(queue);
             sealed.since = sealed.since.min(before.since);
         }
         partition.since = Seq(u64::MAX);
         partition.sealed = Some(sealed);
+        self.queued_bytes = self.queued_bytes.saturating_sub(forgotten);
         self.index(id);
         Some(())
     }
 
     /// Makes pending again what was sealed when the engine ended.
     pub(crate) fn unseal(&mut self) {
+        let mut forgotten = 0;
         for (_, partition) in self.partitions.iter_mut() {
             if let Some(sealed) = partition.sealed.take() {
                 let mut queue = Arc::try_unwrap(sealed.queue).unwrap_or_default();
-                queue.append(std::mem::take(&mut partition.active));
+                let mut active = std::mem::take(&mut partition.active);
+                forgotten += active.forget_order();
+                queue.append(active);
                 partition.active = queue;
                 partition.since = sealed.since.min(partition.since);
             }
         }
+        self.queued_bytes = self.queued_bytes.saturating_sub(forgotten);
         for id in 0..self.partitions.slots() {
             self.index(PartitionId(id));
         }

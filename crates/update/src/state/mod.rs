@@ -10,6 +10,7 @@ mod bounds;
 pub(crate) mod chunk;
 pub(crate) mod directory;
 pub(crate) mod entry;
+pub(crate) mod key_order;
 pub(crate) mod load;
 pub(crate) mod partition;
 pub(crate) mod partitions;
@@ -324,6 +325,12 @@ impl State {
         partition.paid_bytes += bytes;
         let is_costly = !partition.is_set_aside && partition.paid_bytes >= partition.price_bytes();
         is_costly && self.costly.insert(id)
+    }
+
+    /// Sorts what is pending for a partition by key, for those who read ranges of it.
+    pub(crate) fn order_keys(&mut self, id: PartitionId) {
+        let Some(partition) = self.partition_mut(id) else { return };
+        self.queued_bytes += partition.active.order_keys();
     }
 
     /// Readers of a partition pay from the beginning.

@@ -107,7 +107,7 @@ impl<'a> Holder<'a> {
         self.partition.into_iter().flat_map(|(_, partition)| partition.queues())
     }
 
-    /// What is pending in memory of keys from one on and before another, and changes some of these units, oldest first.
+    /// What is pending in memory of keys from one on and before another, and changes some of these units: of each key the oldest first.
     pub(crate) fn pending<'k>(
         &self,
         units: UnitSet,
@@ -116,10 +116,8 @@ impl<'a> Holder<'a> {
         let (point, format) = (self.point, &self.place.spec().format);
         let is_all = self.place.shape().len() == 1 || units == UnitSet::ALL;
         let queues = self.queues().filter(move |queue| queue.units().meets(units));
-        let pending = queues.flat_map(move |queue| queue.before(point));
-        let is_between =
-            move |one: &Modification<'_>| one.key >= from && to.is_none_or(|to| one.key < to);
-        pending.filter(move |one| is_between(one) && (is_all || format.units_of(one).meets(units)))
+        let pending = queues.flat_map(move |queue| queue.between(point, (from, to)));
+        pending.filter(move |one| is_all || format.units_of(one).meets(units))
     }
 
     /// What is pending of one key, oldest first.

@@ -4,6 +4,7 @@ use crate::codec::{Taker, is_same_key, put_bytes};
 use crate::filter::KeyHash;
 use crate::ids::{AFTER_POINT, KindNumber, PUT_LONG, PointNumber};
 use crate::kind::Modification;
+use crate::state::key_order::KeyOrder;
 use crate::units::UnitSet;
 
 /// Bytes of memory that a queue takes at a time, once it is longer than that.
@@ -28,6 +29,8 @@ pub(crate) struct Queue {
     has_long: bool,
     /// The units that its modifications change, or more.
     units: UnitSet,
+    /// Some of them by key, where somebody has read ranges.
+    order: Option<Box<KeyOrder>>,
 }
 
 /// Some of the modifications.
@@ -44,6 +47,26 @@ impl Piece {
     /// The newest read point that had not ended when its modifications came.
     pub(crate) fn after(&self) -> PointNumber {
         self.after
+    }
+
+    /// Bytes of its modifications.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What is behind so many bytes.
+    pub(crate) fn bytes_from(&self, bytes: usize) -> &[u8] {
+        self.bytes.get(bytes..).unwrap_or_default()
+    }
+
+    /// The places of its modifications behind so many bytes, where it is the piece of this number.
+    pub(crate) fn places_from(&self, index: usize, bytes: usize) -> impl Iterator<Item = u32> {
+        let mut taker = Taker(self.bytes_from(bytes));
+        std::iter::from_fn(move || {
+            let at = (self.bytes.len() - taker.0.len()) as u32;
+            take(&mut taker)?;
+            Some((index as u32) << PLACE_BITS | at)
+        })
     }
 
     fn push(&mut self, key: &[u8], encoded: &[u8]) {
@@ -88,7 +111,31 @@ impl Queue {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES).sum()
+        let order = self.order.as_ref().map_or(0, |order| order.memory_bytes());
+        let pieces = self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES);
+        order + pieces.sum::<usize>()
+    }
+
+    /// All of its pieces.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    pub(crate) fn order(&self) -> Option<&KeyOrder> {
+        self.order.as_deref()
+    }
+
+    pub(crate) fn take_order(&mut self) -> Option<Box<KeyOrder>> {
+        self.order.take()
+    }
+
+    pub(crate) fn put_order(&mut self, order: Option<Box<KeyOrder>>) {
+        self.order = order;
+    }
+
+    /// Forgets what is sorted by key; gives the bytes of memory that this frees.
+    pub(crate) fn forget_order(&mut self) -> usize {
+        self.order.take().map_or(0, |order| order.memory_bytes())
     }
 
     /// The last byte, next to which the next modification goes.
@@ -175,7 +222,7 @@ impl Queue {
         history
     }
 
-    /// Puts `later` behind.
+    /// Puts `later`, which has forgotten what was sorted, behind.
     pub(crate) fn append(&mut self, mut later: Queue) {
         self.pieces.append(&mut later.pieces);
         self.bytes += later.bytes;
@@ -222,6 +269,15 @@ impl Queue {
 pub(crate) struct Pieces<'a>(&'a [Piece]);
 
 impl<'a> Pieces<'a> {
+    pub(crate) fn of(pieces: &'a [Piece]) -> Pieces<'a> {
+        Pieces(pieces)
+    }
+
+    /// The piece that has the modification at a place.
+    pub(crate) fn piece(&self, place: u32) -> Option<&'a Piece> {
+        self.0.get((place >> PLACE_BITS) as usize)
+    }
+
     /// Calls `each` with the place and the key of every modification, in the order in which they came.
     pub(crate) fn for_each(&self, mut each: impl FnMut(u32, &'a [u8])) {
         for (index, piece) in (0_u32..).zip(self.0) {
@@ -236,7 +292,7 @@ impl<'a> Pieces<'a> {
 
     /// The modification at a place.
     pub(crate) fn at(&self, place: u32) -> Option<Modification<'a>> {
-        let piece = self.0.get((place >> PLACE_BITS) as usize)?;
+        let piece = self.piece(place)?;
         let at = place as usize % PIECE_BYTES;
         take(&mut Taker(piece.bytes.get(at..)?))
     }

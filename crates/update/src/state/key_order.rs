@@ -1,0 +1,180 @@
+//! The modifications of a queue in the order of their keys, for those who read a range of it.
+//!
+//! A queue has its modifications in the order in which they came. Whoever reads a few rows of a page would decode all that is pending for
+//! the page's partition. So the first one to read a range of a long queue sorts the places of its modifications, and later ones sort what
+//! came since, once it is an eighth of all. What a sweep has sealed stays as it is then.
+
+use std::cmp::Ordering;
+
+use crate::ids::PointNumber;
+use crate::kind::Modification;
+use crate::state::queue::{PIECES_MAX, Piece, Pieces, Queue, decode};
+
+/// So many bytes of modifications are not worth sorting, and neither is such a share of the queue.
+const UNSORTED_BYTES: usize = 2 << 10;
+const UNSORTED_SHARE: usize = 8;
+/// Bytes of a modification on average from which on places take little beside them: four bytes each. Memory that they take is not there for
+/// other modifications, and sweeps come sooner.
+const MODIFICATION_BYTES: usize = 32;
+/// Modifications that are sorted at once, with the lock held.
+const SORTED_AT_ONCE: usize = 4096;
+
+/// Places of a queue's modifications ([`Pieces::at`]) in the order of their keys, and of a key in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct KeyOrder {
+    places: Vec<u32>,
+    /// Up to where the queue is sorted: so many pieces, and so many bytes of the next.
+    pieces: usize,
+    bytes_of_piece: usize,
+    /// Bytes of the modifications that are sorted.
+    bytes: usize,
+}
+
+impl KeyOrder {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<KeyOrder>() + self.places.capacity() * size_of::<u32>()
+    }
+
+    /// Sorts what has come, or some of it.
+    fn extend(&mut self, pieces: &[Piece]) {
+        let all = Pieces::of(pieces);
+        let mut new: Vec<u32> = Vec::new();
+        while let Some(piece) = pieces.get(self.pieces)
+            && new.len() < SORTED_AT_ONCE
+            && self.pieces < PIECES_MAX
+        {
+            new.extend(piece.places_from(self.pieces, self.bytes_of_piece));
+            self.bytes += piece.len() - self.bytes_of_piece;
+            match self.pieces + 1 < pieces.len() {
+                true => (self.pieces, self.bytes_of_piece) = (self.pieces + 1, 0),
+                // The last one may grow.
+                false => {
+                    self.bytes_of_piece = piece.len();
+                    break;
+                }
+            }
+        }
+        let by_key = |one: u32, other: u32| key_at(all, one).cmp(key_at(all, other));
+        // Places grow, so of one key the earlier come first.
+        new.sort_by(|one, other| by_key(*one, *other));
+        // Few keys are compared: those between two new ones move together.
+        let old = std::mem::take(&mut self.places);
+        self.places.reserve_exact(old.len() + new.len());
+        let mut rest = &old[..];
+        for place in new {
+            let is_before = |one: &u32| by_key(*one, place) != Ordering::Greater;
+            let (before, behind) = rest.split_at(rest.partition_point(is_before));
+            self.places.extend_from_slice(before);
+            self.places.push(place);
+            rest = behind;
+        }
+        self.places.extend_from_slice(rest);
+    }
+}
+
+fn key_at<'a>(pieces: Pieces<'a>, place: u32) -> &'a [u8] {
+    pieces.at(place).map(|one| one.key).unwrap_or_default()
+}
+
+impl Queue {
+    /// Whether so much is not sorted by key that who reads a range had better sort it first.
+    pub(crate) fn is_to_order(&self) -> bool {
+        if self.bytes() < MODIFICATION_BYTES * self.count() {
+            return false;
+        }
+        let sorted = self.order().map_or(0, |order| order.bytes);
+        self.bytes() - sorted > UNSORTED_BYTES.max(self.bytes() / UNSORTED_SHARE)
+    }
+
+    /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
+    pub(crate) fn order_keys(&mut self) -> usize {
+        let mut order = self.take_order();
+        let before = order.as_ref().map_or(0, |order| order.memory_bytes());
+        let kept = order.get_or_insert_default();
+        kept.extend(self.pieces());
+        let after = kept.memory_bytes();
+        self.put_order(order);
+        after.saturating_sub(before)
+    }
+
+    /// What came before a read point of keys from one on and before another, or to the last; of each key in the order in which it came.
+    pub(crate) fn between<'k>(
+        &self,
+        point: PointNumber,
+        (from, to): (&'k [u8], Option<&'k [u8]>),
+    ) -> impl Iterator<Item = Modification<'_>> + use<'_, 'k> {
+        let all = Pieces::of(self.pieces());
+        let order = self.order();
+        let places = order.map(|order| &order.places[..]).unwrap_or_default();
+        let below = |key: &[u8]| places.partition_point(|place| key_at(all, *place) < key);
+        let (first, end) = (below(from), to.map_or(places.len(), below));
+        let is_seen = move |place: &&u32| all.piece(**place).is_some_and(|one| one.after() < point);
+        let sorted = places.get(first..end).unwrap_or_default().iter().filter(is_seen);
+        let sorted = sorted.filter_map(move |place| all.at(*place));
+        let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
+        let rest = self.pieces().iter().enumerate().skip(pieces);
+        let rest = rest.filter(move |(_, piece)| piece.after() < point);
+        let rest = rest.flat_map(move |(index, piece)| {
+            decode(piece.bytes_from(if index == pieces { bytes } else { 0 }))
+        });
+        let is_between =
+            move |one: &Modification<'_>| one.key >= from && to.is_none_or(|to| one.key < to);
+        sorted.chain(rest.filter(is_between))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng;
+
+    use super::*;
+    use crate::ids::KindNumber;
+    use crate::state::queue::encode;
+
+    /// A queue of random keys, sorted now and then, beside a list.
+    #[test]
+    fn ranges_of_a_queue_are_those_of_a_list() {
+        let mut rng = moirai_runtime::seeded(1, "key order");
+        for _ in 0..20 {
+            let (mut queue, mut list, mut grown) = (Queue::default(), Vec::new(), 0);
+            for number in 0..3000_u32 {
+                let key = rng.random_range(0..400_u16).to_be_bytes();
+                let after = PointNumber(u64::from(number / 7));
+                // Some are longer than a piece.
+                let length = if rng.random_bool(0.01) { 1500 } else { 40 };
+                let mut bytes = number.to_be_bytes().to_vec();
+                bytes.resize(length, 0);
+                let mut encoded = Vec::new();
+                let kind = KindNumber(16);
+                encode(&mut encoded, Modification { key: &key, kind, bytes: &bytes });
+                grown += queue.push(&key, &encoded, after);
+                list.push((key, after, bytes));
+                if queue.is_to_order() && rng.random_bool(0.05) {
+                    grown += queue.order_keys();
+                }
+                if rng.random_bool(0.02) {
+                    let (from, to) = (rng.random_range(0..400_u16), rng.random_range(0..500_u16));
+                    let (from, to) = (from.to_be_bytes(), (to < 400).then_some(to.to_be_bytes()));
+                    let point = PointNumber(rng.random_range(0..450));
+                    let to = to.as_ref().map(|to| &to[..]);
+                    let mut found: Vec<(Vec<u8>, Vec<u8>)> = queue
+                        .between(point, (&from, to))
+                        .map(|one| (one.key.to_vec(), one.bytes.to_vec()))
+                        .collect();
+                    found.sort_by(|one, other| one.0.cmp(&other.0));
+                    let is_wanted = |(key, after, _): &&([u8; 2], PointNumber, Vec<u8>)| {
+                        key[..] >= from[..] && to.is_none_or(|to| &key[..] < to) && *after < point
+                    };
+                    let wanted = list.iter().filter(is_wanted);
+                    let mut wanted: Vec<(Vec<u8>, Vec<u8>)> =
+                        wanted.map(|(key, _, bytes)| (key.to_vec(), bytes.clone())).collect();
+                    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+                    assert_eq!(found, wanted);
+                }
+            }
+            assert_eq!(queue.memory_bytes(), grown);
+            let forgotten = queue.forget_order();
+            assert_eq!(queue.memory_bytes(), grown - forgotten);
+        }
+    }
+}
