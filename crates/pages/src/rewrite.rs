@@ -489,7 +489,7 @@ fn small_before(schema: &PageSchema, pieces: &mut Pieces) -> Result<Option<Owned
     let Some((_, last)) = pieces.last() else { return Ok(None) };
     let page = Page::of(schema, last);
     let (rows, bytes) = (page.rows()?, page.content_bytes()?);
-    Ok(is_small(schema, pieces, rows, bytes).then(|| pieces.pop_units()).flatten())
+    Ok(is_small(schema, pieces, rows, bytes).then(|| pieces.pop()).flatten())
 }
 
 /// Writes a page whose rows stay with other values in some columns; `false` where they do not fit into a block.

@@ -170,9 +170,9 @@ impl Error {
     /// Whether a group has more changes than there is room for.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        use moirai_update::Error::{BulkTooDense, Full, GroupTooLong};
+        use moirai_update::Error::{Full, GroupTooLong};
         let Error::Store(moirai_btree::Error::Update(error)) = self else { return false };
-        matches!(error, Full { .. } | BulkTooDense { .. } | GroupTooLong { .. })
+        matches!(error, Full { .. } | GroupTooLong { .. })
     }
 
     /// The SQLSTATE, as PostgreSQL has it.

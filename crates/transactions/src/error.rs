@@ -90,7 +90,7 @@ pub fn sqlstate(error: &moirai_update::Error) -> &'static str {
         Error::ReadOnly { .. } => "25006",
         Error::PointTooOld { .. } => "72000",
         Error::Full { .. } => "53100",
-        Error::GroupTooLong { .. } | Error::TooLong { .. } | Error::BulkTooDense { .. } => "54000",
+        Error::GroupTooLong { .. } | Error::TooLong { .. } => "54000",
         Error::Damaged { .. } => "XX001",
         _ => "58030",
     }

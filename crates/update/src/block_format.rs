@@ -233,15 +233,24 @@ impl Pieces {
         Some((self.lows.get(index)?, self.block(index)))
     }
 
-    /// Takes the last block out again, of a format whose units have lengths of their own.
-    pub fn pop_units(&mut self) -> Option<OwnedUnits> {
-        let Pieces { strips, ends: Some(ends), .. } = self else { return None };
+    /// Takes the last block out again.
+    pub fn pop(&mut self) -> Option<OwnedUnits> {
+        let Pieces { strips, ends, unit_bytes, .. } = self;
         let low = self.lows.pop()?;
-        let unit = |(strip, ends): (&mut Vec<u8>, &mut Vec<usize>)| {
-            ends.pop();
-            strip.split_off(ends.last().copied().unwrap_or(0))
+        let start_of = |(unit, strip): (usize, &Vec<u8>)| match ends.as_mut() {
+            Some(ends) => {
+                let ends = ends.get_mut(unit)?;
+                ends.pop();
+                Some(ends.last().copied().unwrap_or(0))
+            }
+            None => strip.len().checked_sub(*unit_bytes.get(unit)?),
         };
-        Some(OwnedUnits { low, units: strips.iter_mut().zip(ends).map(unit).collect() })
+        let starts: Vec<_> = strips.iter().enumerate().map(start_of).collect();
+        let unit = |(strip, start): (&mut Vec<u8>, Option<usize>)| match start {
+            Some(start) => strip.split_off(start),
+            None => Vec::new(),
+        };
+        Some(OwnedUnits { low, units: strips.iter_mut().zip(starts).map(unit).collect() })
     }
 
     /// The first unit of the last one, to which more may be added.

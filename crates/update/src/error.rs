@@ -215,18 +215,6 @@ pub enum Error {
     #[error("a part of the bulk group was lost when writing it failed: begin another one")]
     BulkBroken,
 
-    /// A bulk group has more modifications for one partition with blocks than memory holds.
-    #[error(
-        "a bulk group has {have} for one run of blocks, and memory takes {most}: split the group, or open the store with \
-         more memory"
-    )]
-    BulkTooDense {
-        /// What it has for the partition, or more.
-        have: ByteCount,
-        /// What memory takes.
-        most: ByteCount,
-    },
-
     /// A long value was put twice, or into another store than it was written for, or writing it failed before.
     #[error(
         "a long value was put before, could not be written, or is of another store: write the value again for this put"

@@ -151,3 +151,68 @@ fn a_batch_much_longer_than_log_and_memory() {
         assert_eq!(store.get(&tree, &key(7)).await.unwrap(), Some(vec![2; 40]));
     });
 }
+
+/// Of one partition a batch has many times what memory holds: behind its keys, between two keys of a leaf, and all over it.
+#[test]
+fn a_batch_of_which_most_is_for_one_partition() {
+    block_on_virtual(1, async {
+        let mut random = random("dense bulk");
+        let mut bench = Bench::with_partitions(&mut random, 16).await;
+        bench.options = Options { memory: ByteCount(512 << 10), ..Options::default() };
+        let mut store = bench.open().await.unwrap();
+        let key = |number: u64| number.to_be_bytes().to_vec();
+        let mut model = Records::new();
+        // Keys of the tree, and those of the batch: so many, from one on, so far apart.
+        let batches =
+            [(0, 1, 20_000), (1, 3, 15_000), (20_000 << 20, 7, 20_000), (500_000, 1, 15_000)];
+        let tree = store.tree("t").await.unwrap();
+        for number in 0..200_u64 {
+            store.put(&tree, &key(number << 20), &[1; 30]).await.unwrap();
+            model.insert(key(number << 20), vec![1; 30]);
+        }
+        store.checkpoint().await.unwrap();
+        for (first, apart, count) in batches {
+            let tree = store.tree("t").await.unwrap();
+            let mut bulk = store.bulk();
+            for number in 0..count {
+                let key = key(first + number * apart);
+                match random.random_range(0..10) {
+                    0 => {
+                        bulk.delete(&tree, &key).await.unwrap();
+                        model.remove(&key);
+                    }
+                    1..3 => {
+                        bulk.merge(&tree, APPEND, &key, &[2, 3]).await.unwrap();
+                        model.entry(key).or_default().extend([2, 3]);
+                    }
+                    3 if number % 50 == 0 => {
+                        bulk.put(&tree, &key, &[5; 20_000]).await.unwrap();
+                        model.insert(key, vec![5; 20_000]);
+                    }
+                    _ => {
+                        bulk.put(&tree, &key, &[4; 40]).await.unwrap();
+                        model.insert(key, vec![4; 40]);
+                    }
+                }
+            }
+            // Among its keys something waits in memory, and one of them is put again after it.
+            let between = [&key(first + apart)[..], &[0]].concat();
+            store.put(&tree, &between, b"before").await.unwrap();
+            model.insert(between, b"before".to_vec());
+            bulk.commit().await.unwrap();
+            store.put(&tree, &key(first), b"after").await.unwrap();
+            model.insert(key(first), b"after".to_vec());
+            if random.random_bool(0.5) {
+                store.close().await.unwrap();
+                store = bench.open().await.unwrap();
+            }
+            let tree = store.tree("t").await.unwrap();
+            let there: Records = scanned(&store, &tree, KeyRange::all(), Direction::Forward)
+                .await
+                .into_iter()
+                .collect();
+            assert!(there == model, "of {count} from {first} on, {} are there", there.len());
+            assert!(store.check().await.is_empty());
+        }
+    });
+}

@@ -145,7 +145,7 @@ impl Bulk<'_> {
     /// A group without modifications returns at once, and says nothing of those before it: that is [`Engine::barrier`].
     ///
     /// # Errors
-    /// [`Error::BulkBroken`], [`Error::BulkTooDense`], [`Error::GroupTooLong`], [`Error::Full`],
+    /// [`Error::BulkBroken`], [`Error::GroupTooLong`], [`Error::Full`],
     /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;
     /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
     ///

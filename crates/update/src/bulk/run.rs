@@ -220,6 +220,12 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
+    /// The key of the modification that comes next, if it is one of `space` before the key `high`.
+    pub(crate) fn next_key(&self, space: SpaceId, high: Option<&[u8]>) -> Option<&[u8]> {
+        let head = self.heads.peek().filter(|head| head.space == space)?;
+        high.is_none_or(|high| *head.key < *high).then_some(&head.key)
+    }
+
     /// Takes the modifications of `space` before the key `high`, or to its last, that come next, with all of the last key's:
     /// about `bytes_max`. Tells whether more are left.
     pub(crate) async fn take_some(
@@ -231,7 +237,7 @@ impl<'a> Merge<'a> {
     ) -> Result<bool> {
         let mut last: Option<Vec<u8>> = None;
         while let Some(head) = self.heads.peek() {
-            if head.space != space || high.is_some_and(|high| *head.key >= *high) {
+            if self.next_key(space, high).is_none() {
                 return Ok(false);
             }
             if into.bytes() >= bytes_max && last.as_ref().is_some_and(|last| *last != head.key) {

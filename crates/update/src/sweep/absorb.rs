@@ -27,15 +27,13 @@ use crate::state::entry::{Elsewhere, Entry};
 use crate::state::queue::Queue;
 use crate::sweep::finish::Finished;
 use crate::sweep::job::{BATCH_PARTITIONS, Choice, Job, Member, seals_of};
-use crate::sweep::place::Rewritten;
+use crate::sweep::slices::{Slices, with_slice};
 use crate::sweep::{Done, Sweeper};
 
 /// The part of the memory that the modifications of a batch of partitions take.
 const BATCH_SHARE: usize = 16;
 /// What the log takes to refer to the entries, at most: they lie in a few extents, or in as many as there is no space for.
 const ELSEWHERE_BYTES: usize = 4 << 10;
-/// And those for one partition that has blocks, at most.
-const DENSE_SHARE: usize = 2;
 /// A group is refused when its partitions could not be sealed so often.
 const STALLS_MAX: u32 = 16;
 
@@ -157,8 +155,6 @@ impl Sweeper<'_> {
         let mut failed = None;
         for (mut job, one) in jobs.into_iter().zip(&touched) {
             job.is_of_bulk = true;
-            let Some(member) = job.members.first() else { continue };
-            let is_blank = member.place.blocks() == 0 && member.staged.is_empty();
             let mut slice = Queue::default();
             let high = one.high.as_deref();
             let has_more = merge.take_some(one.space, high, bytes_max, &mut slice).await;
@@ -171,34 +167,27 @@ impl Sweeper<'_> {
                     break;
                 }
             };
-            if has_more && is_blank {
-                match self.fill_blank(&job, one, slice, &mut merge).await? {
-                    Ok(rewritten) => {
+            if has_more {
+                let mut slices = Slices {
+                    merge: &mut merge,
+                    space: one.space,
+                    high,
+                    first: Some(slice),
+                    bytes_max,
+                    failed: None,
+                };
+                failed = match shared.place_slices(&job, &mut slices).await? {
+                    Done::Placed(mut rewritten) => {
+                        rewritten.keep_tables(&shared.tables);
                         shared.write_histories(&mut job).await?;
                         done.push((job, Done::Placed(rewritten)));
+                        continue;
                     }
-                    Err(error) => {
-                        failed = Some(error);
-                        self.waiting.push_back(job);
-                        break;
-                    }
-                }
-                continue;
-            }
-            if has_more {
-                let most = shared.memory_bytes / DENSE_SHARE;
-                failed = match merge.take_some(one.space, high, most, &mut slice).await {
-                    Ok(false) => None,
-                    Ok(true) => {
-                        let (have, most) = (slice.bytes() as u64, most as u64);
-                        Some(Error::BulkTooDense { have: ByteCount(have), most: ByteCount(most) })
-                    }
-                    Err(error) => Some(error),
+                    Done::SetAside(error) => Some(unreadable(shared, &error)),
+                    _ => slices.failed.or_else(|| Some(Error::full(&*shared.data))),
                 };
-                if failed.is_some() {
-                    self.waiting.push_back(job);
-                    break;
-                }
+                self.waiting.push_back(job);
+                break;
             }
             bytes += slice.bytes();
             batch.push((job, slice));
@@ -267,73 +256,10 @@ impl Sweeper<'_> {
         }
         Ok(None)
     }
-
-    /// Fills a partition that has nothing on the device, piece by piece: there may be more for it than memory holds.
-    async fn fill_blank(
-        &mut self,
-        job: &Job,
-        one: &Touched,
-        first: Queue,
-        merge: &mut Merge<'_>,
-    ) -> Result<std::result::Result<Rewritten, Error>> {
-        let shared = self.shared;
-        let Some(member) = job.members.first() else { return Ok(Err(Error::full(&*shared.data))) };
-        let bytes_max = shared.memory_bytes / BATCH_SHARE;
-        let mut whole = Rewritten::default();
-        let (mut slice, mut has_more) = (first, true);
-        let mut low = member.low.clone();
-        loop {
-            let mut next = Queue::default();
-            if has_more {
-                match merge.take_some(one.space, one.high.as_deref(), bytes_max, &mut next).await {
-                    Ok(more) => has_more = more,
-                    Err(error) => return Ok(Err(error)),
-                }
-            }
-            let end: Option<Box<[u8]>> = next.iter().next().map(|first| first.key.into());
-            let range = Some((&*low, end.as_deref()));
-            let queue = with_slice(&member.sealed.queue, range, slice);
-            let mut sealed = member.sealed.clone();
-            sealed.queue = Arc::new(queue);
-            let piece = Job::of_sealed(Member {
-                id: member.id,
-                low: low.clone(),
-                sealed,
-                place: Arc::clone(&member.place),
-                staged: Vec::new(),
-                is_set_aside: false,
-                covered: member.covered,
-                history: None,
-            });
-            loop {
-                match shared.place(&piece, None).await? {
-                    Done::Placed(mut placed) => {
-                        placed.keep_tables(&shared.tables);
-                        break whole.append(placed);
-                    }
-                    Done::SetAside(error) => return Ok(Err(unreadable(shared, &error))),
-                    _ if shared.end_oldest_point() => {}
-                    _ => return Ok(Err(Error::full(&*shared.data))),
-                }
-            }
-            let Some(end) = end else { return Ok(Ok(whole)) };
-            (low, slice) = (end, next);
-        }
-    }
 }
 
 fn unreadable(shared: &Shared, error: &Error) -> Error {
     Error::Unreadable { device: shared.data.inquiry().name.clone(), why: error.to_string() }
-}
-
-/// What was sealed, of a range of keys or all of it, and a slice of a group after it.
-fn with_slice(sealed: &Queue, range: Option<(&[u8], Option<&[u8]>)>, slice: Queue) -> Queue {
-    let mut queue = match range {
-        None => sealed.copied(),
-        Some((low, high)) => sealed.within(low, high),
-    };
-    queue.append(slice);
-    queue
 }
 
 impl Shared {

@@ -35,6 +35,7 @@ mod level;
 mod load;
 mod pace;
 mod place;
+mod slices;
 mod stage;
 mod working;
 mod writes;

@@ -7,7 +7,7 @@ use moirai_extents::{Extent, Rows};
 use moirai_runtime::yield_now;
 use moirai_units::{BlockCount, BlockRange};
 
-use crate::block_format::{Emission, Pieces};
+use crate::block_format::{Emission, OwnedUnits, Pieces};
 use crate::data::place::{Location, TablePlace};
 use crate::data::strips::{Run, StripRows};
 use crate::data::tables::Tables;
@@ -25,8 +25,9 @@ use crate::state::partition::Partition;
 use crate::state::sorted::Sorted;
 use crate::sweep::Done;
 use crate::sweep::job::{Job, Member};
+use crate::sweep::slices::{Slice, Slices, with_slice};
 use crate::sweep::writes::Writes;
-use crate::units::UnitSet;
+use crate::units::{Block, UnitSet};
 
 /// Blocks that are rewritten before other tasks get their turn.
 const BLOCKS_AT_ONCE: usize = 16;
@@ -57,15 +58,6 @@ pub(super) struct Emitted {
 }
 
 impl Rewritten {
-    /// Puts the blocks of the keys that follow behind.
-    pub(super) fn append(&mut self, mut next: Rewritten) {
-        self.written.append(&mut next.written);
-        self.refused += next.refused;
-        self.made.append(&mut next.made);
-        self.freed.append(&mut next.freed);
-        debug_assert!(next.emitted.held.is_none(), "of ingested records none comes");
-    }
-
     /// Bytes of the entries that tell of it, at most.
     pub(super) fn entry_bytes_max(&self) -> usize {
         let mut encoded = Vec::new();
@@ -106,6 +98,18 @@ impl Rewritten {
     }
 }
 
+/// What comes of a job while its partitions are read.
+struct Making {
+    spec: Arc<Spec>,
+    /// Blocks that are not written yet.
+    pieces: Pieces,
+    long: Long,
+    /// Whether all that is new has keys behind those of the blocks.
+    is_appended: bool,
+    /// Blocks of a partition at most.
+    most: usize,
+}
+
 /// The long values of what is rewritten.
 #[derive(Default)]
 struct Long {
@@ -113,6 +117,21 @@ struct Long {
     before: References,
     after: References,
     made: Vec<Extent>,
+}
+
+/// Blocks with their lowest keys, in their order: first none, for what comes before all of them; then new ones that were taken back;
+/// and those of a partition from one on, where one that is lost is none.
+fn inputs_of<'a>(
+    read: &'a Content,
+    lowest: Option<&'a [u8]>,
+    taken_back: &'a [OwnedUnits],
+    next: usize,
+) -> Vec<(Option<&'a [u8]>, Option<Block<'a>>)> {
+    let again = taken_back.iter().map(|one| (Some(&*one.low), Some(Block::of_units(&one.units))));
+    let rest = read.blocks().enumerate().skip(next);
+    let rest =
+        rest.map(|(at, block)| (Some(read.table.low(at)), read.has_block(at).then_some(block)));
+    std::iter::once((lowest, None)).chain(again).chain(rest).collect()
 }
 
 /// Takes the modifications before the key `end`, if that is given: those up to the key `last` together, and else those of as
@@ -152,10 +171,29 @@ impl Shared {
     ///
     /// With `held`, what comes of it for other spaces may take so many bytes of the log, which are kept for it.
     pub(super) async fn place(&self, job: &Job, held: Option<usize>) -> Result<Done> {
+        self.place_all(job, held, None).await
+    }
+
+    /// The same, of a job with one partition, with the modifications of a bulk group after those that are sealed.
+    pub(super) async fn place_slices(
+        &self,
+        job: &Job,
+        slices: &mut Slices<'_, '_>,
+    ) -> Result<Done> {
+        self.place_all(job, None, Some(slices)).await
+    }
+
+    async fn place_all(
+        &self,
+        job: &Job,
+        held: Option<usize>,
+        slices: Option<&mut Slices<'_, '_>>,
+    ) -> Result<Done> {
         let replaced =
             job.members.iter().map(|one| Partition::bytes_of(&one.low, &one.place, &one.staged));
         let mut writes = Writes::replacing(replaced.sum());
-        let done = self.place_with(job, held, &mut writes).await;
+        writes.ends_points = slices.is_some();
+        let done = self.place_with(job, (held, slices), &mut writes).await;
         writes.settle().await?;
         if !matches!(done, Ok(Done::Placed(_))) {
             self.shrink_directory(writes.grown_bytes);
@@ -191,7 +229,7 @@ impl Shared {
     async fn place_with<'a>(
         &'a self,
         job: &Job,
-        held: Option<usize>,
+        (held, mut slices): (Option<usize>, Option<&mut Slices<'_, '_>>),
         writes: &mut Writes<'a>,
     ) -> Result<Done> {
         let Some(spec) = job.spec() else { return Ok(Done::Postponed) };
@@ -199,97 +237,19 @@ impl Shared {
         let mut pieces = Pieces::of(&spec, UnitSet::ALL, made);
         pieces.emission =
             held.map(|bytes_max| Box::new(Emission { group: Group::new(), bytes_max }));
-        // The long values that the partitions refer to, before and after.
-        let mut long = Long::default();
-        let is_to_salvage = |member: &Member| self.glance().to_salvage.contains(&member.id);
         let most = spec.division.partition_blocks as usize;
-        let mut is_appended = job.members.len() == 1;
+        let is_appended = job.members.len() == 1;
+        let long = Long::default();
+        let mut making = Making { spec: Arc::clone(&spec), pieces, long, is_appended, most };
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
         for member in &job.members {
-            let read = match self.read_member(member).await {
-                Ok(read) => read,
-                Err(error) => return Ok(Done::SetAside(error)),
-            };
-            let mut sorted = Sorted::new(&read.chunks, &member.sealed.queue);
-            let mut damaged_long = References::default();
-            if member.has_long() {
-                long.before.add_all(self.references(&read));
-                long.before.add_put(member.sealed.queue.iter());
-                if is_to_salvage(member) {
-                    let damaged = self.damaged_long_values(&read).await;
-                    damaged_long = References::of(damaged.into_iter().map(|(_, one)| one));
-                }
-            }
-            if let Some(part) = &job.ingest {
-                sorted = sorted.then(part.records.iter());
-            }
-            is_appended = match self.is_behind(member, &read, sorted.next_key()) {
-                _ if !read.lost.is_empty() => false,
-                Ok(is_behind) => is_appended && is_behind,
-                Err(error) => return Ok(Done::SetAside(error)),
-            };
-            let full = if is_appended { most } else { (most * 3 / 4).max(1) };
-            let (block_bytes, growth_max) = (pieces.block_bytes(), spec.division.partition_bytes());
-            let growth = |one: &Modification<'_>| spec.format.growth_bytes(one, block_bytes);
-            let table = &read.table;
-            let mut blocks = read.blocks();
-            // First what comes before all blocks, and then block after block.
-            for next in 0..=table.len() {
-                // Jobs may occupy all cores: other tasks, such as the one that writes the log, get their turn here.
-                if next % BLOCKS_AT_ONCE == 0 {
-                    yield_now().await;
-                }
-                let index = next.checked_sub(1);
-                let mut block = index.and_then(|at| blocks.next().filter(|_| read.has_block(at)));
-                let mut low = match index {
-                    Some(index) => Some(table.low(index)),
-                    None => (table.len() == 0).then_some(&member.low[..]),
-                };
-                let end = (next < table.len()).then(|| table.low(next));
-                let damaged = || self.damaged_block(&member.place, index.unwrap_or(0));
-                // Many modifications make many blocks: these are written as they come.
-                loop {
-                    // A block is given away with all modifications up to its last key.
-                    let last =
-                        block.map(|block| spec.format.last_key(low.unwrap_or_default(), block));
-                    let Ok(last) = last.transpose() else {
-                        return Ok(Done::SetAside(damaged()));
-                    };
-                    let mut some = take_some(&mut sorted, &read, (last, end), growth_max, growth);
-                    if !damaged_long.is_empty() {
-                        some = self.without_damaged(read.format(), some, block, &damaged_long);
-                    }
-                    if block.is_none() && some.is_empty() {
-                        break;
-                    }
-                    let first = some.first().map(|first| first.key);
-                    let low = low.take().or(first).unwrap_or_default();
-                    let merged = self.merge_long(&spec, low, block, &some, &mut pieces).await?;
-                    if let Some(error) = merged.unreadable {
-                        return Ok(Done::SetAside(error));
-                    }
-                    if !self.take_made(&mut pieces, &mut long).await? {
-                        return Ok(Done::Postponed);
-                    }
-                    if !merged.is_empty() {
-                        some = merged.put_into(&some);
-                    }
-                    let applied =
-                        spec.format.apply(low, block.take(), &some, &self.kinds, &mut pieces);
-                    if applied.is_err() {
-                        return Ok(Done::SetAside(damaged()));
-                    }
-                    if !self.take_made(&mut pieces, &mut long).await? {
-                        return Ok(Done::Postponed);
-                    }
-                    while pieces.len() > if is_appended { most } else { 2 * most } {
-                        if !self.write_blocks(&spec, pieces.take(full), writes, &mut long).await? {
-                            return Ok(Done::Postponed);
-                        }
-                    }
-                }
+            let slices = slices.as_deref_mut();
+            let unfinished = self.place_member((job, member), slices, &mut making, writes).await?;
+            if let Some(unfinished) = unfinished {
+                return Ok(unfinished);
             }
         }
+        let Making { mut pieces, mut long, is_appended, .. } = making;
         if pieces.len() > most {
             let count = if is_appended { most } else { pieces.len().div_ceil(2) };
             if !self.write_blocks(&spec, pieces.take(count), writes, &mut long).await? {
@@ -328,6 +288,152 @@ impl Shared {
         let Long { before, after, made } = long;
         let freed = self.left_runs(before, &after).await;
         Ok(Done::Placed(Rewritten { written, refused, made, freed, rest, emitted }))
+    }
+
+    /// Makes the new blocks of one partition, and writes those that are enough for another; gives why it could not.
+    async fn place_member<'a>(
+        &'a self,
+        (job, member): (&Job, &Member),
+        mut slices: Option<&mut Slices<'_, '_>>,
+        making: &mut Making,
+        writes: &mut Writes<'a>,
+    ) -> Result<Option<Done>> {
+        let Making { spec, pieces, long, is_appended, most } = making;
+        let most = *most;
+        let read = match self.read_member(member).await {
+            Ok(read) => read,
+            Err(error) => return Ok(Some(Done::SetAside(error))),
+        };
+        let mut damaged_long = References::default();
+        if member.has_long() {
+            long.before.add_all(self.references(&read));
+            long.before.add_put(member.sealed.queue.iter());
+            if self.glance().to_salvage.contains(&member.id) {
+                let damaged = self.damaged_long_values(&read).await;
+                damaged_long = References::of(damaged.into_iter().map(|(_, one)| one));
+            }
+        }
+        let (block_bytes, growth_max) = (pieces.block_bytes(), spec.division.partition_bytes());
+        let growth = |one: &Modification<'_>| spec.format.growth_bytes(one, block_bytes);
+        let table = &read.table;
+        // The modifications of a bulk group come in slices, of keys from `from` on; without one all come at once. Blocks before `next`
+        // are rewritten, but for what was taken back: new blocks that have keys which the next slice may change, too.
+        let (mut from, mut next, mut taken_back) = (None::<Box<[u8]>>, 0, Vec::<OwnedUnits>::new());
+        loop {
+            let mut cut = None;
+            let with_group = match &mut slices {
+                None => None,
+                Some(slices) => match slices.take().await {
+                    Ok(Slice { queue, end }) => {
+                        if queue.has_long() {
+                            long.before.add_put(queue.iter());
+                        }
+                        let range = (from.as_deref().unwrap_or(&member.low), end.as_deref());
+                        let queue = with_slice(&member.sealed.queue, Some(range), queue);
+                        cut = end;
+                        Some(queue)
+                    }
+                    Err(error) => {
+                        slices.failed = Some(error);
+                        return Ok(Some(Done::Postponed));
+                    }
+                },
+            };
+            let cut = cut.as_deref();
+            let queue = with_group.as_ref().unwrap_or(&member.sealed.queue);
+            let mut sorted = Sorted::new(&read.chunks, queue);
+            if let Some(part) = &job.ingest {
+                sorted = sorted.then(part.records.iter());
+            }
+            let mut lowest = None;
+            if let Some(from) = from.as_deref() {
+                while sorted.next_if(|key| key < from).is_some() {}
+            } else {
+                lowest = (table.len() == 0).then_some(&member.low[..]);
+                *is_appended = match self.is_behind(member, &read, sorted.next_key()) {
+                    _ if !read.lost.is_empty() => false,
+                    Ok(is_behind) => *is_appended && is_behind,
+                    Err(error) => return Ok(Some(Done::SetAside(error))),
+                };
+            }
+            let full = if *is_appended { most } else { (most * 3 / 4).max(1) };
+            let inputs = inputs_of(&read, lowest, &taken_back, next);
+            let (mut passed, mut newly_taken) = (0, Vec::new());
+            while let Some((mut low, mut block)) = inputs.get(passed).copied() {
+                // Jobs may occupy all cores: other tasks, such as the one that writes the log, get their turn here.
+                if passed % BLOCKS_AT_ONCE == 0 {
+                    yield_now().await;
+                }
+                passed += 1;
+                let next_low = inputs.get(passed).and_then(|(low, _)| *low);
+                let end = match (next_low, cut) {
+                    (Some(low), Some(cut)) => Some(low.min(cut)),
+                    (low, cut) => low.or(cut),
+                };
+                let index = (next + passed).saturating_sub(taken_back.len() + 2);
+                let damaged = || self.damaged_block(&member.place, index);
+                // Many modifications make many blocks: these are written as they come.
+                loop {
+                    // A block is given away with all modifications up to its last key.
+                    let last =
+                        block.map(|block| spec.format.last_key(low.unwrap_or_default(), block));
+                    let Ok(last) = last.transpose() else {
+                        return Ok(Some(Done::SetAside(damaged())));
+                    };
+                    let mut some = take_some(&mut sorted, &read, (last, end), growth_max, growth);
+                    if !damaged_long.is_empty() {
+                        some = self.without_damaged(read.format(), some, block, &damaged_long);
+                    }
+                    if block.is_none() && some.is_empty() {
+                        break;
+                    }
+                    let first = some.first().map(|first| first.key);
+                    let low = low.take().or(first).unwrap_or_default();
+                    let merged = self.merge_long(spec, low, block, &some, pieces).await?;
+                    if let Some(error) = merged.unreadable {
+                        return Ok(Some(Done::SetAside(error)));
+                    }
+                    if !self.take_made(pieces, long).await? {
+                        return Ok(Some(Done::Postponed));
+                    }
+                    if !merged.is_empty() {
+                        some = merged.put_into(&some);
+                    }
+                    let applied = spec.format.apply(low, block.take(), &some, &self.kinds, pieces);
+                    if applied.is_err() {
+                        return Ok(Some(Done::SetAside(damaged())));
+                    }
+                    if !self.take_made(pieces, long).await? {
+                        return Ok(Some(Done::Postponed));
+                    }
+                    if let Some(cut) = cut.filter(|cut| last.is_some_and(|last| last >= *cut)) {
+                        while let Some((low, block)) = pieces.last()
+                            && spec.format.last_key(low, block).is_ok_and(|last| last >= cut)
+                        {
+                            newly_taken.extend(pieces.pop());
+                        }
+                        newly_taken.reverse();
+                    }
+                    while pieces.len() > if *is_appended { most } else { 2 * most } {
+                        let some = pieces.take(full);
+                        if !self.write_blocks(spec, some, writes, long).await? {
+                            return Ok(Some(Done::Postponed));
+                        }
+                    }
+                }
+                // What the next slice has may come before the next block.
+                if cut.is_some() && end == cut {
+                    break;
+                }
+            }
+            let Some(cut) = cut else { break };
+            let again = (passed - 1).min(taken_back.len());
+            next += passed - 1 - again;
+            newly_taken.extend(taken_back.drain(again..));
+            (taken_back, from) = (newly_taken, Some(cut.into()));
+            writes.written.iter_mut().for_each(|one| one.keep_table(&self.tables));
+        }
+        Ok(None)
     }
 
     /// An empty partition in the place of a job's.
@@ -447,6 +553,9 @@ impl Shared {
             let Some(extent) = extent else {
                 // Those taken so far are free when this returns.
                 writes.settle().await?;
+                if writes.ends_points && self.end_oldest_point() {
+                    continue;
+                }
                 return Ok(false);
             };
             is_written = extent.blocks.count >= count;

@@ -23,6 +23,8 @@ pub(super) struct Writes<'a> {
     pub(super) replaced_bytes: usize,
     /// Bytes that the directory grows by.
     pub(super) grown_bytes: usize,
+    /// Whether to end read points where there is no space: what was taken of a bulk group cannot be taken again.
+    pub(super) ends_points: bool,
     in_flight: FuturesUnordered<BoxFuture<'a, moirai_storage::Result<()>>>,
 }
 
