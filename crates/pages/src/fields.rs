@@ -98,6 +98,46 @@ impl FieldsBuilder {
     }
 }
 
+/// Puts the fields of `newer` in the place of those that a row has, without moving the others where the lengths stay; `both` gives the value
+/// of a column from the row's field, if it has one, and the newer one.
+pub(crate) fn change(
+    row: &mut Vec<u8>,
+    newer: &[u8],
+    mut both: impl FnMut(Option<&[u8]>, Option<&[u8]>, &mut FieldsBuilder, usize),
+) {
+    let mut field = FieldsBuilder::new();
+    let mut at = 0;
+    for (column, value) in Fields::of(newer) {
+        field.clear();
+        let old = loop {
+            let rest = row.get(at..).unwrap_or_default();
+            let mut fields = Fields::of(rest);
+            match fields.next() {
+                Some((one, _)) if one < column => at = row.len() - fields.0.len(),
+                Some((one, old)) if one == column => {
+                    both(old, value, &mut field, column);
+                    break rest.len() - fields.0.len();
+                }
+                // What is no field is dropped.
+                None => {
+                    row.truncate(at);
+                    both(None, value, &mut field, column);
+                    break 0;
+                }
+                Some(_) => {
+                    both(None, value, &mut field, column);
+                    break 0;
+                }
+            }
+        };
+        match row.get_mut(at..at + old) {
+            Some(place) if old == field.bytes.len() => place.copy_from_slice(&field.bytes),
+            _ => drop(row.splice(at..at + old, field.bytes.iter().copied())),
+        }
+        at += field.bytes.len();
+    }
+}
+
 /// What is left of `older` with the fields of `newer` in the place of its own; `both` gives the value of a column that both have.
 pub(crate) fn merged(
     older: &[u8],
@@ -154,6 +194,9 @@ mod tests {
             let read: Row = Fields::of(&old).map(|(column, value)| (column, value.map(<[u8]>::to_vec))).collect();
             prop_assert_eq!(&read, &older);
             let both = merged(&old, &new, |_, newer, out, column| out.push(column, newer));
+            let mut changed = old.clone();
+            change(&mut changed, &new, |_, newer, out, column| out.push(column, newer));
+            prop_assert_eq!(&changed, &both);
             let mut expected = older;
             expected.extend(newer);
             prop_assert_eq!(both, bytes(&expected));

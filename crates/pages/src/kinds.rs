@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_encodings::NumberType;
 use moirai_update::{Kind, KindNumber, Kinds, Result, Value};
 
-use crate::fields::{Fields, merged};
+use crate::fields::{Fields, change, merged};
 use crate::number::{number_bytes, number_of, wrapped};
 
 /// Sets fields of a row that is there; the content is the fields. Without a row it is refused.
@@ -66,10 +66,7 @@ impl Kind for Set {
     }
 
     fn apply(&self, value: &mut Value, modification: &[u8]) {
-        let row = merged(&value.bytes, modification, |_, newer, out, column| {
-            out.push(column, newer);
-        });
-        value.set(Some(&row));
+        change(&mut value.bytes, modification, |_, newer, out, column| out.push(column, newer));
     }
 
     fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {
@@ -88,10 +85,9 @@ impl Kind for Add {
     }
 
     fn apply(&self, value: &mut Value, modification: &[u8]) {
-        let row = merged(&value.bytes, modification, |older, newer, out, column| {
+        change(&mut value.bytes, modification, |older, newer, out, column| {
             out.push(column, added(older, newer).as_deref());
         });
-        value.set(Some(&row));
     }
 
     fn combine(&self, older: &[u8], newer: &[u8], both: &mut Vec<u8>) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use moirai_pages::{KeyBounds, PageRows};
-use moirai_update::{At, Layers, Modification, UnitSet, View, Views};
+use moirai_update::{At, Layers, Modification, Reader, UnitSet, View, Views};
 
 use crate::Result;
 use crate::columns::ColumnBuilder;
@@ -16,6 +16,9 @@ use crate::tables::Table;
 
 /// Pages that are read with one request at most: a view ends with its row group.
 pub(crate) const PAGES_AT_ONCE: usize = 64;
+
+/// Beside two for each row that is wanted, so many changes are shown before it is seen whether more are needed.
+const CHANGES: usize = 32;
 
 /// What a scan reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub struct ScanOptions {
     pub to: Option<Vec<u8>>,
     /// Rows of a batch, about: it ends with a page.
     pub batch_rows: usize,
-    /// Pages that are read with one request at most: fewer where few rows are wanted.
+    /// Pages that are read with one request at most. With 1, for few rows, nothing is read ahead of who asks.
     pub pages: usize,
 }
 
@@ -53,12 +56,28 @@ pub struct Scan {
     columns: Vec<usize>,
     units: UnitSet,
     options: ScanOptions,
-    views: Views,
+    source: Source,
     /// The view whose pages come next, and which of them.
     view: Option<(View, usize)>,
     builders: Vec<ColumnBuilder>,
     rows: usize,
     done: ScanCounts,
+}
+
+/// Where the views of a scan come from.
+enum Source {
+    /// A task that reads ahead.
+    Ahead(Views),
+    /// They are read when they are asked for: the next is at this key, and may end after so many changes.
+    InTurn(Option<Box<[u8]>>, usize),
+}
+
+/// The reader of the rows of a table, of which these units are wanted.
+fn reader_of<'a>(snapshot: &'a Snapshot, table: &Table, units: UnitSet) -> Reader<'a> {
+    match table.layout() {
+        Layout::Csm | Layout::Pax => snapshot.reader().units(units).in_layers(UnitSet::one(0)),
+        Layout::Nsm => snapshot.reader(),
+    }
 }
 
 /// What a scan has read so far.
@@ -105,14 +124,19 @@ impl Scan {
             units => units,
         };
         snapshot.note_range(table, &options.from, options.to.as_deref());
-        let to = options.to.clone();
-        let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
-        let reader = match table.layout() {
-            Layout::Csm | Layout::Pax => snapshot.reader().units(units).in_layers(UnitSet::one(0)),
-            Layout::Nsm => snapshot.reader(),
+        let source = if options.pages > 1 {
+            let (at, to) = (At::Key(&options.from), options.to.clone());
+            let goes_on = move |next: &[u8]| to.as_ref().is_none_or(|to| next < &to[..]);
+            let reader = reader_of(&snapshot, table, units);
+            Source::Ahead(reader.views(table.space(), at, options.pages, goes_on))
+        } else {
+            // Pages of columns are taken whole.
+            let changes = match table.layout() {
+                Layout::Nsm => options.batch_rows.saturating_mul(2).saturating_add(CHANGES),
+                Layout::Csm | Layout::Pax => usize::MAX,
+            };
+            Source::InTurn(Some(options.from[..].into()), changes)
         };
-        let views =
-            reader.views(table.space(), At::Key(&options.from), options.pages.max(1), goes_on);
         let builders =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
         let table = table.clone();
@@ -123,7 +147,7 @@ impl Scan {
             columns,
             units,
             options,
-            views,
+            source,
             view: None,
             builders,
             rows: 0,
@@ -158,6 +182,22 @@ impl Scan {
         self.options.batch_rows = batch_rows.max(1);
     }
 
+    async fn next_view(&mut self) -> Result<Option<View>> {
+        let (at, changes) = match &mut self.source {
+            Source::Ahead(views) => return Ok(views.next().await.transpose()?),
+            Source::InTurn(None, _) => return Ok(None),
+            Source::InTurn(Some(at), changes) => (at, *changes),
+        };
+        let (from, to) = (&self.options.from[..], self.options.to.as_deref());
+        let reader = reader_of(&self.snapshot, &self.table, self.units).within(from, to, changes);
+        let view = reader.view(self.table.space(), At::Key(at), 1).await?;
+        let next = view.as_ref().and_then(|view| view.next.clone());
+        // Where rows are deleted at one end of a table, many views may show none.
+        let next = next.filter(|next| to.is_none_or(|to| **next < *to));
+        self.source = Source::InTurn(next, changes.saturating_mul(4));
+        Ok(view)
+    }
+
     /// The next rows; `None` behind the last.
     ///
     /// # Errors
@@ -168,7 +208,7 @@ impl Scan {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while self.rows < self.options.batch_rows {
             let Some((view, at)) = &mut self.view else {
-                match self.views.next().await.transpose()? {
+                match self.next_view().await? {
                     Some(view) => {
                         self.done.bytes += view.bytes();
                         self.view = Some((view, 0));

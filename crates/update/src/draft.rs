@@ -56,6 +56,16 @@ pub(crate) struct Moment<'a> {
     pub(crate) units: UnitSet,
     /// The units that are read, too, where views have modifications beside their blocks; `None` where these are applied.
     pub(crate) in_layers: Option<UnitSet>,
+    /// The keys that views are read for; `None` where all of them count.
+    pub(crate) within: Option<Within<'a>>,
+}
+
+/// Keys that a view is read for, from one on and before another or to the last, and after how many modifications of them it may end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) to: Option<&'a [u8]>,
+    pub(crate) changes: usize,
 }
 
 impl Draft {
@@ -188,8 +198,13 @@ impl Draft {
 
 impl<'a> Moment<'a> {
     /// What is there now.
-    pub(crate) const NOW: Moment<'static> =
-        Moment { point: PointNumber::NOW, draft: None, units: UnitSet::ALL, in_layers: None };
+    pub(crate) const NOW: Moment<'static> = Moment {
+        point: PointNumber::NOW,
+        draft: None,
+        units: UnitSet::ALL,
+        in_layers: None,
+        within: None,
+    };
 
     /// The program's own modifications of a key.
     pub(crate) fn own_of(

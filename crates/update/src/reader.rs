@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::draft::{Draft, Moment};
+use crate::draft::{Draft, Moment, Within};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::SpaceId;
@@ -53,6 +53,15 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn in_layers(self, with: UnitSet) -> Reader<'a> {
         Reader { moment: Moment { in_layers: Some(with), ..self.moment }, ..self }
+    }
+
+    /// Reads views for keys from `from` on and before `to`, or to the last: of other keys they may lack what was modified since blocks were
+    /// written. A view may end within a block, with its `next`, once it has so many modifications: the block that all inserts go to has
+    /// more than who wants a few rows should pay for. Who does that takes no row from `next` on.
+    #[must_use]
+    pub fn within(self, from: &'a [u8], to: Option<&'a [u8]>, changes: usize) -> Reader<'a> {
+        let within = Some(Within { from, to, changes });
+        Reader { moment: Moment { within, ..self.moment }, ..self }
     }
 
     /// The value under a key, with all that was modified; from memory alone where that says all.

@@ -260,7 +260,8 @@ impl Shared {
         let Moment { point, units, in_layers, .. } = moment;
         let draft = moment.draft.map(|draft| draft.of_space(space));
         let task = spawn(async move {
-            let moment = Moment { point, draft: draft.as_ref(), units, in_layers };
+            let draft = draft.as_ref();
+            let moment = Moment { point, draft, units, in_layers, within: None };
             shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
         Views { views, _task: task.bound() }
@@ -355,8 +356,6 @@ impl Shared {
         let holder = self.holder(state, space, probe, moment.point)?;
         if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {
             state.order_keys(id);
-            // The places take memory of the queues.
-            self.sweep_wake.notify_one();
         }
         let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;
@@ -408,12 +407,23 @@ impl Shared {
             false => holder.high.map(Box::from),
         };
         let mut pending = Vec::new();
-        let from = low.as_deref().unwrap_or_default();
-        for modification in holder.pending(moment.units, (from, next.as_deref())) {
-            encode(&mut pending, modification);
+        let mut from: &[u8] = low.as_deref().unwrap_or_default();
+        let mut to = next.as_deref();
+        let mut cut = None;
+        if let Some(within) = moment.within {
+            from = from.max(within.from);
+            to = to.into_iter().chain(within.to).min();
+            cut = holder.cut((from, to), within.changes);
+            to = to.into_iter().chain(cut).min();
         }
-        let own = moment.own_between(space, from, next.as_deref());
+        let mut merged = 0;
+        for modification in holder.pending(moment.units, (from, to)) {
+            encode(&mut pending, modification);
+            merged += 1;
+        }
+        let own = moment.own_between(space, from, to);
         let made = encode_own(holder.place.spec(), &mut pending, own);
+        let next = cut.map_or(next, |cut| Some(cut.into()));
         let mut wanted = Wanted::of(&holder, table, (first..end, moment.units), None);
         wanted.is_table_read = is_table_read;
         if let Some(with) = moment.in_layers
@@ -423,7 +433,7 @@ impl Shared {
         }
         wanted.is_to_keep = self.may_keep_space(state, space, &wanted);
         if let Some((id, _)) = holder.partition {
-            self.pay(state, id, Some(&wanted), 0);
+            self.pay(state, id, Some(&wanted), merged);
         }
         let epoch = self.epoch_at(state, moment.point)?;
         let in_layers = moment.in_layers.is_some();

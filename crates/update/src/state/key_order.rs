@@ -2,20 +2,16 @@
 //!
 //! A queue has its modifications in the order in which they came. Whoever reads a few rows of a page would decode all that is pending for
 //! the page's partition. So the first one to read a range of a long queue sorts the places of its modifications, and later ones sort what
-//! came since, once it is an eighth of all. What a sweep has sealed stays as it is then.
-
-use std::cmp::Ordering;
+//! came since. What a sweep has sealed stays as it is then.
 
 use crate::ids::PointNumber;
 use crate::kind::Modification;
 use crate::state::queue::{PIECES_MAX, Piece, Pieces, Queue, decode};
 
-/// So many bytes of modifications are not worth sorting, and neither is such a share of the queue.
+/// So many bytes of modifications are not worth sorting.
 const UNSORTED_BYTES: usize = 2 << 10;
-const UNSORTED_SHARE: usize = 8;
-/// Bytes of a modification on average from which on places take little beside them: four bytes each. Memory that they take is not there for
-/// other modifications, and sweeps come sooner.
-const MODIFICATION_BYTES: usize = 32;
+/// Places that came last are merged with the others once they are one in so many.
+const RECENT_SHARE: usize = 8;
 /// Modifications that are sorted at once, with the lock held.
 const SORTED_AT_ONCE: usize = 4096;
 
@@ -23,6 +19,8 @@ const SORTED_AT_ONCE: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
     places: Vec<u32>,
+    /// Those of modifications that came after these, so that not all are moved for a few.
+    recent: Vec<u32>,
     /// Up to where the queue is sorted: so many pieces, and so many bytes of the next.
     pieces: usize,
     bytes_of_piece: usize,
@@ -32,7 +30,7 @@ pub(crate) struct KeyOrder {
 
 impl KeyOrder {
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<KeyOrder>() + self.places.capacity() * size_of::<u32>()
+        size_of::<KeyOrder>() + (self.places.capacity() + self.recent.capacity()) * size_of::<u32>()
     }
 
     /// Sorts what has come, or some of it.
@@ -54,22 +52,65 @@ impl KeyOrder {
                 }
             }
         }
-        let by_key = |one: u32, other: u32| key_at(all, one).cmp(key_at(all, other));
         // Places grow, so of one key the earlier come first.
-        new.sort_by(|one, other| by_key(*one, *other));
-        // Few keys are compared: those between two new ones move together.
-        let old = std::mem::take(&mut self.places);
-        self.places.reserve_exact(old.len() + new.len());
-        let mut rest = &old[..];
-        for place in new {
-            let is_before = |one: &u32| by_key(*one, place) != Ordering::Greater;
-            let (before, behind) = rest.split_at(rest.partition_point(is_before));
-            self.places.extend_from_slice(before);
-            self.places.push(place);
-            rest = behind;
+        new.sort_by(|one, other| key_at(all, *one).cmp(key_at(all, *other)));
+        merge(all, &mut self.recent, &new);
+        if self.recent.len() > self.places.len() / RECENT_SHARE {
+            merge(all, &mut self.places, &self.recent);
+            self.recent.clear();
         }
-        self.places.extend_from_slice(rest);
     }
+
+    /// The key behind the first `most` modifications or more of a range, where it has more.
+    fn cut<'a>(
+        &self,
+        all: Pieces<'a>,
+        (from, to): (&[u8], Option<&[u8]>),
+        most: usize,
+    ) -> Option<&'a [u8]> {
+        let cut = |places: &[u32]| {
+            let below = |key: &[u8]| places.partition_point(|place| key_at(all, *place) < key);
+            let place = below(from).saturating_add(most);
+            let mut key = key_at(all, *places.get(place)?);
+            if key <= from {
+                let behind = places.partition_point(|place| key_at(all, *place) <= from);
+                key = key_at(all, *places.get(behind)?);
+            }
+            to.is_none_or(|to| key < to).then_some(key)
+        };
+        cut(&self.places).into_iter().chain(cut(&self.recent)).min()
+    }
+
+    /// The places of keys from one on and before another, or to the last; of each key in the order in which they came.
+    fn between(
+        &self,
+        all: Pieces<'_>,
+        (from, to): (&[u8], Option<&[u8]>),
+    ) -> impl Iterator<Item = u32> + use<'_> {
+        let within = |places: &'_ [u32]| {
+            let below = |key: &[u8]| places.partition_point(|place| key_at(all, *place) < key);
+            below(from)..to.map_or(places.len(), below)
+        };
+        let of_all = self.places.get(within(&self.places)).unwrap_or_default();
+        let of_recent = self.recent.get(within(&self.recent)).unwrap_or_default();
+        of_all.iter().chain(of_recent).copied()
+    }
+}
+
+/// Puts places among others that come before them where the keys are the same.
+fn merge(all: Pieces<'_>, places: &mut Vec<u32>, new: &[u32]) {
+    let old = std::mem::take(places);
+    places.reserve_exact(old.len() + new.len());
+    let mut rest = &old[..];
+    // Few keys are compared: those between two new ones move together.
+    for place in new {
+        let key = key_at(all, *place);
+        let (before, behind) = rest.split_at(rest.partition_point(|one| key_at(all, *one) <= key));
+        places.extend_from_slice(before);
+        places.push(*place);
+        rest = behind;
+    }
+    places.extend_from_slice(rest);
 }
 
 fn key_at<'a>(pieces: Pieces<'a>, place: u32) -> &'a [u8] {
@@ -79,11 +120,7 @@ fn key_at<'a>(pieces: Pieces<'a>, place: u32) -> &'a [u8] {
 impl Queue {
     /// Whether so much is not sorted by key that who reads a range had better sort it first.
     pub(crate) fn is_to_order(&self) -> bool {
-        if self.bytes() < MODIFICATION_BYTES * self.count() {
-            return false;
-        }
-        let sorted = self.order().map_or(0, |order| order.bytes);
-        self.bytes() - sorted > UNSORTED_BYTES.max(self.bytes() / UNSORTED_SHARE)
+        self.bytes() - self.order().map_or(0, |order| order.bytes) > UNSORTED_BYTES
     }
 
     /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
@@ -97,6 +134,11 @@ impl Queue {
         after.saturating_sub(before)
     }
 
+    /// A key of a range from which on who wants few rows may leave out what is pending: so many modifications or more come before it.
+    pub(crate) fn cut(&self, range: (&[u8], Option<&[u8]>), most: usize) -> Option<&[u8]> {
+        self.order()?.cut(Pieces::of(self.pieces()), range, most)
+    }
+
     /// What came before a read point of keys from one on and before another, or to the last; of each key in the order in which it came.
     pub(crate) fn between<'k>(
         &self,
@@ -105,12 +147,9 @@ impl Queue {
     ) -> impl Iterator<Item = Modification<'_>> + use<'_, 'k> {
         let all = Pieces::of(self.pieces());
         let order = self.order();
-        let places = order.map(|order| &order.places[..]).unwrap_or_default();
-        let below = |key: &[u8]| places.partition_point(|place| key_at(all, *place) < key);
-        let (first, end) = (below(from), to.map_or(places.len(), below));
-        let is_seen = move |place: &&u32| all.piece(**place).is_some_and(|one| one.after() < point);
-        let sorted = places.get(first..end).unwrap_or_default().iter().filter(is_seen);
-        let sorted = sorted.filter_map(move |place| all.at(*place));
+        let sorted = order.into_iter().flat_map(move |order| order.between(all, (from, to)));
+        let is_seen = move |place: &u32| all.piece(*place).is_some_and(|one| one.after() < point);
+        let sorted = sorted.filter(is_seen).filter_map(move |place| all.at(place));
         let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
         let rest = self.pieces().iter().enumerate().skip(pieces);
         let rest = rest.filter(move |(_, piece)| piece.after() < point);

@@ -120,6 +120,11 @@ impl<'a> Holder<'a> {
         pending.filter(move |one| is_all || format.units_of(one).meets(units))
     }
 
+    /// A key of a range before which so many modifications or more are pending, if there are more; see [`Queue::cut`].
+    pub(crate) fn cut(&self, range: (&[u8], Option<&[u8]>), most: usize) -> Option<&'a [u8]> {
+        self.queues().filter_map(|queue| queue.cut(range, most)).min()
+    }
+
     /// What is pending of one key, oldest first.
     pub(crate) fn pending_of(&self, key: &[u8]) -> impl Iterator<Item = Modification<'a>> {
         let point = self.point;
