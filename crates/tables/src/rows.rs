@@ -5,6 +5,7 @@ use moirai_pages::{Fields, KeyBounds, KeyReader, PageRows};
 use moirai_update::{Reader, Stored, UnitSet, View};
 
 use crate::Result;
+use crate::check::text_of;
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
 use crate::tables::Table;
@@ -59,6 +60,21 @@ impl<'t> RowDecoder<'t> {
             array.append_field(value).map_err(|_| no_page())?;
         }
         Ok(())
+    }
+}
+
+/// The values of a key, for people.
+pub(crate) fn key_text(table: &Table, key: &[u8]) -> String {
+    let columns = table.pages().key();
+    let schema = table.schema_with_row_numbers();
+    let types = columns.iter().map(|column| schema.field(*column).data_type());
+    let mut arrays: Vec<ColumnBuilder> = types.map(ColumnBuilder::new).collect();
+    let appended = RowDecoder::of(table, columns).append(key, &[], &mut arrays);
+    let arrays: std::result::Result<Vec<_>, _> =
+        arrays.iter_mut().map(ColumnBuilder::finish).collect();
+    match (appended, arrays) {
+        (Ok(()), Ok(arrays)) => text_of(&arrays, 0),
+        _ => "?".to_owned(),
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::definition::{Layout, PageOptions, TableDefinition};
 use crate::index::Index;
 use crate::load::Replace;
-use crate::rows::{page_reader, rows_of};
+use crate::rows::{key_text, page_reader, rows_of};
 use crate::snapshot::{Snapshot, SnapshotPoint};
 use crate::{Changes, Error, Result};
 
@@ -533,20 +533,41 @@ impl<'a> Writer<'a> {
         Ok(self.bulk.add(changes.group()).await?)
     }
 
+    /// Has the commit refuse two rows with the same key ([`Error::DuplicateKey`]): what puts new rows of this table need not remember
+    /// all of their keys.
+    pub fn once(&mut self, table: &Table) {
+        self.bulk.once(table.space());
+    }
+
     /// Commits all changes or none. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::Dropped`], [`Error::Altered`]; errors as of [`Bulk::commit`].
     pub async fn commit(self) -> Result<()> {
         let _defining = self.tables.defining.read().await;
-        Ok(self.checked()?.commit().await?)
+        let (changed, bulk) = self.checked()?;
+        bulk.commit().await.map_err(|error| named(&changed, error.into()))
     }
 
-    /// The changes, whose tables are what they were. The caller keeps them so.
-    pub(crate) fn checked(self) -> Result<Bulk<'a>> {
+    /// The tables, which are what they were, and the changes. The caller keeps them so.
+    pub(crate) fn checked(self) -> Result<(Vec<Table>, Bulk<'a>)> {
         self.tables.check(&self.changed)?;
-        Ok(self.bulk)
+        Ok((self.changed, self.bulk))
     }
+}
+
+/// An error of a commit, which names the table and the key that has two rows.
+pub(crate) fn named(changed: &[Table], error: Error) -> Error {
+    let Error::Store(moirai_btree::Error::Update(moirai_update::Error::ModifiedTwice {
+        space,
+        key,
+    })) = &error
+    else {
+        return error;
+    };
+    let Some(table) = changed.iter().find(|table| table.space() == *space) else { return error };
+    let key = key_text(table, key);
+    Error::DuplicateKey { table: table.name().to_owned(), key }
 }
 
 pub(crate) async fn find_in(reader: Reader<'_>, name: &str) -> Result<Option<Table>> {

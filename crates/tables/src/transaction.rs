@@ -10,7 +10,7 @@ use moirai_update::{DELETE, SpaceId};
 
 use crate::index::{Index, key_behind};
 use crate::snapshot::{Snapshot, SnapshotPoint};
-use crate::tables::{Table, Tables, Writer};
+use crate::tables::{Table, Tables, Writer, named};
 use crate::{Changes, Error, Result};
 
 /// A transaction over the tables and trees of a store. It reads its own changes ([`Transaction::snapshot`]); others see them once it is
@@ -377,8 +377,9 @@ impl Transaction {
     pub async fn commit_writer(&mut self, writer: Writer<'_>) -> Result<()> {
         let tables = Arc::clone(self.tables());
         let _defining = tables.defining.read().await;
-        let bulk = writer.checked().inspect_err(|_| self.inner.roll_back())?;
-        Ok(self.inner.inner().commit_bulk(tables.store.engine(), bulk).await?)
+        let (changed, bulk) = writer.checked().inspect_err(|_| self.inner.roll_back())?;
+        let committed = self.inner.inner().commit_bulk(tables.store.engine(), bulk).await;
+        committed.map_err(|error| named(&changed, error.into()))
     }
 
     /// Rolls it back: it has ended.

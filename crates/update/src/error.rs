@@ -215,6 +215,15 @@ pub enum Error {
     #[error("a part of the bulk group was lost when writing it failed: begin another one")]
     BulkBroken,
 
+    /// A bulk group modifies a key twice that it was to modify once ([`Bulk::once`](crate::Bulk::once)).
+    #[error("a bulk group has two modifications of a key of space {}, which was to have one", .space.0)]
+    ModifiedTwice {
+        /// The space.
+        space: SpaceId,
+        /// The key.
+        key: Vec<u8>,
+    },
+
     /// A long value was put twice, or into another store than it was written for, or writing it failed before.
     #[error(
         "a long value was put before, could not be written, or is of another store: write the value again for this put"

@@ -244,6 +244,9 @@ impl Session {
             rows: 0,
             returned: returning.is_some().then(Vec::new),
         };
+        if matches!(inserting.on_conflict, OnConflict::Refuse) {
+            inserting.work.puts_once(&table);
+        }
         let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
         let may_load =
             is_plain && inserting.work.is_alone() && self.tables.is_empty(&table).await?;
@@ -341,7 +344,7 @@ struct Inserting<'a, 'w> {
     columns: Vec<usize>,
     defaults: Vec<Option<Default>>,
     on_conflict: OnConflict,
-    /// The keys that the statement has put, and the values in unique indexes.
+    /// The keys that the statement has put, while they are few, and the values in unique indexes.
     keys: HashSet<Vec<u8>>,
     unique: UniqueValues,
     work: &'a mut Work<'w>,
@@ -409,6 +412,9 @@ impl Inserting<'_, '_> {
     async fn put_changes(&mut self, rows: RecordBatch, changes: Changes) -> Result<()> {
         let table = self.table;
         self.work.add(changes).await?;
+        if self.work.finds_twins() {
+            self.keys = HashSet::new();
+        }
         let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
         self.pass(rows.project(&columns).map_err(DataFusionError::from)?);
         Ok(())
@@ -457,6 +463,7 @@ impl Inserting<'_, '_> {
             let conflicts = self.snapshot.conflicts(table, index, rows, |_| false).await;
             taken.push((conflicts.map_err(external)?, identities));
         }
+        let finds_twins = self.work.finds_twins();
         // What is left out counts for nothing: no later row conflicts with it.
         let (mut is_new, mut is_there) = (vec![false; count], vec![false; count]);
         for row in 0..count {
@@ -492,7 +499,7 @@ impl Inserting<'_, '_> {
                     return Err(not_unique(table, index, &rows.slice(row, 1))?);
                 }
             }
-            self.keys.extend(key.cloned());
+            self.keys.extend(key.filter(|_| !finds_twins).cloned());
             for (index, (_, identities)) in unique.iter().zip(&taken) {
                 if let Some(identity) = identities.get(row).and_then(Option::as_ref) {
                     self.unique.insert(index, identity.clone());

@@ -20,6 +20,8 @@ pub(crate) struct Work<'a> {
     bytes: usize,
     /// Changes that are too many for memory, and the tables that they change.
     writer: Option<Writer<'a>>,
+    /// The table that gets new rows only.
+    once: Option<Table>,
     /// Whether the statement is all of its transaction.
     is_alone: bool,
     /// Whether others have changed what the statement read, so that what it says counts for nothing.
@@ -44,9 +46,17 @@ impl<'a> Work<'a> {
         is_alone: bool,
     ) -> Result<Work<'a>> {
         let snapshot = transaction.snapshot().await?;
-        let (collected, bytes, writer) = (Vec::new(), 0, None);
-        let is_stale = false;
-        Ok(Work { snapshot, tables, transaction, collected, bytes, writer, is_alone, is_stale })
+        Ok(Work {
+            snapshot,
+            tables,
+            transaction,
+            collected: Vec::new(),
+            bytes: 0,
+            writer: None,
+            once: None,
+            is_alone,
+            is_stale: false,
+        })
     }
 
     /// Whether the statement is all of its transaction.
@@ -89,6 +99,16 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Every change of this table puts a row that is to be new.
+    pub(crate) fn puts_once(&mut self, table: &Table) {
+        self.once = Some(table.clone());
+    }
+
+    /// Whether the commit finds rows with the same key among those that are put: the statement need not remember keys.
+    pub(crate) fn finds_twins(&self) -> bool {
+        self.once.is_some() && self.writer.is_some()
+    }
+
     /// Adds changes, which come after those before them.
     pub(crate) async fn add(&mut self, changes: Changes) -> Result<()> {
         if let Some(writer) = &mut self.writer {
@@ -98,6 +118,7 @@ impl<'a> Work<'a> {
         self.collected.push(changes);
         if self.is_alone && self.bytes > COLLECTED_BYTES {
             let writer = self.writer.insert(self.tables.writer());
+            self.once.iter().for_each(|table| writer.once(table));
             for changes in std::mem::take(&mut self.collected) {
                 writer.add(&changes).await.map_err(external)?;
             }

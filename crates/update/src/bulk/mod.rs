@@ -46,6 +46,8 @@ pub struct Bulk<'a> {
     buffer: Buffer,
     runs: Vec<Arc<Run>>,
     long: Vec<Arc<LongValue>>,
+    /// Spaces of which each key has one modification at most.
+    once: Vec<SpaceId>,
     count: u64,
     bytes: u64,
     /// Whether a part of it was lost, since writing it failed.
@@ -56,8 +58,16 @@ impl Engine {
     /// A group that may be longer than the log and than memory. What it is given goes to the device in sorted runs of an eighth
     /// of the memory; it may be as long as 256 of these.
     pub fn bulk(&self) -> Bulk<'_> {
-        let (buffer, runs, long) = (Buffer::default(), Vec::new(), Vec::new());
-        Bulk { engine: self, buffer, runs, long, count: 0, bytes: 0, is_broken: false }
+        Bulk {
+            engine: self,
+            buffer: Buffer::default(),
+            runs: Vec::new(),
+            long: Vec::new(),
+            once: Vec::new(),
+            count: 0,
+            bytes: 0,
+            is_broken: false,
+        }
     }
 }
 
@@ -105,6 +115,14 @@ impl Bulk<'_> {
         Ok(())
     }
 
+    /// Has the commit refuse a group that modifies a key of this space twice ([`Error::ModifiedTwice`]): who adds rows that are to be new
+    /// need not remember all of their keys.
+    pub fn once(&mut self, space: SpaceId) {
+        if !self.once.contains(&space) {
+            self.once.push(space);
+        }
+    }
+
     /// How many modifications it has.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -145,7 +163,7 @@ impl Bulk<'_> {
     /// A group without modifications returns at once, and says nothing of those before it: that is [`Engine::barrier`].
     ///
     /// # Errors
-    /// [`Error::BulkBroken`], [`Error::GroupTooLong`], [`Error::Full`],
+    /// [`Error::BulkBroken`], [`Error::ModifiedTwice`], [`Error::GroupTooLong`], [`Error::Full`],
     /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;
     /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
     ///
@@ -157,7 +175,7 @@ impl Bulk<'_> {
         if self.is_broken {
             return Err(Error::BulkBroken);
         }
-        if self.runs.is_empty() && self.long.is_empty() {
+        if self.runs.is_empty() && self.long.is_empty() && self.once.is_empty() {
             let mut group = Group::new();
             self.buffer.iter().for_each(|(space, one)| group.modify(space, one));
             if group.log_bytes() <= shared.log.group_bytes_max() {
@@ -174,7 +192,8 @@ impl Bulk<'_> {
         let clearing = Arc::clone(&shared.clearing).lock_owned().await;
         let (reply, committed) = oneshot::channel();
         let (runs, long) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.long));
-        let request = BulkRequest::new(runs, long, self.count, reply, (alone, clearing));
+        let once = std::mem::take(&mut self.once);
+        let request = BulkRequest::new((runs, once), long, self.count, reply, (alone, clearing));
         shared.bulks.begin(request);
         if let Err(error) = shared.check_running() {
             shared.bulks.forget();

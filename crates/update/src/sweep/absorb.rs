@@ -45,6 +45,8 @@ pub(crate) struct Bulks(Mutex<Option<BulkRequest>>);
 #[derive(Debug)]
 pub(crate) struct BulkRequest {
     runs: Vec<Arc<Run>>,
+    /// Spaces of which each key has one modification at most.
+    once: Vec<SpaceId>,
     long: Vec<Arc<LongValue>>,
     count: u64,
     reply: oneshot::Sender<Result<()>>,
@@ -82,13 +84,13 @@ impl Bulks {
 
 impl BulkRequest {
     pub(crate) fn new(
-        runs: Vec<Arc<Run>>,
+        (runs, once): (Vec<Arc<Run>>, Vec<SpaceId>),
         long: Vec<Arc<LongValue>>,
         count: u64,
         reply: oneshot::Sender<Result<()>>,
         alone: (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
     ) -> BulkRequest {
-        BulkRequest { runs, long, count, reply, stalls: 0, _alone: alone }
+        BulkRequest { runs, once, long, count, reply, stalls: 0, _alone: alone }
     }
 }
 
@@ -127,7 +129,7 @@ impl Sweeper<'_> {
     ) -> Result<Absorbed> {
         let shared = self.shared;
         // First: where a run cannot be read nothing has changed.
-        let mut merge = match Merge::of(shared, &request.runs).await {
+        let mut merge = match Merge::of(shared, &request.runs, &request.once).await {
             Ok(merge) => merge,
             Err(error) => return Ok(Absorbed::Refused(error)),
         };
