@@ -9,7 +9,7 @@ use moirai::units::{BlockCount, BlockRange, ByteCount, Lbn};
 use moirai::{Access, NewFiles};
 use rand::{RngCore, SeedableRng};
 
-use crate::workload::Outcome;
+use crate::Outcome;
 
 /// So many bytes are written, and then read.
 const BYTES: ByteCount = ByteCount(1 << 30);

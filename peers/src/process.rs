@@ -6,7 +6,7 @@ use std::ops::Sub;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::workload::Outcome;
+use crate::Outcome;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {

@@ -1,30 +1,25 @@
-//! Random updates of records in an index larger than memory: Moirai beside other engines, in one run.
-//!
-//! Each engine runs in a process of its own, in a fresh folder on the same disk, with the same memory: a budget
-//! that it is told, and a control group that limits the process with the files cached for it.
+//! Random updates of records in an index larger than memory.
 
-mod bandwidth;
 mod engines;
-mod process;
 mod table;
 mod workload;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use moirai::runtime::block_on_real;
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::Format;
 
-use crate::engines::Setup;
 use crate::process::MemoryLimit;
-use crate::workload::{BlockingEngine, Measured, Outcome, Threads, Workload, measure};
+use crate::update::engines::Setup;
+use crate::update::workload::{BlockingEngine, Measured, Threads, Workload, measure};
+use crate::{Outcome, bandwidth, run_apart};
 
-/// Updates random records of an index larger than memory, with Moirai and its peers.
-#[derive(Clone, Debug, Parser)]
-struct Arguments {
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Arguments {
     /// The engines; all when none is named
     #[arg(long, value_delimiter = ',')]
     engines: Vec<Name>,
@@ -105,8 +100,7 @@ impl Name {
     }
 }
 
-fn main() -> Outcome<()> {
-    let mut arguments = Arguments::parse();
+pub(crate) fn run(mut arguments: Arguments) -> Outcome<()> {
     if arguments.engines.is_empty() {
         arguments.engines = Name::value_variants().to_vec();
     }
@@ -123,7 +117,7 @@ fn main() -> Outcome<()> {
     for run in 0..arguments.runs {
         for &name in &arguments.engines {
             eprintln!("run {} of {}: {}", run + 1, arguments.runs, name.text());
-            match run_apart(name) {
+            match run_apart(&name.text()) {
                 Ok(measured) => table.add(name, measured),
                 Err(error) => eprintln!("{}: {error}", name.text()),
             }
@@ -131,19 +125,6 @@ fn main() -> Outcome<()> {
     }
     print!("{table}");
     Ok(())
-}
-
-/// Runs an engine in another process.
-fn run_apart(name: Name) -> Outcome<Measured> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .args(["--here", &name.text()])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("the process ended with {}", output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn run_here(name: Name, arguments: &Arguments) -> Outcome<Measured> {

@@ -48,10 +48,10 @@ enum Command {
     /// gigabyte of memory. Such an input is kept in target/fuzz/artifacts and the command that runs
     /// it again is printed.
     Fuzz(fuzz::Options),
-    /// Run the benchmarks of crates/bench in release mode; `update`: those of peers/
+    /// Run the benchmarks of crates/bench in release mode; `update` and `tpcc`: those of peers/
     #[command(
         after_help = "For the help of the benchmarks themselves: cargo xtask bench -- --help, and \
-                      cargo xtask bench update --help (its peers take a C++ compiler and libclang to build)"
+                      cargo xtask bench update --help (the peers take a C++ compiler and libclang to build)"
     )]
     Bench {
         /// Arguments for the benchmark program, passed on as they are

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use moirai_runtime::{Random, now, sleep, spawn};
-use moirai_tables::Result;
 use moirai_units::{Instant, Nanos};
 use parking_lot::Mutex;
 use rand::Rng;
@@ -20,6 +19,9 @@ pub enum Done {
 
 /// Who runs one operation after another.
 pub trait Client: Send + 'static {
+    /// What can go wrong.
+    type Error: Send + 'static;
+
     /// The kinds of its operations.
     const KINDS: &'static [&'static str];
 
@@ -29,8 +31,12 @@ pub trait Client: Send + 'static {
     /// Runs an operation of a kind until it is not in conflict with others; counts how often it is run again in `retries`.
     ///
     /// # Errors
-    /// Those of the store.
-    fn run(&mut self, kind: usize, retries: &mut u64) -> impl Future<Output = Result<Done>> + Send;
+    /// Those of what it runs on.
+    fn run(
+        &mut self,
+        kind: usize,
+        retries: &mut u64,
+    ) -> impl Future<Output = Result<Done, Self::Error>> + Send;
 
     /// Seconds that it waits before an operation of a kind, and after one on average.
     fn pauses_s(&self, kind: usize) -> (f64, f64) {
@@ -118,7 +124,7 @@ pub async fn drive<C: Client>(
     clients: Vec<C>,
     pace: Pace,
     running: &Arc<Running>,
-) -> Result<Figures> {
+) -> Result<Figures, C::Error> {
     let began = now();
     let seconds = (pace.time.as_s().ceil() as usize).max(1);
     let (kinds, by_second) = (vec![KindFigures::default(); C::KINDS.len()], vec![0; seconds]);
@@ -148,7 +154,7 @@ async fn run_client<C: Client>(
     began: Instant,
     running: Arc<Running>,
     figures: Arc<Mutex<Figures>>,
-) -> Result<()> {
+) -> Result<(), C::Error> {
     if pace.pauses {
         // Not all at once.
         let wait = client.random().random_range(0.0..20.0);

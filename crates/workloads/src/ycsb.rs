@@ -240,6 +240,8 @@ impl User {
 }
 
 impl Client for User {
+    type Error = moirai_tables::Error;
+
     const KINDS: &'static [&'static str] = &["read", "update", "insert", "scan", "read-update"];
 
     fn next_kind(&mut self) -> usize {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::Name;
 use crate::bandwidth::Bandwidth;
-use crate::workload::{Measured, Moved};
+use crate::update::Name;
+use crate::update::workload::{Measured, Moved};
 
 /// The runs of each engine, and what its disk can do.
 pub(crate) struct Table {

@@ -1,6 +1,5 @@
 //! What every engine does: records of 16 + 48 bytes, uniformly random ones of which are changed in groups.
 
-use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,9 +9,8 @@ use moirai::units::Nanos;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::process;
+use crate::{Outcome, process};
 
-pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 pub(crate) type Key = [u8; 16];
 pub(crate) const VALUE_BYTES: usize = 48;
 /// What is behind the number in a value.

@@ -25,15 +25,24 @@ pub enum Kind {
     StockLevel,
 }
 
+/// What the kinds are called, in the order of [`Kind::ALL`].
+pub const KINDS: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
+
 impl Kind {
     /// All of them.
     pub const ALL: [Kind; 5] =
         [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
 
+    /// The one at a place in [`KINDS`].
+    #[must_use]
+    pub fn of(place: usize) -> Kind {
+        Kind::ALL.get(place).copied().unwrap_or(Kind::NewOrder)
+    }
+
     /// What it is called.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Terminal::KINDS.get(self as usize).unwrap_or(&"")
+        KINDS.get(self as usize).unwrap_or(&"")
     }
 
     /// Seconds of keying before it, and of thinking after it on average (clause 5.2.5.7).
@@ -64,24 +73,25 @@ pub struct RunOptions {
 }
 
 impl Client for Terminal {
-    const KINDS: &'static [&'static str] =
-        &["new_order", "payment", "order_status", "delivery", "stock_level"];
+    type Error = moirai_tables::Error;
+
+    const KINDS: &'static [&'static str] = &KINDS;
 
     fn next_kind(&mut self) -> usize {
-        self.draw_kind() as usize
+        self.inputs.draw_kind() as usize
     }
 
     async fn run(&mut self, kind: usize, retries: &mut u64) -> Result<Done> {
-        let kind = Kind::ALL.get(kind).copied().unwrap_or(Kind::NewOrder);
-        self.run_kind(kind, retries).await
+        let input = self.inputs.draw(Kind::of(kind));
+        self.run_input(&input, retries).await
     }
 
     fn pauses_s(&self, kind: usize) -> (f64, f64) {
-        Kind::ALL.get(kind).map_or((0.0, 0.0), |kind| kind.pauses_s())
+        Kind::of(kind).pauses_s()
     }
 
     fn random(&mut self) -> &mut Random {
-        self.own_random()
+        self.inputs.random()
     }
 }
 

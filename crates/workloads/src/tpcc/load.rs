@@ -28,15 +28,13 @@ pub async fn load(
     layout: Layout,
     mut progress: impl FnMut(u64),
 ) -> Result<Database> {
-    let (mut random, mut loaded) = (random("tpcc load"), 0);
-    let skew = Skew::draw(&mut random);
+    let (mut initial, mut loaded) = (Initial::new(scale), 0);
     for name in TABLES {
         let definition = definition(tables, name, layout)?;
         let mut load = tables.load(name, definition, LoadOptions { replace: true }).await?;
         let mut batch = Vec::with_capacity(ROWS);
-        // A part at a time: a warehouse, or a district of one.
-        for part in 0..parts(name, &scale) {
-            let mut rows = rows_of(name, part, (&scale, &skew), &mut random).into_iter();
+        for part in 0..initial.parts(name) {
+            let mut rows = initial.rows(name, part).into_iter();
             loop {
                 batch.extend(rows.by_ref().take(ROWS - batch.len()));
                 if batch.len() < ROWS {
@@ -59,12 +57,35 @@ pub async fn load(
     open(tables).await
 }
 
-/// Into how many parts the rows of a table are divided.
-fn parts(table: &str, scale: &Scale) -> i64 {
-    match table {
-        "item" => 1,
-        "warehouse" | "stock" => scale.warehouses,
-        _ => scale.warehouses * DISTRICTS,
+/// The rows that are there at first. To be drawn in the order of [`TABLES`] and of their parts, which always gives the same rows.
+#[derive(Debug)]
+pub struct Initial {
+    scale: Scale,
+    skew: Skew,
+    random: Random,
+}
+
+impl Initial {
+    /// Those of a database of a size.
+    #[must_use]
+    pub fn new(scale: Scale) -> Initial {
+        let mut random = random("tpcc load");
+        Initial { scale, skew: Skew::draw(&mut random), random }
+    }
+
+    /// Into how many parts the rows of a table are divided: warehouses, or districts.
+    #[must_use]
+    pub fn parts(&self, table: &str) -> i64 {
+        match table {
+            "item" => 1,
+            "warehouse" | "stock" => self.scale.warehouses,
+            _ => self.scale.warehouses * DISTRICTS,
+        }
+    }
+
+    /// The rows of a part of a table, in the order of their keys.
+    pub fn rows(&mut self, table: &str, part: i64) -> Vec<Row> {
+        rows_of(table, part, (&self.scale, &self.skew), &mut self.random)
     }
 }
 

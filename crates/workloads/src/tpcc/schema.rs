@@ -184,6 +184,13 @@ fn columns(table: &str) -> (Vec<(String, Of)>, usize) {
     }
 }
 
+/// The columns of a table, and how many of the first are its key.
+#[must_use]
+pub fn column_names(table: &str) -> (Vec<String>, usize) {
+    let (columns, key) = columns(table);
+    (columns.into_iter().map(|(name, _)| name.trim_end_matches('?').to_owned()).collect(), key)
+}
+
 /// What a table is.
 pub(crate) fn definition(tables: &Tables, name: &str, layout: Layout) -> Result<TableDefinition> {
     let (columns, key) = columns(name);

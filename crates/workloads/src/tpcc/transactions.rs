@@ -3,26 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use moirai_runtime::{Random, now, random};
+use moirai_runtime::now;
 use moirai_tables::{
     Datum, Isolation, LockWait, Locked, Result, Row, Transaction, TransactionOptions,
 };
-use rand::Rng;
 
 use crate::driver::Done;
-use crate::tpcc::driver::Kind;
-use crate::tpcc::generate::{LOADED_US, Skew};
+use crate::tpcc::generate::LOADED_US;
+use crate::tpcc::inputs::{CustomerBy, District, Input, Inputs, Line, NewOrder, Payment};
 use crate::tpcc::schema::{DISTRICTS, Database};
 
 /// A terminal: it asks for transactions of one warehouse.
 #[derive(Debug)]
 pub struct Terminal {
     database: Arc<Database>,
-    warehouse: i64,
-    district: i64,
     isolation: Isolation,
-    skew: Skew,
-    random: Random,
+    pub(crate) inputs: Inputs,
 }
 
 fn number(number: i64) -> Datum {
@@ -32,6 +28,11 @@ fn number(number: i64) -> Datum {
 /// The number in a column of a row; 0 where there is none.
 fn int(row: &[Datum], column: usize) -> i64 {
     row.get(column).and_then(Datum::number).unwrap_or(0) as i64
+}
+
+/// The time, as rows have it: microseconds since 1970.
+fn time_now() -> Datum {
+    number(LOADED_US + (now().ns / 1000) as i64)
 }
 
 fn take(row: Option<Row>) -> Row {
@@ -69,56 +70,35 @@ const STOCK_ORDERS: usize = 14;
 const STOCK_REMOTE: usize = 15;
 
 impl Terminal {
-    /// The terminal with a number: those of a warehouse follow each other, and each has a district (clause 2.4.1.1 leaves it open).
+    /// The terminal with a number, as of [`Inputs::new`].
     #[must_use]
     pub fn new(database: &Arc<Database>, terminal: u64, isolation: Isolation) -> Terminal {
-        let warehouses = database.scale.warehouses;
-        let terminal_of = terminal as i64;
-        Terminal {
-            database: Arc::clone(database),
-            warehouse: terminal_of % warehouses + 1,
-            district: terminal_of / warehouses % DISTRICTS + 1,
-            isolation,
-            // The constants of a run are those of all terminals.
-            skew: Skew::draw(&mut random("tpcc run")),
-            random: random(&format!("tpcc terminal {terminal}")),
-        }
+        let inputs = Inputs::new(database.scale, terminal);
+        Terminal { database: Arc::clone(database), isolation, inputs }
     }
 
-    /// The kind of the transaction that comes next (clause 5.2.3): the least shares of the specification, and New-Order for the rest.
-    pub(crate) fn draw_kind(&mut self) -> Kind {
-        match self.random.random_range(0..100) {
-            0..45 => Kind::NewOrder,
-            45..88 => Kind::Payment,
-            88..92 => Kind::OrderStatus,
-            92..96 => Kind::Delivery,
-            _ => Kind::StockLevel,
-        }
-    }
-
-    /// A random number of a stream of its own.
-    pub(crate) fn own_random(&mut self) -> &mut Random {
-        &mut self.random
-    }
-
-    /// Runs a transaction of a kind, again and again until it is not in conflict with others; counts how often in `retries`.
+    /// Runs a transaction, again and again until it is not in conflict with others; counts how often in `retries`.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn run_kind(&mut self, kind: Kind, retries: &mut u64) -> Result<Done> {
-        let read_only = matches!(kind, Kind::OrderStatus | Kind::StockLevel);
+    pub(crate) async fn run_input(&self, input: &Input, retries: &mut u64) -> Result<Done> {
+        let read_only = matches!(input, Input::OrderStatus { .. } | Input::StockLevel { .. });
         // Clause 3.4.1 allows Stock-Level to read what is committed; one state costs no more.
         let options = TransactionOptions { read_only, ..TransactionOptions::of(self.isolation) };
         let mut tx = self.database.tables.begin_transaction(options);
-        // The same input each time.
-        let before = self.random.clone();
         loop {
-            let done = match kind {
-                Kind::NewOrder => self.new_order(&mut tx).await,
-                Kind::Payment => self.payment(&mut tx).await,
-                Kind::OrderStatus => self.order_status(&mut tx).await,
-                Kind::Delivery => self.delivery(&mut tx).await,
-                Kind::StockLevel => self.stock_level(&mut tx).await,
+            let done = match input {
+                Input::NewOrder(order) => self.new_order(&mut tx, order).await,
+                Input::Payment(payment) => self.payment(&mut tx, payment).await,
+                Input::OrderStatus { place, customer } => {
+                    self.order_status(&mut tx, *place, customer).await
+                }
+                Input::Delivery { warehouse, carrier } => {
+                    self.delivery(&mut tx, *warehouse, *carrier).await
+                }
+                Input::StockLevel { place, threshold } => {
+                    self.stock_level(&mut tx, *place, *threshold).await
+                }
             };
             let done = match done {
                 Ok(Done::Committed) => tx.commit().await.map(|()| Done::Committed),
@@ -128,48 +108,18 @@ impl Terminal {
                 Err(error) if error.is_retryable() => {
                     *retries += 1;
                     tx.retry().await;
-                    self.random = before.clone();
                 }
                 done => return done,
             }
         }
     }
 
-    fn now(&self) -> Datum {
-        number(LOADED_US + (now().ns / 1000) as i64)
-    }
-
-    /// A warehouse that is not this one, if there is another.
-    fn other_warehouse(&mut self) -> i64 {
-        let count = self.database.scale.warehouses;
-        if count == 1 {
-            return self.warehouse;
-        }
-        let other = self.random.random_range(1..count);
-        if other < self.warehouse { other } else { other + 1 }
-    }
-
     /// Clause 2.4.2.
-    async fn new_order(&mut self, tx: &mut Transaction) -> Result<Done> {
-        let database = Arc::clone(&self.database);
-        let (tables, scale) = (&database.opened, database.scale);
-        let warehouse = self.warehouse;
-        let district = self.random.random_range(1..=DISTRICTS);
-        let customer = self.skew.customer(&mut self.random, &scale);
-        let lines = self.random.random_range(5..=15);
-        let is_rolled_back = self.random.random_range(0..100) == 0;
-        let mut wanted = Vec::new();
-        for line in 0..lines {
-            let item = match is_rolled_back && line == lines - 1 {
-                true => scale.items + 1,
-                false => self.skew.item(&mut self.random, &scale),
-            };
-            let is_remote = self.random.random_range(0..100) == 0;
-            let supply = if is_remote { self.other_warehouse() } else { warehouse };
-            wanted.push((item, supply, self.random.random_range(1..=10_i64)));
-        }
+    async fn new_order(&self, tx: &mut Transaction, order: &NewOrder) -> Result<Done> {
+        let tables = &self.database.opened;
+        let District { warehouse, district } = order.place;
         // Before anything is read, in the order of the keys: see `crate::tpcc`.
-        let stock = wanted.iter().map(|(item, supply, _)| (*supply, *item));
+        let stock = order.lines.iter().map(|line| (line.supply, line.item));
         let stock: Vec<(i64, i64)> = stock.collect::<BTreeSet<_>>().into_iter().collect();
         let keys: Vec<Vec<u8>> = stock
             .iter()
@@ -179,25 +129,26 @@ impl Terminal {
         let place = [number(warehouse), number(district)];
         let columns = [DISTRICT_TAX, DISTRICT_NEXT];
         let found = take(tx.get_for_update(&tables.district, &place, &columns).await?);
-        let (district_tax, order) = (int(&found, 0), int(&found, 1));
-        let next = [(DISTRICT_NEXT, number(order + 1))];
+        let (district_tax, order_id) = (int(&found, 0), int(&found, 1));
+        let next = [(DISTRICT_NEXT, number(order_id + 1))];
         tx.set_fields(&tables.district, &place, &next).await?;
         let of_warehouse =
             tx.get(&tables.warehouse, &[number(warehouse)], &[WAREHOUSE_TAX]).await?;
-        let of_customer = [number(warehouse), number(district), number(customer)];
+        let of_customer = [number(warehouse), number(district), number(order.customer)];
         let columns = [customer::DISCOUNT, customer::LAST, customer::CREDIT];
         let of_customer = take(tx.get(&tables.customer, &of_customer, &columns).await?);
-        let is_local = wanted.iter().all(|(_, supply, _)| *supply == warehouse);
+        let is_local = order.lines.iter().all(|line| line.supply == warehouse);
         let mut row = Row::from(place.clone());
-        row.extend([number(order), number(customer), self.now(), Datum::Null]);
-        row.extend([number(lines), number(i64::from(is_local))]);
+        row.extend([number(order_id), number(order.customer), time_now(), Datum::Null]);
+        row.extend([number(order.lines.len() as i64), number(i64::from(is_local))]);
         tx.put_row(&tables.orders, &row).await?;
-        let new_order: Row = place.iter().cloned().chain([number(order)]).collect();
+        let new_order: Row = place.iter().cloned().chain([number(order_id)]).collect();
         tx.put_row(&tables.new_order, &new_order).await?;
         // All items at once, and then all of their stock.
-        let items: Vec<Vec<u8>> = wanted
+        let items: Vec<Vec<u8>> = order
+            .lines
             .iter()
-            .map(|(item, ..)| tables.item.key_of(&[number(*item)]))
+            .map(|line| tables.item.key_of(&[number(line.item)]))
             .collect::<Result<_>>()?;
         let items = tx.snapshot().await?.get_rows(&tables.item, &items, &[3, 2, 4]).await?;
         if items.contains(&None) {
@@ -210,7 +161,8 @@ impl Terminal {
         let mut stock: BTreeMap<(i64, i64), Row> =
             stock.into_iter().zip(found.into_iter().map(take)).collect();
         let mut total = 0;
-        for (line, ((item, supply, quantity), found)) in (1..).zip(wanted.into_iter().zip(items)) {
+        for (line_id, (line, found)) in (1..).zip(order.lines.iter().zip(items)) {
+            let Line { item, supply, quantity } = *line;
             let price = int(&take(found), 0);
             let Some(left) = stock.get_mut(&(supply, item)) else { continue };
             let before = int(left, 0);
@@ -229,7 +181,13 @@ impl Terminal {
             let amount = quantity * price;
             total += amount;
             let mut row = Row::from(place.clone());
-            row.extend([number(order), number(line), number(item), number(supply), Datum::Null]);
+            row.extend([
+                number(order_id),
+                number(line_id),
+                number(item),
+                number(supply),
+                Datum::Null,
+            ]);
             row.extend([number(quantity), number(amount)]);
             row.push(left.get(1).cloned().unwrap_or_default());
             tx.put_row(&tables.order_line, &row).await?;
@@ -240,48 +198,35 @@ impl Terminal {
         Ok(Done::Committed)
     }
 
-    /// The customer that a terminal means: three in five by the last name, of which the one in the middle is taken (clause 2.5.2.2).
+    /// The number of the customer who is meant.
     async fn customer(
-        &mut self,
+        &self,
         tx: &mut Transaction,
-        (warehouse, district): (i64, i64),
+        District { warehouse, district }: District,
+        customer: &CustomerBy,
     ) -> Result<i64> {
-        let database = Arc::clone(&self.database);
-        let scale = database.scale;
-        if self.random.random_range(0..100) >= 60 {
-            return Ok(self.skew.customer(&mut self.random, &scale));
-        }
-        let name = self.skew.name(&mut self.random, &scale);
-        let customers = &database.opened.customer;
-        let Some(index) = customers.indexes().first() else {
-            return Ok(self.skew.customer(&mut self.random, &scale));
+        let name = match customer {
+            CustomerBy::Number(number) => return Ok(*number),
+            CustomerBy::LastName(name) => name,
         };
-        let values = [number(warehouse), number(district), name.into()];
+        let customers = &self.database.opened.customer;
+        let Some(index) = customers.indexes().first() else { return Ok(1) };
+        let values = [number(warehouse), number(district), name.as_str().into()];
         let snapshot = tx.snapshot().await?;
         let columns = [customer::ID, customer::FIRST, customer::MIDDLE];
         let found =
             snapshot.rows_by_index((customers, index), &values, &columns, usize::MAX).await?;
-        let middle = found.len().div_ceil(2).saturating_sub(1);
-        match found.get(middle) {
-            Some(row) => Ok(int(row, 0)),
-            // At a small scale no customer may have the name.
-            None => Ok(self.skew.customer(&mut self.random, &scale)),
-        }
+        // Each name that is drawn was loaded into each district.
+        Ok(found.get(found.len().div_ceil(2).saturating_sub(1)).map_or(1, |row| int(row, 0)))
     }
 
     /// Clause 2.5.2.
-    async fn payment(&mut self, tx: &mut Transaction) -> Result<Done> {
-        let database = Arc::clone(&self.database);
-        let tables = &database.opened;
-        let warehouse = self.warehouse;
-        let district = self.random.random_range(1..=DISTRICTS);
-        let is_local = self.random.random_range(0..100) < 85;
-        let (of_warehouse, of_district) = match is_local {
-            true => (warehouse, district),
-            false => (self.other_warehouse(), self.random.random_range(1..=DISTRICTS)),
-        };
-        let amount = self.random.random_range(100..=500_000_i64);
-        let customer_id = self.customer(tx, (of_warehouse, of_district)).await?;
+    async fn payment(&self, tx: &mut Transaction, payment: &Payment) -> Result<Done> {
+        let tables = &self.database.opened;
+        let District { warehouse, district } = payment.place;
+        let District { warehouse: of_warehouse, district: of_district } = payment.of;
+        let amount = payment.amount;
+        let customer_id = self.customer(tx, payment.of, &payment.customer).await?;
         let found = tx.get(&tables.warehouse, &[number(warehouse)], &[1, 2, 3, 4, 5, 6]).await?;
         let place = [number(warehouse), number(district)];
         let of_place = tx.get(&tables.district, &place, &[2, 3, 4, 5, 6, 7]).await?;
@@ -312,7 +257,7 @@ impl Terminal {
             number(of_warehouse),
             number(district),
             number(warehouse),
-            self.now(),
+            time_now(),
             number(amount),
             data.into(),
         ];
@@ -325,11 +270,15 @@ impl Terminal {
     }
 
     /// Clause 2.6.2.
-    async fn order_status(&mut self, tx: &mut Transaction) -> Result<Done> {
-        let database = Arc::clone(&self.database);
-        let tables = &database.opened;
-        let (warehouse, district) = (self.warehouse, self.random.random_range(1..=DISTRICTS));
-        let customer_id = self.customer(tx, (warehouse, district)).await?;
+    async fn order_status(
+        &self,
+        tx: &mut Transaction,
+        place: District,
+        customer: &CustomerBy,
+    ) -> Result<Done> {
+        let tables = &self.database.opened;
+        let District { warehouse, district } = place;
+        let customer_id = self.customer(tx, place, customer).await?;
         let key = [number(warehouse), number(district), number(customer_id)];
         let columns = [customer::FIRST, customer::MIDDLE, customer::LAST, customer::BALANCE];
         let found = tx.get(&tables.customer, &key, &columns).await?;
@@ -351,10 +300,8 @@ impl Terminal {
     }
 
     /// Clause 2.7.4: of each district the oldest order that is not delivered, in one transaction.
-    async fn delivery(&mut self, tx: &mut Transaction) -> Result<Done> {
-        let database = Arc::clone(&self.database);
-        let tables = &database.opened;
-        let (warehouse, carrier) = (self.warehouse, self.random.random_range(1..=10_i64));
+    async fn delivery(&self, tx: &mut Transaction, warehouse: i64, carrier: i64) -> Result<Done> {
+        let tables = &self.database.opened;
         for district in 1..=DISTRICTS {
             let prefix = tables.new_order.key_of(&[number(warehouse), number(district)])?;
             let order = loop {
@@ -380,7 +327,7 @@ impl Terminal {
             let columns = [3, LINE_AMOUNT];
             let snapshot = tx.snapshot().await?;
             let lines = snapshot.first_rows(&tables.order_line, place, &columns, 15).await?;
-            let now = self.now();
+            let now = time_now();
             let mut amount = 0;
             for line in &lines {
                 let of_line: Row = key.iter().cloned().chain([number(int(line, 0))]).collect();
@@ -396,11 +343,14 @@ impl Terminal {
     }
 
     /// Clause 2.8.2: how many items of the last 20 orders of the district are scarce.
-    async fn stock_level(&mut self, tx: &mut Transaction) -> Result<Done> {
-        let database = Arc::clone(&self.database);
-        let tables = &database.opened;
-        let place = [number(self.warehouse), number(self.district)];
-        let threshold = self.random.random_range(10..=20_i64);
+    async fn stock_level(
+        &self,
+        tx: &mut Transaction,
+        District { warehouse, district }: District,
+        threshold: i64,
+    ) -> Result<Done> {
+        let tables = &self.database.opened;
+        let place = [number(warehouse), number(district)];
         let found = take(tx.get(&tables.district, &place, &[DISTRICT_NEXT]).await?);
         let next = int(&found, 0);
         let prefix = tables.order_line.key_of(&place)?;
@@ -412,7 +362,7 @@ impl Terminal {
         let items: BTreeSet<i64> = lines.iter().map(|line| int(line, 0)).collect();
         let keys: Vec<Vec<u8>> = items
             .iter()
-            .map(|item| tables.stock.key_of(&[number(self.warehouse), number(*item)]))
+            .map(|item| tables.stock.key_of(&[number(warehouse), number(*item)]))
             .collect::<Result<_>>()?;
         let stock = snapshot.get_rows(&tables.stock, &keys, &[STOCK_QUANTITY]).await?;
         let scarce = stock.iter().flatten().filter(|row| int(row, 0) < threshold).count();

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::{Setup, counted, in_groups};
-use crate::workload::{BlockingEngine, Key, Outcome, add_to, new_value};
+use crate::Outcome;
+use crate::update::workload::{BlockingEngine, Key, add_to, new_value};
 
 pub(crate) struct Fjall {
     database: Database,

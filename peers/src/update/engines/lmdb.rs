@@ -4,7 +4,8 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags};
 
 use super::{Setup, in_groups};
-use crate::workload::{BlockingEngine, Key, Outcome, add_to, new_value};
+use crate::Outcome;
+use crate::update::workload::{BlockingEngine, Key, add_to, new_value};
 
 pub(crate) struct Lmdb {
     /// There until the process ends: the database borrows it.

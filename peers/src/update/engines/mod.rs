@@ -10,7 +10,8 @@ pub(crate) mod sqlite;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::workload::{Key, Outcome};
+use crate::Outcome;
+use crate::update::workload::Key;
 
 /// What an engine is opened with.
 #[derive(Clone, Copy, Debug)]

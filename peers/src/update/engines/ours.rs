@@ -8,7 +8,8 @@ use moirai::update::{Durability, Format, Kind, KindNumber, Kinds, Options, Value
 use moirai::{Access, NewFiles};
 
 use super::{LOAD_GROUP, Setup};
-use crate::workload::{Engine, Key, Moved, Outcome, add_to, key, new_value, number_of};
+use crate::Outcome;
+use crate::update::workload::{Engine, Key, Moved, add_to, key, new_value, number_of};
 
 const ADD: KindNumber = KindNumber(16);
 

@@ -3,7 +3,8 @@
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::{Setup, in_groups};
-use crate::workload::{BlockingEngine, Key, Outcome, VALUE_BYTES, add_to, new_value};
+use crate::Outcome;
+use crate::update::workload::{BlockingEngine, Key, VALUE_BYTES, add_to, new_value};
 
 const RECORDS: TableDefinition<'_, &[u8; 16], &[u8; VALUE_BYTES]> = TableDefinition::new("records");
 

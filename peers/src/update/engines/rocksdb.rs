@@ -8,7 +8,8 @@ use rocksdb::{
 };
 
 use super::{Setup, counted, in_groups};
-use crate::workload::{BlockingEngine, Key, Outcome, add_to, new_value, number_of};
+use crate::Outcome;
+use crate::update::workload::{BlockingEngine, Key, add_to, new_value, number_of};
 
 pub(crate) struct Rocks {
     db: DB,

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use rusqlite::{Connection, params};
 
 use super::{Setup, in_groups};
-use crate::workload::{BlockingEngine, Key, Outcome, VALUE_BYTES, new_value};
+use crate::Outcome;
+use crate::update::workload::{BlockingEngine, Key, VALUE_BYTES, new_value};
 
 pub(crate) struct Sqlite(Mutex<Connection>);
 
