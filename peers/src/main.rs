@@ -14,6 +14,10 @@ use std::process::{Command, Stdio};
 use clap::Parser;
 use serde::de::DeserializeOwned;
 
+/// As in the tool, and for engines in C and C++, too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Moirai beside other engines. Nothing else is to run meanwhile; these machines are noisy: look at the ratios.
@@ -26,8 +30,6 @@ enum Benchmark {
 }
 
 fn main() -> Outcome<()> {
-    // As in the tool.
-    moirai::runtime::keep_freed_memory();
     match Benchmark::parse() {
         Benchmark::Update(arguments) => update::run(arguments),
         Benchmark::Tpcc(arguments) => tpcc::run(arguments),

@@ -10,8 +10,11 @@ mod tpch;
 mod updated;
 
 use clap::{Parser, Subcommand};
-use moirai::runtime::keep_freed_memory;
 use moirai::units::ByteCount;
+
+/// As in the tool.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Benchmarks of Moirai beside its peers. These machines are noisy: look at the ratios.
 #[derive(Parser)]
@@ -90,8 +93,6 @@ enum Benchmark {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // As in the tool.
-    keep_freed_memory();
     match Arguments::parse().benchmark {
         Some(Benchmark::Scan { rows, runs }) => scan::run(rows, runs),
         Some(Benchmark::Tpch { scale, runs }) => tpch::run(scale, runs),

@@ -1,6 +1,5 @@
 //! `moirai demo`: rows and columns, on simulated disks and in files.
 
-use moirai::runtime::keep_freed_memory;
 use moirai::units::grouped;
 use std::path::PathBuf;
 
@@ -40,7 +39,6 @@ pub(crate) fn scale_factor(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    keep_freed_memory();
     let options = DemoOptions {
         scale_factor: arguments.scale,
         seed: arguments.seed,

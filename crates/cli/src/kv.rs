@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use moirai::btree::{AddDecimal, Direction, KeyRange, Store, Tree};
-use moirai::runtime::use_one_heap;
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::{KindNumber, Kinds, LogWriter, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
@@ -315,7 +314,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut uris = vec![arguments.store().to_owned()];
     uris.extend_from_slice(&arguments.log);
     arguments.command.check(Text { is_hex: arguments.hex }, &uris)?;
-    use_one_heap();
     run::in_time(moirai::are_simulated(&uris)?, carry_out(arguments))
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use moirai::runtime::{Stopwatch, is_virtual, keep_freed_memory, now, yield_now};
+use moirai::runtime::{Stopwatch, is_virtual, now, yield_now};
 use moirai::tables::Tables;
 use moirai::units::ByteCount;
 use moirai::update::Options;
@@ -67,7 +67,6 @@ fn is_no_file(error: &moirai::btree::Error) -> bool {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    keep_freed_memory();
     arguments.place.run(async {
         let mut session = Session::open(&arguments).await?;
         let done = session.run(&arguments).await;

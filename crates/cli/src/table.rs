@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use moirai::Held;
-use moirai::runtime::{Stopwatch, is_virtual, keep_freed_memory, now};
+use moirai::runtime::{Stopwatch, is_virtual, now};
 use moirai::tables::{KeyBounds, ScanOptions, Snapshot, Table, Tables};
 use moirai::units::grouped;
 use moirai_sql::arrow::util::display::array_value_to_string;
@@ -64,7 +64,6 @@ pub(crate) enum Command {
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    keep_freed_memory();
     match command {
         Command::Load(arguments) => load::run(&arguments),
         Command::List { place, json } => place.run(list(&place, json)),

@@ -7,7 +7,7 @@ mod ycsb;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use moirai::runtime::{keep_freed_memory, now, sleep, spawn};
+use moirai::runtime::{now, sleep, spawn};
 use moirai::tables::{Isolation, Layout};
 use moirai::units::{Nanos, grouped};
 use moirai_workloads::driver::{Client, Figures, Running};
@@ -30,7 +30,6 @@ pub(crate) enum Command {
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    keep_freed_memory();
     match command {
         Command::Tpcc(command) => tpcc::run(command),
         Command::Ch(command) => ch::run(command),

@@ -37,7 +37,7 @@ pub use context::{
     sleep_until, spawn, unique, yield_now,
 };
 pub use cores::map_on_cores;
-pub use heap::{keep_freed_memory, use_one_heap};
+pub use heap::use_one_heap;
 pub use interrupts::Interrupts;
 pub use random::{Random, seeded};
 pub use real::{Stopwatch, block_on_real};

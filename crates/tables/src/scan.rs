@@ -198,6 +198,16 @@ impl Scan {
         Ok(view)
     }
 
+    /// Whether the first view is the only one, and has no row; of a scan that reads in turn.
+    pub(crate) async fn shows_nothing(mut self) -> Result<bool> {
+        let Some(view) = self.next_view().await? else { return Ok(true) };
+        if !matches!(self.source, Source::InTurn(None, _)) {
+            return Ok(false);
+        }
+        self.view = Some((view, 0));
+        Ok(self.next().await?.is_none())
+    }
+
     /// The next rows; `None` behind the last.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use moirai_btree::Leaf;
 use moirai_pages::{KeyBounds, KeyReader, PageRows, PageSchema, number_of};
-use moirai_transactions::{Point, Reads};
+use moirai_transactions::{Point, Reads, key_after};
 use moirai_units::ByteCount;
 use moirai_update::{At, Draft, ReadPoint, Reader, UnitSet, View};
 
@@ -246,10 +246,29 @@ impl Snapshot {
     pub async fn lacks(&self, table: &Table, keys: &[ArrayRef]) -> Result<Vec<bool>> {
         let keys = table.keys(keys)?;
         self.note_keys(table, &keys);
+        // Rows are often added behind all that are there.
+        if let (Some(low), Some(high)) = (keys.iter().min(), keys.iter().max())
+            && keys.len() > 1
+            && self.shows_nothing(table, low, high).await?
+        {
+            return Ok(vec![true; keys.len()]);
+        }
         let refs: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let reader = self.reader().units(UnitSet::one(0));
         let found = reader.get_many(table.space(), &refs).await?;
         Ok(found.iter().map(Option::is_none).collect())
+    }
+
+    /// Whether one view shows that no row has a key from `low` to `high`.
+    async fn shows_nothing(&self, table: &Table, low: &[u8], high: &[u8]) -> Result<bool> {
+        let options = ScanOptions {
+            columns: Some(table.pages().key().to_vec()),
+            from: low.to_vec(),
+            to: Some(key_after(high)),
+            batch_rows: 1,
+            pages: 1,
+        };
+        Arc::new(self.without_reads()).scan(table, options)?.shows_nothing().await
     }
 
     /// Columns of the rows with these keys, of which each that is there comes once, in the order of `keys`: an array for each column

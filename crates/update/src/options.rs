@@ -31,8 +31,8 @@ pub struct Options {
     /// spaces that take no more than half of the cache.
     ///
     /// The C library may hold more than that: glibc keeps what one thread frees from the others, and a process with
-    /// queues and staged modifications may grow to one and a half times this. `moirai_runtime::use_one_heap` prevents it, and
-    /// `moirai_runtime::keep_freed_memory` lets it hold some hundred MiB more.
+    /// queues and staged modifications may grow to one and a half times this. `moirai_runtime::use_one_heap` prevents it, at the price of
+    /// a lock; an allocator whose threads share what is free, as mimalloc, which the tool has, is faster than either.
     ///
     /// Opening keeps to it, too, whatever the log was written with, unless the engine is opened for reading only, or the
     /// data device has no space or fails. Requests of readers in flight come on top, and while the engine opens, two

@@ -31,6 +31,8 @@ const STOCK: u8 = 8;
 const CUSTOMER_BY_NAME: u8 = 9;
 const ORDERS_BY_CUSTOMER: u8 = 10;
 
+/// So many rows are loaded with one commit.
+const LOADED_ROWS: usize = 5000;
 /// Lines of an order at most.
 const LINES_MAX: usize = 15;
 
@@ -361,10 +363,16 @@ impl Rocks {
         Ok(Done::Committed)
     }
 
-    /// The rows of a table with keys that begin with numbers.
-    fn rows(&self, table: u8, numbers: &[i64]) -> Outcome<Vec<Row>> {
-        let found = scan(&self.begin(), &key(table, numbers), &[], usize::MAX)?;
-        found.iter().map(|(_, row)| decode(row)).collect()
+    /// Calls `each` with the rows of a table with keys that begin with numbers.
+    fn each_row(&self, table: u8, numbers: &[i64], mut each: impl FnMut(&[Datum])) -> Outcome<()> {
+        let prefix = key(table, numbers);
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(end_of(&prefix));
+        let from = IteratorMode::From(&prefix, Direction::Forward);
+        for found in self.db.iterator_opt(from, options) {
+            each(&decode(&found?.1)?);
+        }
+        Ok(())
     }
 }
 
@@ -395,29 +403,33 @@ impl Blocking for Rocks {
     fn load(&self, table: &str, rows: &[Row]) -> Outcome<()> {
         let number = TABLES.iter().position(|name| *name == table).ok_or("no such table")? as u8;
         let (_, key_columns) = column_names(table);
-        let tx = self.db.transaction();
-        for row in rows {
-            let mut of_key: Vec<i64> = (0..key_columns).map(|column| int(row, column)).collect();
-            if table == "history" {
-                of_key.push(self.next_history.fetch_add(1, Ordering::Relaxed));
-            }
-            // All that it has is in its key.
-            let value = if table == "new_order" { Vec::new() } else { encode(row) };
-            tx.put(key(number, &of_key), value)?;
-            match table {
-                "customer" => {
-                    let of = District { warehouse: int(row, 0), district: int(row, 1) };
-                    let rest = (text(row, 3), int(row, 2));
-                    tx.put(by_name(of, text(row, 5), Some(rest)), [])?;
+        for rows in rows.chunks(LOADED_ROWS) {
+            let tx = self.db.transaction();
+            for row in rows {
+                let mut of_key: Vec<i64> =
+                    (0..key_columns).map(|column| int(row, column)).collect();
+                if table == "history" {
+                    of_key.push(self.next_history.fetch_add(1, Ordering::Relaxed));
                 }
-                "orders" => {
-                    let entry = [int(row, 0), int(row, 1), int(row, 3), int(row, 2)];
-                    tx.put(key(ORDERS_BY_CUSTOMER, &entry), [])?;
+                // All that it has is in its key.
+                let value = if table == "new_order" { Vec::new() } else { encode(row) };
+                tx.put(key(number, &of_key), value)?;
+                match table {
+                    "customer" => {
+                        let of = District { warehouse: int(row, 0), district: int(row, 1) };
+                        let rest = (text(row, 3), int(row, 2));
+                        tx.put(by_name(of, text(row, 5), Some(rest)), [])?;
+                    }
+                    "orders" => {
+                        let entry = [int(row, 0), int(row, 1), int(row, 3), int(row, 2)];
+                        tx.put(key(ORDERS_BY_CUSTOMER, &entry), [])?;
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
+            tx.commit()?;
         }
-        Ok(tx.commit()?)
+        Ok(())
     }
 
     fn finish_load(&self) -> Outcome<()> {
@@ -444,28 +456,33 @@ impl Blocking for Rocks {
     /// Conditions 1, 2, 4 and 9.
     fn check(&self) -> Outcome<()> {
         let mut paid = BTreeMap::<(i64, i64), i64>::new();
-        for row in self.rows(HISTORY, &[])? {
-            *paid.entry((int(&row, 4), int(&row, 3))).or_default() += int(&row, 6);
-        }
-        for warehouse in self.rows(WAREHOUSE, &[])? {
-            let w = int(&warehouse, 0);
-            let districts = self.rows(DISTRICT, &[w])?;
-            let sum: i64 = districts.iter().map(|district| int(district, 9)).sum();
-            if sum != int(&warehouse, 8) {
+        self.each_row(HISTORY, &[], |row| {
+            *paid.entry((int(row, 4), int(row, 3))).or_default() += int(row, 6);
+        })?;
+        let mut warehouses = Vec::new();
+        self.each_row(WAREHOUSE, &[], |row| warehouses.push((int(row, 0), int(row, 8))))?;
+        for (w, paid_there) in warehouses {
+            let mut districts = Vec::new();
+            self.each_row(DISTRICT, &[w], |row| {
+                districts.push((int(row, 1), int(row, 9), int(row, 10)));
+            })?;
+            if districts.iter().map(|(_, paid, _)| paid).sum::<i64>() != paid_there {
                 return Err("condition 1 does not hold".into());
             }
-            for district in districts {
-                let d = int(&district, 1);
-                let orders = self.rows(ORDERS, &[w, d])?;
-                let newest = orders.last().map_or(0, |order| int(order, 2));
-                if newest + 1 != int(&district, 10) {
+            for (d, paid_here, next) in districts {
+                let (mut newest, mut lines, mut found) = (0, 0, 0);
+                self.each_row(ORDERS, &[w, d], |row| {
+                    newest = int(row, 2);
+                    lines += int(row, 6);
+                })?;
+                self.each_row(ORDER_LINE, &[w, d], |_| found += 1)?;
+                if newest + 1 != next {
                     return Err("condition 2 does not hold".into());
                 }
-                let lines: i64 = orders.iter().map(|order| int(order, 6)).sum();
-                if lines != self.rows(ORDER_LINE, &[w, d])?.len() as i64 {
+                if lines != found {
                     return Err("condition 4 does not hold".into());
                 }
-                if paid.get(&(w, d)) != Some(&int(&district, 9)) {
+                if paid.get(&(w, d)) != Some(&paid_here) {
                     return Err("condition 9 does not hold".into());
                 }
             }
