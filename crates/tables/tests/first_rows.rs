@@ -15,6 +15,7 @@ use moirai_tables::{
 };
 use moirai_update::Options;
 use rand::Rng;
+use rand::seq::IndexedRandom;
 
 use crate::common::Devices;
 
@@ -72,7 +73,7 @@ async fn change(tables: &Arc<Tables>, table: &Table, model: &mut Model, random: 
 
 async fn run() {
     let mut random = random("first rows");
-    let layout = Layout::ALL[random.random_range(0..Layout::ALL.len())];
+    let layout = *Layout::ALL.choose(&mut random).unwrap();
     let devices = Devices::formatted(&Power::on(), 100_000, 20_000).await;
     // Little is swept before it is told.
     let tables = devices.open(Options { idle: None, ..Options::default() }).await.unwrap();
@@ -87,7 +88,7 @@ async fn run() {
         for _ in 0..10 {
             let a = random.random_range(0..4);
             let from = random.random_bool(0.5).then(|| random.random_range(0..2000));
-            let most = [1, 3, 15, 300, usize::MAX][random.random_range(0..5)];
+            let most = *[1, 3, 15, 300, usize::MAX].choose(&mut random).unwrap();
             let prefix = table.key_of(&[number(a)]).unwrap();
             let first = from
                 .map_or(prefix.clone(), |from| table.key_of(&[number(a), number(from)]).unwrap());

@@ -433,6 +433,8 @@ impl Shared {
         }
         wanted.is_to_keep = self.may_keep_space(state, space, &wanted);
         if let Some((id, _)) = holder.partition {
+            // A scan reads many rows for what it merges; who wants a few reads them again and again.
+            let merged = if moment.within.is_some() { merged } else { 0 };
             self.pay(state, id, Some(&wanted), merged);
         }
         let epoch = self.epoch_at(state, moment.point)?;
