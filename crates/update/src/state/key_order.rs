@@ -57,7 +57,7 @@ impl KeyOrder {
         merge(all, &mut self.recent, &new);
         if self.recent.len() > self.places.len() / RECENT_SHARE {
             merge(all, &mut self.places, &self.recent);
-            self.recent.clear();
+            self.recent = Vec::new();
         }
     }
 
