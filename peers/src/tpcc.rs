@@ -1,5 +1,6 @@
 //! TPC-C with Moirai, SQLite and RocksDB: the same rows, the same inputs, one driver.
 
+mod ledger;
 mod ours;
 mod rocks;
 mod sqlite;
@@ -230,7 +231,7 @@ where
     let homes = setup.scale.warehouses as u64 * 10;
     let mut number = 0;
     let mut phase = async |terminals: u64, seconds: u64| {
-        let pace = Pace { time: Nanos(seconds * 1_000_000_000), pauses: false, rate: None };
+        let pace = Pace::of(Nanos(seconds * 1_000_000_000));
         let clients = (number..number + terminals).map(&terminal).collect();
         number += terminals.next_multiple_of(homes);
         Outcome::Ok(drive(clients, pace, &Arc::new(Running::default())).await?)

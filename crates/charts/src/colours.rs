@@ -17,8 +17,13 @@ pub(crate) const BLUE: &str = "#0b5394";
 /// The accent: marks on the main colour.
 pub(crate) const ORANGE: &str = "#c96a12";
 /// The colours of series, which also differ in lightness, each with its pattern of dashes.
-pub(crate) const SERIES: [(&str, &str); 4] =
-    [(BLUE, "none"), (ORANGE, "11 5"), ("#1f7a3d", "3 4"), ("#7b2d8b", "13 4 3 4")];
+pub(crate) const SERIES: [(&str, &str); 5] = [
+    (BLUE, "none"),
+    (ORANGE, "11 5"),
+    ("#1f7a3d", "3 4"),
+    ("#7b2d8b", "13 4 3 4"),
+    ("#9a6b00", "7 3"),
+];
 
 const LIGHT: [f64; 3] = [196.0, 220.0, 241.0];
 const DARK: [f64; 3] = [11.0, 83.0, 148.0];

@@ -34,7 +34,7 @@ struct Series<'a> {
 }
 
 /// Draws the cumulative distributions of response times: for each of `series`, the part of its requests that took at
-/// most a given time. `note` stands below the title. The fifth series looks like the first again.
+/// most a given time. `note` stands below the title. The sixth series looks like the first again.
 #[must_use]
 pub fn distributions(title: &str, series: &[(&str, &[Nanos])], note: &str) -> String {
     let series: Vec<Series> =

@@ -1,4 +1,4 @@
-//! Pictures as SVG text: a drive at a glance, a volume's stripes, and response times side by side.
+//! Pictures as SVG text: a drive at a glance, a volume's stripes, response times side by side, rates over time.
 //!
 //! A picture is self-contained: no script, no style sheet, no font but `sans-serif`. It has a light background,
 //! scales to any width, and can share a page with other pictures: equal identifiers in two pictures define equal
@@ -9,6 +9,7 @@ mod distributions;
 mod drive;
 mod extents;
 mod plot;
+mod rates;
 mod scale;
 mod svg;
 mod text;
@@ -17,4 +18,5 @@ mod volume;
 pub use distributions::distributions;
 pub use drive::drive;
 pub use extents::{DrawnExtent, extents};
+pub use rates::rates;
 pub use volume::{Content, Stripe, Unit, stripes_to_draw, volume};

@@ -4,6 +4,7 @@ mod demo;
 mod device;
 mod discover;
 mod failure;
+mod html;
 mod kept;
 mod kv;
 mod lab;

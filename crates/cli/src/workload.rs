@@ -1,6 +1,7 @@
 //! `moirai workload`: benchmarks on the tables of a store.
 
 mod ch;
+mod page;
 mod tpcc;
 mod ycsb;
 

@@ -399,6 +399,16 @@ impl Files {
     }
 }
 
+impl Files {
+    fn flush(&self) -> Result<()> {
+        match self.flushes.run(|| self.buffered.sync_data()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::Latched { device: self.name.clone() }),
+            Err(source) => Err(file_error(&self.path, "flushing")(source)),
+        }
+    }
+}
+
 impl fmt::Debug for FileDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileDevice({})", self.inquiry.name)
@@ -473,12 +483,24 @@ impl Device for FileDevice {
             check_runtime().map_err(Error::NoRuntime)?;
             self.check_latch()?;
             let files = Arc::clone(&self.files);
-            let flushed = blocking(move || files.flushes.run(|| files.buffered.sync_data())).await;
-            match flushed {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(Error::Latched { device: self.inquiry.name.clone() }),
-                Err(source) => Err(file_error(&self.files.path, "flushing")(source)),
-            }
+            blocking(move || files.flush()).await
+        })
+    }
+
+    /// By one thread, which waits for both.
+    fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
+        Box::pin(async move {
+            let issued = now();
+            check_runtime().map_err(Error::NoRuntime)?;
+            self.check_latch()?;
+            let request = Request::write(first, data);
+            request.check(&self.inquiry)?;
+            let files = Arc::clone(&self.files);
+            blocking(move || {
+                files.carry_out(request, issued)?;
+                files.flush()
+            })
+            .await
         })
     }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use moirai::devices::{Contents, HostBus, SimulatedDisk, SimulatedOptions};
-use moirai::storage::Device;
-use moirai::units::BlockCount;
+use moirai::storage::{
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, Request,
+};
+use moirai::units::{BlockCount, BlockRange, Lbn};
 use moirai::volume::{LayoutDescription, Level, Volume};
 use moirai_models::{Profile, Scheduler};
 
@@ -26,13 +29,18 @@ pub(crate) fn drive(
     contents: Contents,
     host_bus: Option<Arc<HostBus>>,
 ) -> Arc<dyn Device> {
-    let options = SimulatedOptions {
-        name,
-        scheduler: Scheduler::Sptf,
-        contents,
-        physical_block: BlockCount(1),
-        host_bus,
-    };
+    scheduled_drive(profile, name, contents, (Scheduler::Sptf, host_bus))
+}
+
+/// A drive at rest, with a scheduler.
+pub(crate) fn scheduled_drive(
+    profile: &Profile,
+    name: String,
+    contents: Contents,
+    (scheduler, host_bus): (Scheduler, Option<Arc<HostBus>>),
+) -> Arc<dyn Device> {
+    let options =
+        SimulatedOptions { name, scheduler, contents, physical_block: BlockCount(1), host_bus };
     SimulatedDisk::start(profile.clone(), options)
 }
 
@@ -48,4 +56,40 @@ pub(crate) fn four_cheetahs(
     let disks = (0..4).map(disk).collect();
     let volume = Volume::new("four disks".into(), disks, Level::Raid0, layout);
     Ok(volume.map_err(Failure::Setting)?)
+}
+
+/// A device whose attributes are not told, as with the usual interface of disks.
+#[derive(Debug)]
+pub(crate) struct WithoutAttributes(pub(crate) Arc<dyn Device>);
+
+type Known<T> = moirai::storage::Result<T>;
+
+impl Device for WithoutAttributes {
+    fn inquiry(&self) -> &Inquiry {
+        self.0.inquiry()
+    }
+
+    fn ensemble(&self, _: Lbn) -> Known<Ensemble> {
+        Ok(Ensemble { blocks: self.inquiry().all_blocks(), switch: BlockCount::ZERO })
+    }
+
+    fn parallel_ensemble(&self, _: Lbn) -> Known<BlockRange> {
+        Ok(self.inquiry().all_blocks())
+    }
+
+    fn equivalent(&self, lbn: Lbn) -> Known<EquivalenceClass> {
+        Ok(EquivalenceClass::single(lbn))
+    }
+
+    fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+        self.0.submit(batch)
+    }
+
+    fn flush(&self) -> Flushed<'_> {
+        self.0.flush()
+    }
+
+    fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
+        self.0.discard(blocks)
+    }
 }

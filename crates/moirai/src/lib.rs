@@ -61,8 +61,8 @@ pub use moirai_units as units;
 pub use moirai_update as update;
 pub use moirai_volume as volume;
 pub use trees::{
-    CreatedTrees, Held, NewTrees, TreesPlace, create_tables_on, create_trees, held, open_tables,
-    open_tables_metered, open_trees,
+    CreatedTrees, Held, NewTrees, TreesPlace, create_tables_on, create_tables_with_logs,
+    create_trees, held, open_tables, open_tables_metered, open_trees,
 };
 
 pub use moirai_devices::{Access, NewFiles};

@@ -157,9 +157,22 @@ pub async fn create_tables_on(
     leaf: ByteCount,
     options: Options,
 ) -> Result<Arc<Tables>> {
+    create_tables_with_logs(data, Vec::new(), leaf, options).await
+}
+
+/// The same, with a log on devices of its own where `logs` has any.
+///
+/// # Errors
+/// As of [`create_tables_on`].
+pub async fn create_tables_with_logs(
+    data: Arc<dyn Device>,
+    logs: Vec<Arc<dyn Device>>,
+    leaf: ByteCount,
+    options: Options,
+) -> Result<Arc<Tables>> {
     let files = NewFiles::new();
     let new = NewTrees::new(leaf, &files);
-    let made = Devices { data, logs: Vec::new() }.make(new, Kinds::new(), options).await?;
+    let made = Devices { data, logs }.make(new, Kinds::new(), options).await?;
     Ok(Tables::over(made.store))
 }
 

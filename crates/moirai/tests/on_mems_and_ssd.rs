@@ -4,19 +4,22 @@
 
 use std::sync::Arc;
 
-use moirai::btree::Batch;
-use moirai::create_tables_on;
+use moirai::btree::{AddU64, Batch};
 use moirai::devices::{Access, open};
 use moirai::runtime::block_on_virtual;
 use moirai::storage::Device;
 use moirai::tables::{Layout, LoadOptions, PageOptions, ScanOptions, TableDefinition};
 use moirai::units::{BlockCount, ByteCount};
-use moirai::update::Options;
+use moirai::update::{KindNumber, Kinds, Options};
 use moirai::volume::{LayoutDescription, Level, Rotation, StripeUnit, Volume};
+use moirai::{NewFiles, NewTrees, TreesPlace, create_tables_on};
 
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, cast::AsArray};
 use arrow_schema::{DataType, Field, Schema};
+
+/// The kind of additions.
+const ADD: KindNumber = KindNumber(16);
 
 fn store(name: &str) -> Arc<dyn Device> {
     open(format!("sim:{name}").parse().unwrap(), Access::Write).unwrap()
@@ -95,4 +98,38 @@ fn a_store_lies_on_a_volume_of_ssds() {
     block_on_virtual(1, async {
         use_store_on_raid_5("ssd-slc?size=128MiB", BlockCount(1024)).await;
     });
+}
+
+/// A counter that is added to and read again and again: once merging has cost as much as a rewrite, its partition is swept, so that a read
+/// merges few additions. On a disk, whose requests take longer than any merging, it is not.
+#[test]
+fn counters_are_swept_once_merging_has_cost_as_much() {
+    let placed = |name: &'static str| {
+        block_on_virtual(1, async move {
+            let options = Options { memory: ByteCount::mib(64), idle: None, ..Options::default() };
+            let mut kinds = Kinds::new();
+            kinds.register(ADD, Arc::new(AddU64)).unwrap();
+            let files = NewFiles::new();
+            let uri = format!("sim:{name}");
+            let place = TreesPlace { data: &uri, logs: &[] };
+            let new = NewTrees::new(ByteCount(8 << 10), &files);
+            let store = moirai::create_trees(place, new, kinds, options).await.unwrap().store;
+            let tree = store.tree("counters").await.unwrap();
+            for key in 0..100_u64 {
+                store.put(&tree, &key.to_be_bytes(), &[0; 8]).await.unwrap();
+            }
+            store.checkpoint().await.unwrap();
+            let before = store.figures().placed;
+            for count in 1..=3000_u64 {
+                let mut batch = Batch::new();
+                batch.merge(&tree, ADD, &[0; 8], &1_u64.to_le_bytes());
+                store.commit(&batch).await.unwrap();
+                let value = store.get(&tree, &[0; 8]).await.unwrap().unwrap();
+                assert_eq!(value, count.to_le_bytes());
+            }
+            store.figures().placed - before
+        })
+    };
+    assert!(placed("ssd-slc?size=256MiB") > 0);
+    assert_eq!(placed("seagate-cheetah-36es"), 0);
 }

@@ -29,13 +29,21 @@ struct Bench {
     log: Arc<FaultyDevice>,
 }
 
+/// A device that transactions fill within some seconds.
+const DATA_BLOCKS_FEW: u64 = 24_000;
+
 impl Bench {
     async fn new() -> Bench {
+        Bench::with_data(200_000).await
+    }
+
+    /// With so many blocks for data.
+    async fn with_data(blocks: u64) -> Bench {
         let power = Power::on();
         let device = |name: &str, blocks| {
             FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(8), Arc::clone(&power))
         };
-        let (data, log) = (device("data", 200_000), device("log", 20_000));
+        let (data, log) = (device("data", blocks), device("log", 20_000));
         let logs = [Arc::clone(&log) as Arc<dyn Device>];
         Store::format(&*data, &logs, with_leaves(ByteCount(8 << 10))).await.unwrap();
         Bench { power, data, log }
@@ -70,7 +78,7 @@ async fn run(
 ) -> moirai_tables::Result<Figures> {
     let database = Arc::new(open(tables).await?);
     assert_eq!(database.scale, SCALE);
-    let options = RunOptions { terminals, time, thinks: false, rate: None, isolation };
+    let options = RunOptions { isolation, ..RunOptions::of(terminals, time) };
     tpcc::run(&database, options, &Arc::new(Running::default())).await
 }
 
@@ -79,7 +87,7 @@ fn the_conditions_hold_after_runs_of_all_levels() {
     for (level, layout) in LEVELS.into_iter().zip(Layout::ALL) {
         block_on_virtual(1, async {
             let tables = Bench::new().await.open().await;
-            load(&tables, SCALE, layout, |_| {}).await.unwrap();
+            load(&tables, SCALE, tables.page_options(layout), |_| {}).await.unwrap();
             assert_eq!(broken(&tables).await, Vec::<u32>::new(), "after loading, {layout:?}");
             let figures = run(&tables, level, 12, Nanos(400_000_000)).await.unwrap();
             assert_eq!(broken(&tables).await, Vec::<u32>::new(), "{level:?}, {layout:?}");
@@ -105,7 +113,7 @@ fn runs_are_the_same_each_time() {
     let once = || {
         block_on_virtual(7, async {
             let tables = Bench::new().await.open().await;
-            load(&tables, SCALE, Layout::Nsm, |_| {}).await.unwrap();
+            load(&tables, SCALE, tables.page_options(Layout::Nsm), |_| {}).await.unwrap();
             run(&tables, Isolation::Snapshot, 5, Nanos(300_000_000)).await.unwrap()
         })
     };
@@ -137,7 +145,7 @@ fn broken_conditions_are_noticed() {
     ];
     block_on_virtual(1, async {
         let tables = Bench::new().await.open().await;
-        load(&tables, SCALE, Layout::Csm, |_| {}).await.unwrap();
+        load(&tables, SCALE, tables.page_options(Layout::Csm), |_| {}).await.unwrap();
         let database = Database::over(&tables);
         for (number, statement) in breaks {
             database.query("BEGIN").await.unwrap();
@@ -160,7 +168,7 @@ fn the_conditions_hold_after_crashes() {
         let bench = Bench::new().await;
         let tables = bench.open().await;
         let layout = Layout::ALL[random.random_range(0..Layout::ALL.len())];
-        load(&tables, SCALE, layout, |_| {}).await.unwrap();
+        load(&tables, SCALE, tables.page_options(layout), |_| {}).await.unwrap();
         drop(tables);
         for _ in 0..random.random_range(1..4) {
             let tables = bench.open().await;
@@ -177,4 +185,60 @@ fn the_conditions_hold_after_crashes() {
             drop(tables);
         }
     });
+}
+
+/// A device dies amid the transactions: that of the log, or that of the data.
+#[test]
+fn the_conditions_hold_after_a_device_died() {
+    for (dies, level) in ["log", "data"].into_iter().cycle().zip(LEVELS) {
+        block_on_virtual(1, async {
+            let bench = Bench::new().await;
+            let tables = bench.open().await;
+            load(&tables, SCALE, tables.page_options(Layout::Nsm), |_| {}).await.unwrap();
+            let device = if dies == "log" { &bench.log } else { &bench.data };
+            let dying = async {
+                moirai::runtime::sleep(Nanos(150_000_000)).await;
+                device.die();
+            };
+            let (run, ()) = futures::join!(run(&tables, level, 8, Nanos(2_000_000_000)), dying);
+            assert!(run.is_err(), "{run:?}");
+            // Transactions fail from then on, and say so.
+            let again = self::run(&tables, level, 2, Nanos(100_000_000)).await;
+            assert!(again.is_err(), "{again:?}");
+            drop(tables);
+            device.revive();
+            bench.data.restart();
+            bench.log.restart();
+            let tables = bench.open().await;
+            assert_eq!(broken(&tables).await, Vec::<u32>::new(), "{dies}, {level:?}");
+            let run = self::run(&tables, level, 8, Nanos(100_000_000)).await.unwrap();
+            assert!(run.per_second() > 0.0);
+            assert_eq!(broken(&tables).await, Vec::<u32>::new(), "{dies}, {level:?}");
+        });
+    }
+}
+
+/// The device of the data fills amid the transactions. These fail; what is there can be read, and goes on to be whole after deletes, too.
+#[test]
+fn the_conditions_hold_after_the_device_filled() {
+    for (level, layout) in LEVELS.into_iter().zip(Layout::ALL) {
+        block_on_virtual(1, async {
+            let bench = Bench::with_data(DATA_BLOCKS_FEW).await;
+            let tables = bench.open().await;
+            load(&tables, SCALE, tables.page_options(layout), |_| {}).await.unwrap();
+            let mut error = None;
+            for _ in 0..200 {
+                if let Err(full) = run(&tables, level, 8, Nanos(1_000_000_000)).await {
+                    error = Some(full);
+                    break;
+                }
+            }
+            let error = error.unwrap();
+            assert_eq!(error.sqlstate(), "53100", "{error}");
+            assert_eq!(broken(&tables).await, Vec::<u32>::new(), "{level:?}, {layout:?}");
+            tables.close().await.unwrap();
+            let tables = bench.open().await;
+            assert_eq!(broken(&tables).await, Vec::<u32>::new(), "{level:?}, {layout:?}, opened");
+        });
+    }
 }

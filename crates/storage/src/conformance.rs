@@ -109,6 +109,8 @@ async fn check_errors(device: &dyn Device) {
         assert!(matches!(result, Err(Error::PastEnd { .. })), "{blocks}: {result:?}");
         let result = device.discard(blocks).await;
         assert!(matches!(result, Err(Error::PastEnd { .. })), "discard {blocks}: {result:?}");
+        let result = device.write_flushed(blocks.first, IoBuf::zeroed(blocks.count)).await;
+        assert!(matches!(result, Err(Error::PastEnd { .. })), "write {blocks}: {result:?}");
     }
     if device.inquiry().read_only {
         let result = device.discard(BlockRange::new(Lbn(0), BlockCount(1))).await;
@@ -188,6 +190,11 @@ async fn check_data(device: &dyn Device) {
     let buffers = device.batch_read(&backwards).await.expect("batch read");
     for (run, buffer) in backwards.iter().zip(buffers) {
         assert_eq!(*buffer, *filled(*run, 77), "{run} of a batch differs");
+    }
+    for run in runs {
+        device.write_flushed(run.first, filled(run, 79)).await.expect("write and flush");
+        let back = device.read(run).await.expect("read");
+        assert_eq!(*back, *filled(run, 79), "{run} that was written and flushed differs");
     }
 }
 

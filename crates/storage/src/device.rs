@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, ready};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::{
-    Completion, Diagnostics, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Op, Request,
-    Result, Zoned,
+    Completion, Diagnostics, Ensemble, EquivalenceClass, Error, Inquiry, IoBuf, Request, Result,
+    Zoned,
 };
 
 /// One result for each request of a batch, in the order of the batch.
@@ -45,6 +45,18 @@ pub trait Device: Send + Sync + Debug {
     /// Returns when everything written before is durable. After a failed flush all operations are
     /// errors until the device is reopened.
     fn flush(&self) -> Flushed<'_>;
+
+    /// Writes consecutive blocks from `first` on, and returns when they and everything written before are durable: a write and a flush
+    /// after it, in one step where the device has that. Errors are those of both.
+    fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
+        let written = self.submit(vec![Request::write(first, data)]);
+        Box::pin(async move {
+            for result in written.await {
+                result?;
+            }
+            self.flush().await
+        })
+    }
 
     /// The first run of blocks from `from` on that may hold something else than zeros, as far as the device knows that
     /// without reading: of a file, what is no hole. The run is not empty and ends after `from`. `None` after the last one,
@@ -99,12 +111,7 @@ impl dyn Device + '_ {
 
     /// Writes consecutive blocks from `first` on (`sif_write`).
     pub async fn write(&self, first: Lbn, data: IoBuf) -> Result<()> {
-        let request = Request {
-            op: Op::Write,
-            blocks: BlockRange::new(first, data.blocks()),
-            data: vec![data],
-        };
-        self.access(request).await.map(drop)
+        self.access(Request::write(first, data)).await.map(drop)
     }
 
     /// Carries out one request.
@@ -126,14 +133,7 @@ impl dyn Device + '_ {
 
     /// Writes all of `runs` as one batch. Fails when one fails; the others may be written then.
     pub async fn batch_write(&self, runs: Vec<(Lbn, IoBuf)>) -> Result<()> {
-        let batch = runs
-            .into_iter()
-            .map(|(first, data)| Request {
-                op: Op::Write,
-                blocks: BlockRange::new(first, data.blocks()),
-                data: vec![data],
-            })
-            .collect();
+        let batch = runs.into_iter().map(|(first, data)| Request::write(first, data)).collect();
         for result in self.submit(batch).await {
             result?;
         }

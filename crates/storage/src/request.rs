@@ -1,6 +1,6 @@
 //! Requests and what comes back of them.
 
-use moirai_units::{BlockCount, BlockRange, Instant, Nanos, ServiceParts};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos, ServiceParts};
 
 use crate::{Error, Inquiry, IoBuf, Result};
 
@@ -31,6 +31,13 @@ impl Request {
     #[must_use]
     pub fn read(blocks: BlockRange) -> Request {
         Request { op: Op::Read, blocks, data: vec![IoBuf::zeroed(blocks.count)] }
+    }
+
+    /// A write of `data` to consecutive blocks from `first` on.
+    #[must_use]
+    pub fn write(first: Lbn, data: IoBuf) -> Request {
+        let blocks = BlockRange::new(first, data.blocks());
+        Request { op: Op::Write, blocks, data: vec![data] }
     }
 
     /// An access that moves no data.

@@ -9,7 +9,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::{
     Completion, Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
-    Inquiry, Request, Result,
+    Inquiry, IoBuf, Request, Result,
 };
 
 /// Consecutive blocks of a device, counted from zero. Several volumes can lie on the same devices, each on
@@ -118,6 +118,13 @@ impl Device for Section {
 
     fn flush(&self) -> Flushed<'_> {
         self.device.flush()
+    }
+
+    fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
+        match self.inquiry.check_blocks(BlockRange::new(first, data.blocks())) {
+            Ok(()) => self.device.write_flushed(first + self.first, data),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {

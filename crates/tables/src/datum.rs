@@ -294,8 +294,8 @@ impl Snapshot {
             columns: Some(columns.to_vec()),
             from,
             to,
+            batch_rows: most.clamp(1, FEW_ROWS),
             pages: 1,
-            ..ScanOptions::default()
         };
         let mut scan = Arc::clone(self).index_scan(table, index, options)?;
         let mut rows = Vec::new();

@@ -132,7 +132,7 @@ pub enum Error {
         column: String,
     },
 
-    /// Two rows of a load have the same key.
+    /// Two rows of a load, or of a long INSERT, have the same key.
     #[error("table `{table}`: two rows have the key ({key})")]
     DuplicateKey {
         /// The table.

@@ -31,7 +31,8 @@ pub struct ScanOptions {
     pub to: Option<Vec<u8>>,
     /// Rows of a batch, about: it ends with a page.
     pub batch_rows: usize,
-    /// Pages that are read with one request at most. With 1, for few rows, nothing is read ahead of who asks.
+    /// Pages that are read with one request at most. With 1, for few rows, nothing is read ahead of who asks, and each request is for
+    /// more pages than the one before.
     pub pages: usize,
 }
 
@@ -47,7 +48,7 @@ impl Default for ScanOptions {
     }
 }
 
-/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead, in [`Layout::Csm`] of each the minipages of
+/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead unless [`ScanOptions::pages`] is 1, in [`Layout::Csm`] of each the minipages of
 /// these columns alone, and those of the key where changes wait for the page.
 pub struct Scan {
     snapshot: Arc<Snapshot>,
@@ -68,8 +69,18 @@ pub struct Scan {
 enum Source {
     /// A task that reads ahead.
     Ahead(Views),
-    /// They are read when they are asked for: the next is at this key, and may end after so many changes.
-    InTurn(Option<Box<[u8]>>, usize),
+    /// They are read when they are asked for.
+    InTurn(Turn),
+}
+
+/// The view that is read next. Each may be longer than the one before: rows that are deleted may lie before those that are wanted.
+struct Turn {
+    /// Where it begins; `None` behind the last.
+    at: Option<Box<[u8]>>,
+    /// Pages that it has at most.
+    pages: usize,
+    /// Changes behind which it may end.
+    changes: usize,
 }
 
 /// The reader of the rows of a table, of which these units are wanted.
@@ -135,7 +146,7 @@ impl Scan {
                 Layout::Nsm => options.batch_rows.saturating_mul(2).saturating_add(CHANGES),
                 Layout::Csm | Layout::Pax => usize::MAX,
             };
-            Source::InTurn(Some(options.from[..].into()), changes)
+            Source::InTurn(Turn { at: Some(options.from[..].into()), pages: 1, changes })
         };
         let builders =
             schema.fields().iter().map(|field| ColumnBuilder::new(field.data_type())).collect();
@@ -183,25 +194,26 @@ impl Scan {
     }
 
     async fn next_view(&mut self) -> Result<Option<View>> {
-        let (at, changes) = match &mut self.source {
+        let turn = match &mut self.source {
             Source::Ahead(views) => return Ok(views.next().await.transpose()?),
-            Source::InTurn(None, _) => return Ok(None),
-            Source::InTurn(Some(at), changes) => (at, *changes),
+            Source::InTurn(turn) => turn,
         };
+        let Some(at) = &turn.at else { return Ok(None) };
         let (from, to) = (&self.options.from[..], self.options.to.as_deref());
-        let reader = reader_of(&self.snapshot, &self.table, self.units).within(from, to, changes);
-        let view = reader.view(self.table.space(), At::Key(at), 1).await?;
+        let reader =
+            reader_of(&self.snapshot, &self.table, self.units).within(from, to, turn.changes);
+        let view = reader.view(self.table.space(), At::Key(at), turn.pages).await?;
         let next = view.as_ref().and_then(|view| view.next.clone());
-        // Where rows are deleted at one end of a table, many views may show none.
-        let next = next.filter(|next| to.is_none_or(|to| **next < *to));
-        self.source = Source::InTurn(next, changes.saturating_mul(4));
+        turn.at = next.filter(|next| to.is_none_or(|to| **next < *to));
+        turn.pages = (2 * turn.pages).min(PAGES_AT_ONCE);
+        turn.changes = turn.changes.saturating_mul(4);
         Ok(view)
     }
 
     /// Whether the first view is the only one, and has no row; of a scan that reads in turn.
     pub(crate) async fn shows_nothing(mut self) -> Result<bool> {
         let Some(view) = self.next_view().await? else { return Ok(true) };
-        if !matches!(self.source, Source::InTurn(None, _)) {
+        if !matches!(self.source, Source::InTurn(Turn { at: None, .. })) {
             return Ok(false);
         }
         self.view = Some((view, 0));

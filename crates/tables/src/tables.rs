@@ -535,8 +535,8 @@ impl<'a> Writer<'a> {
 
     /// Has the commit refuse two rows with the same key ([`Error::DuplicateKey`]): what puts new rows of this table need not remember
     /// all of their keys.
-    pub fn once(&mut self, table: &Table) {
-        self.bulk.once(table.space());
+    pub fn refuse_duplicates(&mut self, table: &Table) {
+        self.bulk.refuse_duplicates(table.space());
     }
 
     /// Commits all changes or none. Durable when it returns.
@@ -558,7 +558,7 @@ impl<'a> Writer<'a> {
 
 /// An error of a commit, which names the table and the key that has two rows.
 pub(crate) fn named(changed: &[Table], error: Error) -> Error {
-    let Error::Store(moirai_btree::Error::Update(moirai_update::Error::ModifiedTwice {
+    let Error::Store(moirai_btree::Error::Update(moirai_update::Error::DuplicateKey {
         space,
         key,
     })) = &error

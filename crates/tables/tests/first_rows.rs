@@ -109,7 +109,7 @@ fn first_rows_are_those_of_a_map() {
     each_seed(if cfg!(debug_assertions) { 20 } else { 500 }, run);
 }
 
-/// Rows that were deleted at the front of a range are passed by steps that grow.
+/// Rows that were deleted at the front of a range are passed.
 #[test]
 fn many_deleted_rows_are_passed() {
     block_on_virtual(1, async {

@@ -91,6 +91,7 @@ pub fn sqlstate(error: &moirai_update::Error) -> &'static str {
         Error::PointTooOld { .. } => "72000",
         Error::Full { .. } => "53100",
         Error::GroupTooLong { .. } | Error::TooLong { .. } => "54000",
+        Error::DuplicateKey { .. } => "23505",
         Error::Damaged { .. } => "XX001",
         _ => "58030",
     }

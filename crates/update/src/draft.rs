@@ -57,12 +57,12 @@ pub(crate) struct Moment<'a> {
     /// The units that are read, too, where views have modifications beside their blocks; `None` where these are applied.
     pub(crate) in_layers: Option<UnitSet>,
     /// The keys that views are read for; `None` where all of them count.
-    pub(crate) within: Option<Within<'a>>,
+    pub(crate) within: Option<ViewRange<'a>>,
 }
 
 /// Keys that a view is read for, from one on and before another or to the last, and after how many modifications of them it may end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Within<'a> {
+pub(crate) struct ViewRange<'a> {
     pub(crate) from: &'a [u8],
     pub(crate) to: Option<&'a [u8]>,
     pub(crate) changes: usize,

@@ -215,9 +215,9 @@ pub enum Error {
     #[error("a part of the bulk group was lost when writing it failed: begin another one")]
     BulkBroken,
 
-    /// A bulk group modifies a key twice that it was to modify once ([`Bulk::once`](crate::Bulk::once)).
-    #[error("a bulk group has two modifications of a key of space {}, which was to have one", .space.0)]
-    ModifiedTwice {
+    /// A bulk group modifies a key twice, and is to refuse that ([`Bulk::refuse_duplicates`](crate::Bulk::refuse_duplicates)).
+    #[error("a bulk group has two modifications of a key of space {}, and was told to refuse that", .space.0)]
+    DuplicateKey {
         /// The space.
         space: SpaceId,
         /// The key.

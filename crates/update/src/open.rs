@@ -30,6 +30,7 @@ use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::spec::{Formats, Spec, Specs};
 use crate::state::directory::Directory;
 use crate::sweep::{Bulks, Clears, Ingests, Working};
+use crate::view::AHEAD_BYTES_MAX;
 
 /// Sweeps take a partition early once this many bytes, or a sixteenth of the memory, are pending for it: each read of the
 /// partition looks through them.
@@ -128,6 +129,11 @@ impl Engine {
             true => Ok(()),
             false => at.write_opening(&log, next).await,
         };
+        // A view ends with its partition, which is often shorter than a view may be. Several requests for less keep a disk as busy as
+        // one for more.
+        let disks = u64::from(data.inquiry().parallelism.max(1));
+        let ahead_bytes =
+            (options.read_ahead.0.saturating_mul(disks) as usize).min(AHEAD_BYTES_MAX);
         let shared = Arc::new(Shared {
             data,
             log,
@@ -139,6 +145,7 @@ impl Engine {
             partition_blocks_max: AtomicU64::new(longest.0),
             memory_bytes: options.memory.0 as usize,
             cache_bytes_max: options.cache.0 as usize,
+            ahead_bytes,
             cache: Cache::new(),
             tables: Tables::new(options.memory.0 as usize / TABLES_SHARE),
             working: Working::new(options.memory.0 as usize),

@@ -40,6 +40,9 @@ pub struct Options {
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
+    /// How much scans read ahead of who asks, for each disk of the data device and 16 MiB in all: as many views, of up to 1 MiB in one
+    /// row group each, as it takes to reach this. 2 MiB by default; with less than a view has, one is read while another is looked at.
+    pub read_ahead: ByteCount,
     /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,
     /// With several log disks: how long a group waits for the disk that writes (the BOSC paper's T_wait) before
@@ -106,6 +109,7 @@ impl Default for Options {
         Options {
             memory: ByteCount::mib(64),
             cache: ByteCount(u64::MAX),
+            read_ahead: ByteCount::mib(2),
             durability: Durability::default(),
             log_wait: Nanos(250_000),
             idle: Some(Nanos(1_000_000_000)),

@@ -170,6 +170,7 @@ impl Shared {
                 let found = self.lookup(state, tables, (space, key), moment)?;
                 if let Some(Lookup { partition: Some(partition), wanted, merged, .. }) = &found {
                     self.pay(state, *partition, wanted.as_ref(), *merged);
+                    state.order_for_keys(*partition);
                 }
                 let epoch = self.epoch_at(state, moment.point)?;
                 Ok(found.map(|found| (found, epoch)))
@@ -224,10 +225,10 @@ impl Shared {
         holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told, mut merged) = (Vec::new(), false, 0);
-        let pending_of = holder.pending_of(key).inspect(|_| merged += 1);
-        for modification in pending_of.chain(moment.own_of(space, key)) {
+        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
+            merged += 1;
             if Kinds::replaces(modification.kind) {
-                is_told = true;
+                (is_told, merged) = (true, 0);
                 pending.clear();
             }
             encode(&mut pending, modification);

@@ -38,8 +38,6 @@ struct AskedKey {
 struct AllAsked {
     blocks: Vec<Asked>,
     told: Vec<AskedKey>,
-    /// Of partitions, how many modifications of a key were merged in memory.
-    merged: Vec<(PartitionId, usize)>,
 }
 
 impl Shared {
@@ -97,7 +95,7 @@ impl Shared {
         moment: Moment<'_>,
     ) -> Result<Option<AllAsked>> {
         let mut all = AllAsked::default();
-        let mut has_all = true;
+        let (mut partitions, mut has_all) = (Vec::with_capacity(keys.len()), true);
         for (place, key) in keys {
             let Some(Lookup { partition, place: of_key, wanted, pending, merged }) =
                 self.lookup(state, tables, (space, key), moment)?
@@ -106,7 +104,7 @@ impl Shared {
                 continue;
             };
             let of_key = AskedKey { place: *place, of: of_key, pending };
-            all.merged.extend(partition.map(|partition| (partition, merged)));
+            partitions.extend(partition.map(|partition| (partition, merged)));
             let Some(mut wanted) = wanted else {
                 all.told.push(of_key);
                 continue;
@@ -125,8 +123,9 @@ impl Shared {
         if !has_all {
             return Ok(None);
         }
-        for (partition, merged) in std::mem::take(&mut all.merged) {
+        for (partition, merged) in partitions {
             self.pay(state, partition, None, merged);
+            state.order_for_keys(partition);
         }
         for asked in &mut all.blocks {
             let staged = &mut asked.wanted.staged;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::draft::{Draft, Moment, Within};
+use crate::draft::{Draft, Moment, ViewRange};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::SpaceId;
@@ -57,10 +57,11 @@ impl<'a> Reader<'a> {
 
     /// Reads views for keys from `from` on and before `to`, or to the last: of other keys they may lack what was modified since blocks were
     /// written. A view may end within a block, with its `next`, once it has so many modifications: the block that all inserts go to has
-    /// more than who wants a few rows should pay for. Who does that takes no row from `next` on.
+    /// more than the reader of a few rows should pay for. The caller must ignore keys outside of this range, and those from the view's `next`
+    /// on.
     #[must_use]
     pub fn within(self, from: &'a [u8], to: Option<&'a [u8]>, changes: usize) -> Reader<'a> {
-        let within = Some(Within { from, to, changes });
+        let within = Some(ViewRange { from, to, changes });
         Reader { moment: Moment { within, ..self.moment }, ..self }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) partition_blocks_max: AtomicU64,
     pub(crate) memory_bytes: usize,
     pub(crate) cache_bytes_max: usize,
+    /// Bytes that a scan reads ahead, about.
+    pub(crate) ahead_bytes: usize,
     pub(crate) cache: Cache,
     pub(crate) tables: Tables,
     /// What sweeps work in.

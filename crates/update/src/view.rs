@@ -13,7 +13,7 @@ use crate::codec::prefix_of;
 use crate::draft::Moment;
 use crate::error::Result;
 use crate::ids::{PUT_LONG, SpaceId};
-use crate::kind::Modification;
+use crate::kind::{Kinds, Modification};
 use crate::long::epoch::Epoch;
 use crate::long::made::Made;
 use crate::long::read::LongValues;
@@ -28,10 +28,8 @@ use crate::units::Block;
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
-/// Bytes of views that are read ahead at the same time, about: for each disk, and together. A view ends with its partition,
-/// which is often shorter than a view may be. Several requests for less keep a disk as busy as one for more.
-const AHEAD_BYTES_OF_DISK: usize = 2 << 20;
-const AHEAD_BYTES_MAX: usize = 16 << 20;
+/// Bytes of views that are read ahead at the same time, about.
+pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// Scans keep blocks in the cache where the whole space takes no more than this part of the cache's room.
 const KEPT_SPACE_SHARE: usize = 2;
 
@@ -212,7 +210,7 @@ struct WantedView {
     wanted: Wanted,
     low: Option<Box<[u8]>>,
     next: Option<Box<[u8]>>,
-    /// What is pending in memory, oldest first, as queues have it.
+    /// What is pending in memory, encoded as in queues; of each key the oldest first.
     pending: Vec<u8>,
     /// Long values among that.
     made: Vec<Bytes>,
@@ -275,12 +273,10 @@ impl Shared {
         goes_on: impl Fn(&[u8]) -> bool + Send + 'static,
         sender: mpsc::Sender<Result<View>>,
     ) {
-        let disks = (self.data.inquiry().parallelism as usize).max(1);
-        let ahead_bytes = (disks * AHEAD_BYTES_OF_DISK).min(AHEAD_BYTES_MAX);
         let mut next = Some(at);
         let mut reads = Reads::default();
         loop {
-            while reads.bytes < ahead_bytes
+            while reads.bytes < self.ahead_bytes.max(1)
                 && let Some(at) = next.take()
             {
                 let wanted = self.located(space, at.at(), blocks_max, moment).await;
@@ -353,9 +349,12 @@ impl Shared {
             At::Before(key) => Probe::Before(key),
             At::Last => Probe::Last,
         };
-        let holder = self.holder(state, space, probe, moment.point)?;
-        if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {
-            state.order_keys(id);
+        // A scan of many rows sorts what is pending for its view, without the lock.
+        if moment.within.is_some() {
+            let holder = self.holder(state, space, probe, moment.point)?;
+            if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {
+                state.order_keys(id);
+            }
         }
         let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;
@@ -419,7 +418,7 @@ impl Shared {
         let mut merged = 0;
         for modification in holder.pending(moment.units, (from, to)) {
             encode(&mut pending, modification);
-            merged += 1;
+            merged += usize::from(!Kinds::replaces(modification.kind));
         }
         let own = moment.own_between(space, from, to);
         let made = encode_own(holder.place.spec(), &mut pending, own);

@@ -21,6 +21,10 @@ async fn opened() -> Arc<Engine> {
 
 /// With so many blocks for data.
 async fn opened_on(blocks: u64) -> Arc<Engine> {
+    opened_with(blocks, Options::default()).await
+}
+
+async fn opened_with(blocks: u64, options: Options) -> Arc<Engine> {
     let power = Power::on();
     let device = |name: &str, blocks| -> Arc<dyn Device> {
         FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
@@ -33,8 +37,7 @@ async fn opened_on(blocks: u64) -> Arc<Engine> {
     };
     Engine::format(&*data, &logs, &WholeBlocks, format).await.unwrap();
     let formats = Formats::of(WholeBlocks);
-    let engine =
-        Engine::open(data, &logs, Kinds::new(), formats, Options::default()).await.unwrap();
+    let engine = Engine::open(data, &logs, Kinds::new(), formats, options).await.unwrap();
     engine.create_space(SPACE).await.unwrap();
     Arc::new(engine)
 }
@@ -196,5 +199,45 @@ fn a_bulk_group_that_lost_a_part_takes_nothing_more() {
         bulk.modify(SPACE, one(b"a key")).await.unwrap();
         bulk.commit().await.unwrap();
         engine.commit(&put(1, 1)).await.unwrap();
+    });
+}
+
+/// Duplicates within a run, in two runs, and in two slices of one partition; the group leaves nothing, and works without them.
+#[test]
+fn bulk_groups_refuse_duplicates_where_they_are_asked_to() {
+    block_on_virtual(1, async {
+        let options = Options { memory: ByteCount(64 << 10), ..Options::default() };
+        let engine = opened_with(40_000, options).await;
+        let key = |number: u64| number.to_be_bytes();
+        let bulk_of = async |numbers: &[u64], refuses: bool| {
+            let mut bulk = engine.bulk();
+            if refuses {
+                bulk.refuse_duplicates(SPACE);
+            }
+            for number in numbers {
+                let put = Modification { key: &key(*number), kind: PUT, bytes: &[7; 60] };
+                bulk.modify(SPACE, put).await.unwrap();
+            }
+            bulk.commit().await
+        };
+        let all: Vec<u64> = (0..5000).collect();
+        for (again, place) in [(1, 2), (1, 5000), (4999, 0), (2500, 2600)] {
+            let mut with_duplicate = all.clone();
+            with_duplicate.insert(place, again);
+            let refused = bulk_of(&with_duplicate, true).await.unwrap_err();
+            let Error::DuplicateKey { space: SPACE, key: found } = &refused else {
+                panic!("{refused}")
+            };
+            assert_eq!(found[..], key(again));
+            for number in [0, again, 4999] {
+                assert_eq!(engine.get(SPACE, &key(number)).await.unwrap(), None);
+            }
+        }
+        bulk_of(&all, true).await.unwrap();
+        // What is there already is no duplicate of the group.
+        bulk_of(&[7, 8], true).await.unwrap();
+        bulk_of(&[7, 7], false).await.unwrap();
+        assert!(engine.get(SPACE, &key(4999)).await.unwrap().is_some());
+        assert!(engine.check().await.is_empty());
     });
 }

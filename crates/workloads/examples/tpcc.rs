@@ -13,7 +13,7 @@ use moirai_btree::{Store, with_leaves};
 use moirai_devices::{Access, NewFiles};
 use moirai_runtime::{Stopwatch, block_on_real};
 use moirai_storage::Device;
-use moirai_tables::{Isolation, Layout, Tables};
+use moirai_tables::{Layout, Tables};
 use moirai_units::{ByteCount, Nanos};
 use moirai_update::{Kinds, Options};
 use moirai_workloads::driver::Running;
@@ -41,11 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let options = Options { memory: ByteCount::mib(memory_mib), ..Options::default() };
         let tables = Tables::open(data, &logs, Kinds::new(), options).await?;
         let watch = Stopwatch::start();
-        let database = Arc::new(load(&tables, Scale::of(warehouses), layout, |_| {}).await?);
+        let database = Arc::new(
+            load(&tables, Scale::of(warehouses), tables.page_options(layout), |_| {}).await?,
+        );
         println!("loaded in {:.1} s", watch.elapsed().as_s());
         let time = Nanos(seconds * 1_000_000_000);
-        let isolation = Isolation::Snapshot;
-        let options = RunOptions { terminals, time, thinks: false, rate: None, isolation };
+        let options = RunOptions::of(terminals, time);
         let figures = run(&database, options, &Arc::new(Running::default())).await?;
         println!("{:.0} transactions/s", figures.per_second());
         for (kind, of_kind) in Kind::ALL.iter().zip(&figures.kinds) {

@@ -51,12 +51,22 @@ pub trait Client: Send + 'static {
 /// How clients run.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long they do.
+    /// How long they do before anything counts.
+    pub warm_up: Nanos,
+    /// How long they do then.
     pub time: Nanos,
     /// Whether they pause between operations ([`Client::pauses_s`]).
     pub pauses: bool,
     /// Operations a second that all together begin at most; as many as they can where there is none.
     pub rate: Option<f64>,
+}
+
+impl Pace {
+    /// One operation after another, for a time.
+    #[must_use]
+    pub fn of(time: Nanos) -> Pace {
+        Pace { warm_up: Nanos(0), time, pauses: false, rate: None }
+    }
 }
 
 /// What was done of one kind.
@@ -102,7 +112,7 @@ impl Figures {
     }
 }
 
-/// A run that goes on: for progress.
+/// A run that goes on: for progress, and to end it.
 #[derive(Debug, Default)]
 pub struct Running {
     committed: AtomicU64,
@@ -113,6 +123,11 @@ impl Running {
     /// Operations that were committed so far.
     pub fn committed(&self) -> u64 {
         self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Has all clients end after their operations that are under way.
+    pub fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -143,7 +158,7 @@ pub async fn drive<C: Client>(
     }
     failed?;
     let mut figures = std::mem::take(&mut *figures.lock());
-    figures.time = now().since(began);
+    figures.time = Nanos(now().since(began).0.saturating_sub(pace.warm_up.0));
     figures.kinds.iter_mut().for_each(|kind| kind.responses_ns.sort_unstable());
     Ok(figures)
 }
@@ -160,7 +175,9 @@ async fn run_client<C: Client>(
         let wait = client.random().random_range(0.0..20.0);
         sleep(Nanos::from_ms(wait * 1000.0)).await;
     }
-    let is_over = |due: Nanos| due.0 >= pace.time.0 || running.is_over.load(Ordering::Relaxed);
+    let warm_up = pace.warm_up;
+    let is_over =
+        |due: Nanos| due.0 >= warm_up.0 + pace.time.0 || running.is_over.load(Ordering::Relaxed);
     for turn in 0.. {
         // With a rate, clients take turns, and a response counts from when it was due.
         let due =
@@ -179,13 +196,16 @@ async fn run_client<C: Client>(
         let (asked, mut retries) = (due.map_or_else(now, |due| began + due), 0);
         let done = client.run(kind, &mut retries).await;
         let response = now().since(asked);
+        let counted = now().since(began).0.checked_sub(warm_up.0);
         {
             let figures = &mut *figures.lock();
-            let second = now().since(began).as_s() as usize;
             let Some(of_kind) = figures.kinds.get_mut(kind) else { continue };
-            of_kind.retries += retries;
-            match done {
-                Ok(Done::Committed) => {
+            if counted.is_some() {
+                of_kind.retries += retries;
+            }
+            match (done, counted) {
+                (Ok(Done::Committed), Some(counted)) => {
+                    let second = Nanos(counted).as_s() as usize;
                     of_kind.committed += 1;
                     of_kind.responses_ns.push(response.0);
                     if let Some(count) = figures.by_second.get_mut(second) {
@@ -193,9 +213,10 @@ async fn run_client<C: Client>(
                     }
                     running.committed.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(Done::RolledBack) => of_kind.rolled_back += 1,
-                Err(error) => {
-                    running.is_over.store(true, Ordering::Relaxed);
+                (Ok(Done::RolledBack), Some(_)) => of_kind.rolled_back += 1,
+                (Ok(_), None) => {}
+                (Err(error), _) => {
+                    running.stop();
                     return Err(error);
                 }
             }

@@ -19,7 +19,7 @@ mod schema;
 mod transactions;
 
 pub use conditions::{CONDITIONS, Condition};
-pub use driver::{KINDS, Kind, RunOptions, new_orders_per_minute, run};
+pub use driver::{KINDS, Kind, RowReads, RunOptions, new_orders_per_minute, run};
 pub use load::{Initial, load};
 pub use schema::{Database, Scale, TABLES, column_names, open};
 pub use transactions::Terminal;

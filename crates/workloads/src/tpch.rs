@@ -9,5 +9,5 @@ mod queries;
 mod table;
 
 pub use batches::Batches;
-pub use queries::query;
+pub use queries::{QUERIES, query};
 pub use table::{SCALE_FACTOR_MIN, Table};

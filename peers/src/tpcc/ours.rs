@@ -8,6 +8,7 @@ use moirai::update::{Kinds, Options};
 use moirai::{NewFiles, NewTrees, TreesPlace};
 use moirai_workloads::tpcc::{Terminal, load};
 
+use super::ledger::{LEDGER_TABLES, Ledger};
 use super::{Arguments, Measured, Setup, measure as measure_with};
 use crate::Outcome;
 
@@ -32,6 +33,25 @@ pub(super) async fn measure(
     let terminal = |number| Terminal::new(&database, number, Isolation::Snapshot);
     let measured = measure_with(setup, arguments, terminal).await?;
     drop(database);
+    check(&tables, setup.scale.warehouses).await?;
     tables.close().await?;
     Ok(measured)
+}
+
+async fn check(tables: &Arc<Tables>, warehouses: i64) -> Outcome<()> {
+    let mut ledger = Ledger::default();
+    let snapshot = tables.snapshot().await;
+    for (name, columns) in LEDGER_TABLES {
+        let table = tables.table(name).await?;
+        // One warehouse after the other, where rows have it first: they are held in memory.
+        let prefixes = match name {
+            "history" => vec![Vec::new()],
+            _ => (1..=warehouses).map(|one| table.key_of(&[one.into()])).collect::<Result<_, _>>()?,
+        };
+        for prefix in prefixes {
+            let rows = snapshot.first_rows(&table, (&prefix, &[]), columns, usize::MAX).await?;
+            rows.iter().for_each(|row| ledger.take(name, row));
+        }
+    }
+    ledger.check()
 }

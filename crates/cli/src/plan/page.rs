@@ -7,6 +7,7 @@ use moirai::units::{ByteCount, grouped_decimals};
 use moirai_policy::search::Judged;
 
 use super::shown::{arrays_text, reason};
+use crate::html::{self, escape};
 
 /// Objects in the chart of response times: the ones with the most requests.
 const CHARTED: usize = 24;
@@ -25,23 +26,7 @@ pub(super) fn page(judged: &[Judged]) -> String {
         picture(&mut body, judged);
     }
     responses(&mut body, judged);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Placement</title>\n\
-         <style>\n{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
-        include_str!("page.css"),
-    )
-}
-
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let mut is_code = false;
-    let parts = text.split('`').map(|part| {
-        let shown = if is_code { format!("<code>{part}</code>") } else { part.to_owned() };
-        is_code = !is_code;
-        shown
-    });
-    parts.collect()
+    html::page("Placement", include_str!("page.css"), &body)
 }
 
 fn summary(body: &mut String, judged: &[Judged]) {

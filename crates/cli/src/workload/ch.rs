@@ -69,7 +69,7 @@ pub(super) fn run(command: Ch) -> Result<(), Failure> {
         Ch::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
         Ch::Run { place, terminals, streams, seconds, rate, isolation, json } => {
             let time = Nanos(seconds * 1_000_000_000);
-            let options = RunOptions { terminals, time, thinks: false, rate, isolation };
+            let options = RunOptions { rate, isolation, ..RunOptions::of(terminals, time) };
             place.run(run_both(&place, options, streams, json))
         }
     }
@@ -81,7 +81,8 @@ async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Fail
     let bar = progress::bar("loading", None);
     let watch = Stopwatch::start();
     let scale = Scale::of(warehouses);
-    let loaded = tpcc::load(&tables, scale, layout, |rows| bar.set_position(rows)).await;
+    let pages = tables.page_options(layout);
+    let loaded = tpcc::load(&tables, scale, pages, |rows| bar.set_position(rows)).await;
     let rows = bar.position();
     bar.finish_and_clear();
     drop(loaded?);

@@ -1,5 +1,6 @@
 //! TPC-C.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
@@ -13,6 +14,7 @@ use moirai_workloads::tpcc::{self, CONDITIONS, RunOptions, Scale, TABLES, Termin
 use serde::Serialize;
 
 use crate::failure::{Failure, verdict};
+use crate::output::{self, Force};
 use crate::store::Place;
 use crate::workload::KindReport;
 use crate::{print, progress};
@@ -44,6 +46,9 @@ pub(crate) enum Tpcc {
         /// Seconds to run
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         seconds: u64,
+        /// Seconds to run before, which do not count
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+        warm_up: u64,
         /// Key in and think between transactions, as the specification asks: 12.86 New-Orders a minute for each warehouse at most
         #[arg(long)]
         think: bool,
@@ -56,6 +61,11 @@ pub(crate) enum Tpcc {
         /// Isolation of the transactions: read-committed, snapshot or serializable
         #[arg(long, default_value = "snapshot", value_parser = super::isolation)]
         isolation: Isolation,
+        /// Page to write: throughput by the second, and response times
+        #[arg(long, value_name = "FILE")]
+        page: Option<PathBuf>,
+        #[command(flatten)]
+        force: Force,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -75,10 +85,30 @@ pub(crate) enum Tpcc {
 pub(super) fn run(command: Tpcc) -> Result<(), Failure> {
     match command {
         Tpcc::Load { place, warehouses, layout } => place.run(load(&place, warehouses, layout)),
-        Tpcc::Run { place, terminals, seconds, think, rate, hold, isolation, json } => {
+        Tpcc::Run {
+            place,
+            terminals,
+            seconds,
+            warm_up,
+            think,
+            rate,
+            hold,
+            isolation,
+            page,
+            force,
+            json,
+        } => {
+            force.needs_output(page.is_some())?;
+            if let Some(path) = &page {
+                let devices = [&place.store].into_iter().chain(&place.log).map(String::as_str);
+                force.check(path, &devices.collect::<Vec<_>>())?;
+            }
             let time = Nanos(seconds * 1_000_000_000);
-            let options = RunOptions { terminals, time, thinks: think, rate, isolation };
-            place.run(run_terminals(&place, options, hold, json))
+            let warm_up = Nanos(warm_up * 1_000_000_000);
+            let thinks = think;
+            let of = RunOptions::of(terminals, time);
+            let options = RunOptions { warm_up, thinks, rate, isolation, ..of };
+            place.run(run_terminals(&place, options, hold, (page, json)))
         }
         Tpcc::Check { place, json } => place.run(check(&place, json)),
     }
@@ -89,8 +119,8 @@ async fn load(place: &Place, warehouses: i64, layout: Layout) -> Result<(), Fail
     let tables = Tables::over(place.create(&files, place.options(), false).await?.store);
     let bar = progress::bar("loading", None);
     let watch = Stopwatch::start();
-    let database =
-        tpcc::load(&tables, Scale::of(warehouses), layout, |rows| bar.set_position(rows)).await;
+    let (scale, pages) = (Scale::of(warehouses), tables.page_options(layout));
+    let database = tpcc::load(&tables, scale, pages, |rows| bar.set_position(rows)).await;
     let rows = bar.position();
     bar.finish_and_clear();
     drop(database?);
@@ -145,14 +175,19 @@ pub(super) async fn run_shown(
     options: RunOptions,
 ) -> Result<Figures, Failure> {
     let running = Arc::new(Running::default());
-    super::shown(options.time, &running, tpcc::run(database, options, &running)).await
+    super::shown(
+        Nanos(options.warm_up.0 + options.time.0),
+        &running,
+        tpcc::run(database, options, &running),
+    )
+    .await
 }
 
 async fn run_terminals(
     place: &Place,
     options: RunOptions,
     hold: bool,
-    json: bool,
+    (page, json): (Option<PathBuf>, bool),
 ) -> Result<(), Failure> {
     let tables = place.tables().await?;
     let database = open(&tables).await?;
@@ -164,17 +199,22 @@ async fn run_terminals(
     let report = report(&database, options, &figures, (&tables, log_bytes));
     drop(database);
     tables.close().await?;
-    if json {
-        return print::json(&report);
-    }
-    print::line(format!(
+    let lead = format!(
         "{} warehouses, {} terminals, {:.1} s: {:.0} transactions/s, {:.0} New-Orders/min",
         report.warehouses,
         report.terminals,
         report.seconds,
         report.transactions_per_s,
         report.new_orders_per_minute
-    ))?;
+    );
+    if let Some(path) = page {
+        let of = (&report.kinds[..], &figures);
+        output::write(&path, &super::page::page("TPC-C", &lead, "transactions", of))?;
+    }
+    if json {
+        return print::json(&report);
+    }
+    print::line(lead)?;
     print::line(format!(
         "{} lock waits, {} conflicts, {} deadlocks; {:.0} bytes of log for each transaction\n",
         grouped(report.lock_waits),

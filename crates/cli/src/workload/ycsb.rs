@@ -77,7 +77,7 @@ pub(super) fn run(command: Ycsb) -> Result<(), Failure> {
         Ycsb::Load { place, records, layout } => place.run(load(&place, records, layout)),
         Ycsb::Run { place, mix, records, skew, clients, seconds, rate, json } => {
             let time = Nanos(seconds * 1_000_000_000);
-            let pace = Pace { time, pauses: false, rate };
+            let pace = Pace { rate, ..Pace::of(time) };
             place.run(run_mix(&place, (mix, records, skew), (clients, pace), json))
         }
     }

@@ -1,15 +1,14 @@
 //! Four queries of TPC-H in several page layouts on four disks: Clotho 7.3, figure 9.
 
-use std::sync::Arc;
-
 use moirai::devices::Contents;
-use moirai::runtime::{block_on_virtual, now};
-use moirai::tables::{Layout, LoadOptions, TableDefinition, Tables};
+use moirai::runtime::block_on_virtual;
+use moirai::tables::Layout;
 use moirai::units::ByteCount;
 use moirai::update::Options;
 use moirai_sql::Database;
 use moirai_workloads::tpch;
 
+use super::store_bed::{LEAF, load_all, query_s};
 use crate::context::Stage;
 use crate::setting::four_cheetahs;
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
@@ -36,7 +35,6 @@ const QUERIES: [u8; 4] = [1, 6, 12, 14];
 const TABLES: [tpch::Table; 3] = [tpch::Table::LineItem, tpch::Table::Orders, tpch::Table::Part];
 const LAYOUTS: [Layout; 3] = [Layout::Nsm, Layout::Pax, Layout::Csm];
 const MEMORY: f64 = 128e6;
-const LEAF: ByteCount = ByteCount(8 << 10);
 /// How much slower nsm and pax are at least, by the text of 7.3.
 const SLOWER_LEAST: f64 = 1.24;
 
@@ -72,40 +70,17 @@ async fn measure(layout: Layout, scale: f64, stage: &Stage) -> Result<Vec<f64>, 
     let cache = ByteCount(0);
     let options = Options { memory, cache, idle: None, ..Options::default() };
     let tables = moirai::create_tables_on(device, LEAF, options).await?;
-    for (index, table) in TABLES.into_iter().enumerate() {
-        load(&tables, table, layout, scale).await?;
-        stage.at(0.6 * (index + 1) as f64 / TABLES.len() as f64);
-    }
-    tables.store().checkpoint().await?;
+    let [loading, querying] = stage.split([0.6, 0.4]);
+    load_all(&tables, &TABLES, tables.page_options(layout), scale, &loading).await?;
     let database = Database::over(&tables);
     let mut times = Vec::new();
     for (index, query) in QUERIES.into_iter().enumerate() {
-        let statement = tpch::query(query, scale)
-            .ok_or_else(|| Failure::Setting(format!("there is no query {query}")))?;
-        let began = now();
-        database.query(&statement).await?;
-        times.push(now().since(began).as_s());
-        stage.at(0.6 + 0.4 * (index + 1) as f64 / QUERIES.len() as f64);
+        times.push(query_s(&database, query, scale).await?);
+        querying.at((index + 1) as f64 / QUERIES.len() as f64);
     }
     drop(database);
     tables.close().await?;
     Ok(times)
-}
-
-async fn load(
-    tables: &Arc<Tables>,
-    table: tpch::Table,
-    layout: Layout,
-    scale: f64,
-) -> Result<(), Failure> {
-    let mut definition = TableDefinition::new(table.schema(), table.primary_key(scale))?;
-    definition.pages = tables.page_options(layout);
-    let mut load = tables.load(table.name(), definition, LoadOptions::default()).await?;
-    for batch in table.batches(scale, 8192) {
-        load.push(&batch?).await?;
-    }
-    load.finish().await?;
-    Ok(())
 }
 
 #[cfg(test)]

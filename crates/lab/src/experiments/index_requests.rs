@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use moirai::runtime::{Random, random};
+use moirai_workloads::tpcc::Scale;
+use moirai_workloads::tpcc::inputs::{CustomerBy, District, Input, Inputs, Line};
 use parking_lot::Mutex;
 use rand::Rng;
 
@@ -16,7 +18,7 @@ pub(super) enum Workload {
     Sequential,
     /// Any leaf, 32 records in a row.
     Clustered,
-    /// The leaves that TPC-C transactions change, with this many warehouses.
+    /// The leaves of tables and indexes that TPC-C changes, with this many warehouses, by the inputs that its terminals draw.
     TpcC { warehouses: u64 },
 }
 
@@ -37,7 +39,9 @@ pub(super) struct Requests {
 struct Shared {
     begun: u64,
     /// Orders of each district since the beginning.
-    orders: Vec<u64>,
+    orders: Vec<i64>,
+    /// Terminals of TPC-C so far.
+    terminals: u64,
 }
 
 /// The requests of a client.
@@ -48,22 +52,34 @@ pub(super) struct Client {
     leaf: u64,
     /// The leaves of a transaction that are still to be changed.
     rest: VecDeque<u64>,
+    /// Of TPC-C a terminal of each warehouse, with what it asks for: a client is any of them, one after the other.
+    terminals: Vec<Inputs>,
 }
 
 impl Requests {
     pub(super) fn new(workload: Workload, leaves: u64, per_leaf: u64) -> Requests {
         let districts = match workload {
-            Workload::TpcC { warehouses } => warehouses * DISTRICTS,
+            Workload::TpcC { warehouses } => warehouses * DISTRICTS as u64,
             _ => 0,
         };
-        let shared = Shared { begun: 0, orders: vec![0; districts as usize] };
+        let shared = Shared { orders: vec![0; districts as usize], ..Shared::default() };
         Requests { workload, leaves, per_leaf, shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// The requests of the client called `name`.
     pub(super) fn client(&self, name: &str) -> Client {
-        let requests = self.clone();
-        Client { requests, random: random(name), turn: 0, leaf: 0, rest: VecDeque::new() }
+        let terminals = match self.workload {
+            Workload::TpcC { warehouses } => {
+                let mut shared = self.shared.lock();
+                let first = shared.terminals;
+                shared.terminals += warehouses;
+                let scale = Scale::of(warehouses as i64);
+                (first..first + warehouses).map(|number| Inputs::new(scale, number)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (requests, rest) = (self.clone(), VecDeque::new());
+        Client { requests, random: random(name), turn: 0, leaf: 0, rest, terminals }
     }
 }
 
@@ -85,11 +101,11 @@ impl Client {
                 }
                 self.leaf
             }
-            Workload::TpcC { warehouses } => loop {
+            Workload::TpcC { .. } => loop {
                 if let Some(leaf) = self.rest.pop_front() {
                     break leaf;
                 }
-                self.transaction(warehouses);
+                self.transaction();
             },
         }
     }
@@ -99,44 +115,51 @@ impl Client {
         self.random.random()
     }
 
-    /// A transaction of TPC-C (clause 2), as far as it changes rows: new orders, payments and deliveries.
-    fn transaction(&mut self, warehouses: u64) {
-        let warehouse = self.random.random_range(0..warehouses);
-        let district = self.random.random_range(0..DISTRICTS);
-        match self.random.random_range(0..100_u32) {
-            0..45 => {
-                let order = self.order(warehouse, district, 1);
+    /// The leaves that the next transaction of a terminal changes: of tables, and of the index on the orders of customers.
+    fn transaction(&mut self) {
+        let place = self.random.random_range(0..self.terminals.len().max(1));
+        let Some(inputs) = self.terminals.get_mut(place) else { return };
+        let kind = inputs.draw_kind();
+        match inputs.draw(kind) {
+            Input::NewOrder(order) => {
+                let District { warehouse, district } = order.place;
+                // One in a hundred is rolled back (clause 2.4.1.4), and changes nothing.
+                if order.lines.iter().any(|line| line.item > ITEMS) {
+                    return;
+                }
+                let number = self.order(order.place, 1);
                 self.touch(warehouse, WAREHOUSE, 0.0);
-                self.touch(warehouse, ORDERS, order);
-                self.touch(warehouse, NEW_ORDERS, order);
-                for line in 0..LINES {
-                    let item = self.non_uniform(8191, ITEMS);
-                    // One in a hundred comes from another warehouse (2.4.1.5).
-                    let supplier = match self.random.random_range(0..100_u32) {
-                        0 => self.random.random_range(0..warehouses),
-                        _ => warehouse,
-                    };
-                    self.touch(supplier, STOCK, item);
-                    self.touch(warehouse, ORDER_LINES, order + line as f64 * 1e-9);
+                self.touch(warehouse, ORDERS, number);
+                self.touch(warehouse, NEW_ORDERS, number);
+                let customer = of_district(district, order.customer - 1, CUSTOMERS_OF_DISTRICT);
+                self.touch(warehouse, ORDERS_BY_CUSTOMER, customer);
+                for (line, Line { item, supply, .. }) in order.lines.iter().enumerate() {
+                    self.touch(*supply, STOCK, (item - 1) as f64 / ITEMS as f64);
+                    self.touch(warehouse, ORDER_LINES, number + line as f64 * 1e-9);
                 }
             }
-            45..88 => {
-                // Fifteen in a hundred pay elsewhere (2.5.1.2).
-                let home = match self.random.random_range(0..100_u32) {
-                    0..15 => self.random.random_range(0..warehouses),
-                    _ => warehouse,
+            Input::Payment(payment) => {
+                let warehouse = payment.place.warehouse;
+                let number = match payment.customer {
+                    CustomerBy::Number(number) => number - 1,
+                    // Those with a last name are anywhere in the district, and always the same.
+                    CustomerBy::LastName(name) => {
+                        let digits = name.bytes().map(i64::from);
+                        digits.fold(0, |sum, digit| (sum * 31 + digit) % CUSTOMERS_OF_DISTRICT)
+                    }
                 };
-                let customer = self.customer(district);
-                let now = self.order(warehouse, district, 0);
+                let now = self.order(payment.place, 0);
                 self.touch(warehouse, WAREHOUSE, 0.0);
                 self.touch(warehouse, WAREHOUSE, 0.5);
-                self.touch(home, CUSTOMERS, customer);
+                let customer = of_district(payment.of.district, number, CUSTOMERS_OF_DISTRICT);
+                self.touch(payment.of.warehouse, CUSTOMERS, customer);
                 self.touch(warehouse, HISTORY, now);
             }
-            88..92 => {
-                for district in 0..DISTRICTS {
-                    let order = self.oldest_order(warehouse, district);
-                    let customer = self.customer(district);
+            Input::Delivery { warehouse, .. } => {
+                for district in 1..=DISTRICTS {
+                    let order = self.oldest_order(District { warehouse, district });
+                    let customer = self.random.random_range(0..CUSTOMERS_OF_DISTRICT);
+                    let customer = of_district(district, customer, CUSTOMERS_OF_DISTRICT);
                     self.touch(warehouse, NEW_ORDERS, order);
                     self.touch(warehouse, ORDERS, order);
                     for _ in 0..LINES {
@@ -145,60 +168,56 @@ impl Client {
                     self.touch(warehouse, CUSTOMERS, customer);
                 }
             }
-            _ => {}
+            Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
         }
     }
 
     /// Where the last order of a district lies among those of its warehouse, after `more` were added.
-    fn order(&self, warehouse: u64, district: u64, more: u64) -> f64 {
+    fn order(&self, District { warehouse, district }: District, more: i64) -> f64 {
         let mut shared = self.requests.shared.lock();
-        let count = shared.orders.get_mut((warehouse * DISTRICTS + district) as usize);
-        let last = count.map_or(0, |count| {
+        let place = (warehouse - 1) * DISTRICTS + district - 1;
+        let last = shared.orders.get_mut(place as usize).map_or(0, |count| {
             *count += more;
             *count
         });
-        let within = (last % ORDERS_OF_DISTRICT) as f64 / ORDERS_OF_DISTRICT as f64;
-        (district as f64 + within) / DISTRICTS as f64
+        of_district(district, last % ORDERS_OF_DISTRICT, ORDERS_OF_DISTRICT)
     }
 
     /// The oldest of the 900 orders of a district that wait for their delivery (4.3.3.1).
-    fn oldest_order(&self, warehouse: u64, district: u64) -> f64 {
-        let last = self.order(warehouse, district, 0) * DISTRICTS as f64;
-        (district as f64 + (last + 0.7).fract()) / DISTRICTS as f64
-    }
-
-    fn customer(&mut self, district: u64) -> f64 {
-        (district as f64 + self.non_uniform(1023, CUSTOMERS_OF_DISTRICT)) / DISTRICTS as f64
-    }
-
-    /// A number below `count`, as a share of it, of the distribution of clause 2.1.6.
-    fn non_uniform(&mut self, bits: u64, count: u64) -> f64 {
-        let (one, other) = (self.random.random_range(0..=bits), self.random.random_range(0..count));
-        ((one | other) % count) as f64 / count as f64
+    fn oldest_order(&self, place: District) -> f64 {
+        let last = self.order(place, 0) * DISTRICTS as f64;
+        ((place.district - 1) as f64 + (last + 0.7).fract()) / DISTRICTS as f64
     }
 
     /// Adds the leaf at `share` of a table of a warehouse.
-    fn touch(&mut self, warehouse: u64, (from, to): (f64, f64), share: f64) {
+    fn touch(&mut self, warehouse: i64, (from, to): (f64, f64), share: f64) {
         let Workload::TpcC { warehouses } = self.requests.workload else { return };
-        let at = (warehouse as f64 + from + (to - from) * share) / warehouses as f64;
+        let at = ((warehouse - 1) as f64 + from + (to - from) * share) / warehouses as f64;
         self.rest
             .push_back(((at * self.requests.leaves as f64) as u64).min(self.requests.leaves - 1));
     }
 }
 
-const DISTRICTS: u64 = 10;
-const ITEMS: u64 = 100_000;
-const CUSTOMERS_OF_DISTRICT: u64 = 3000;
-const ORDERS_OF_DISTRICT: u64 = 3000;
-/// Of an order, on average.
+/// Where number `of` of `count` in a district lies among those of the warehouse.
+fn of_district(district: i64, of: i64, count: i64) -> f64 {
+    ((district - 1) as f64 + of as f64 / count as f64) / DISTRICTS as f64
+}
+
+const DISTRICTS: i64 = 10;
+const ITEMS: i64 = 100_000;
+const CUSTOMERS_OF_DISTRICT: i64 = 3000;
+const ORDERS_OF_DISTRICT: i64 = 3000;
+/// Of an order that is delivered, on average.
 const LINES: u32 = 10;
-/// From where to where tables lie in what a warehouse takes, by the bytes of their rows (clauses 1.2 and 1.3).
+/// From where to where tables lie in what a warehouse takes, by the bytes of their rows (clauses 1.2 and 1.3) and 16 for an entry of the
+/// index.
 const WAREHOUSE: (f64, f64) = (0.0, 0.001);
-const CUSTOMERS: (f64, f64) = (0.001, 0.286);
-const STOCK: (f64, f64) = (0.286, 0.732);
-const ORDER_LINES: (f64, f64) = (0.732, 0.968);
-const HISTORY: (f64, f64) = (0.968, 0.988);
-const ORDERS: (f64, f64) = (0.988, 0.999);
+const CUSTOMERS: (f64, f64) = (0.001, 0.285);
+const STOCK: (f64, f64) = (0.285, 0.728);
+const ORDER_LINES: (f64, f64) = (0.728, 0.962);
+const HISTORY: (f64, f64) = (0.962, 0.982);
+const ORDERS: (f64, f64) = (0.982, 0.992);
+const ORDERS_BY_CUSTOMER: (f64, f64) = (0.992, 0.999);
 const NEW_ORDERS: (f64, f64) = (0.999, 1.0);
 
 #[cfg(test)]
@@ -209,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// Of 100 transactions of the mix, 45 change ten rows of stock each, of some 1,730 rows in all.
+    /// Of 100 transactions of the mix, 45 change ten rows of stock each, of some 1,770 rows and entries in all.
     #[test]
     fn transactions_change_what_the_benchmark_says() {
         block_on_virtual(1, async {

@@ -13,7 +13,11 @@ mod placement;
 mod quadrangles;
 mod raid5_scan;
 mod ssd_updates;
+mod store_bed;
+mod tpcc_layouts;
 mod track_access;
+mod track_extents;
+mod track_queries;
 mod update_logging;
 mod update_queries;
 mod update_recovery;
@@ -38,6 +42,9 @@ pub fn all() -> &'static [Experiment] {
         capsule_scan::EXPERIMENT,
         page_layouts::EXPERIMENT,
         dss_queries::EXPERIMENT,
+        tpcc_layouts::EXPERIMENT,
+        track_extents::EXPERIMENT,
+        track_queries::EXPERIMENT,
         mems::EXPERIMENT,
         ssd_updates::EXPERIMENT,
         dixtrac::TIMES,

@@ -78,7 +78,7 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
 
 /// Mean time of a request of `blocks`.
 async fn io_ms(unit: StripeUnit, blocks: u64, scans: u64) -> Result<f64, Failure> {
-    let volume = volume(unit)?;
+    let volume = raid5(profile("maxtor-atlas-10k-iii")?, unit, || Contents::Nothing)?;
     let part = volume.inquiry().capacity.0 / scans / blocks;
     let requests = SCANNED / blocks;
     let scan = |index: u64| {
@@ -100,9 +100,14 @@ async fn io_ms(unit: StripeUnit, blocks: u64, scans: u64) -> Result<f64, Failure
     Ok(totals.into_iter().sum::<f64>() / (requests * scans) as f64)
 }
 
-fn volume(unit: StripeUnit) -> Result<Arc<Volume>, Failure> {
+/// Four drives, but with 584 sectors in each track, as RAID 5.
+pub(super) fn raid5(
+    profile: Profile,
+    unit: StripeUnit,
+    contents: impl Fn() -> Contents,
+) -> Result<Arc<Volume>, Failure> {
     let setting = |problem: String| Failure::Setting(problem);
-    let mut file = profile("maxtor-atlas-10k-iii")?.file;
+    let mut file = profile.file;
     let mut zones = file.zones.drain(..);
     let mut zone = zones.next().ok_or_else(|| setting("the drive has no zones".into()))?;
     zone.cylinders += zones.map(|other| other.cylinders).sum::<u32>();
@@ -110,7 +115,7 @@ fn volume(unit: StripeUnit) -> Result<Arc<Volume>, Failure> {
     (zone.track_sectors, zone.track_skew, zone.cylinder_skew) = (TRACK, skew, skew);
     file.zones = vec![zone];
     let profile = Profile::new(file).map_err(|error| setting(error.to_string()))?;
-    let disk = |index| drive(&profile, format!("disk {index}"), Contents::Nothing, None);
+    let disk = |index| drive(&profile, format!("disk {index}"), contents(), None);
     let level = Level::Raid5(Rotation::LeftSymmetric);
     let layout = LayoutDescription::Stripe { unit };
     let disks = (0..DISKS).map(disk).collect();

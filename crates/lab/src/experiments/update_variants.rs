@@ -18,8 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Drives: five ibm-deskstar-dtla-307030. Index and memory are a 64th of the paper's: 16 MB for 1 GB, 12.8 MB for a \
          warehouse. The index then lies at the rim, where seeks are short, which helps one queue most. Hot and cold places \
          lie closer together than in the paper's indexes: our throughput falls with more warehouses, the paper's does not.",
-        "The paper's traces are not published. The requests are the rows that TPC-C's new orders, payments and deliveries \
-         change (clauses 2.4 to 2.7). Tables have the size of their initial rows; leaves keep as many rows as they have \
+        "The paper's traces are not published. The requests are the changes that TPC-C makes to its tables and to the index of \
+         orders, by the inputs that `workload tpcc` draws (clauses 2.4 to 2.7). Tables have the size of their initial rows; leaves keep as many rows as they have \
          room for. Read-only transactions are left out, since they cost the same in all variants. So is the plain tree.",
         "24 requests in flight, so that an appended log takes about the paper's 2,386 records a second; trail over append \
          follows from that. With a thousand requests in flight the sweeps would limit both. Processors take no virtual \
@@ -135,8 +135,8 @@ fn rows_of(
 mod tests {
     use super::*;
 
-    /// At a 1024th of the paper's sizes, where the memory holds few queues: trail over append lies between 2.3 and 2.7 by the seed, and by
-    /// bytes that a partition takes. How many times it is, the experiment judges at full scale.
+    /// At a 1024th of the paper's sizes the memory holds few queues, and trail over append lies between 2.3 and 2.7 by the seed: the
+    /// median of three. How many times it is, the experiment judges at full scale.
     #[test]
     fn variants_come_in_the_order_of_the_paper() {
         let warehouses = 4;
@@ -146,11 +146,15 @@ mod tests {
             workload: Workload::TpcC { warehouses },
             ..Setting::of_the_paper().unwrap()
         };
-        let context = Context::new(1);
         let setting = setting.scaled(1.0 / 1024.0);
-        let rows = rows_of(&context, setting, warehouses, &context.stage()).unwrap();
-        let [many_trail, many_append, one_trail, ..] = &rows[..] else { panic!("{rows:?}") };
-        assert!(many_trail.ours > 2.0 * many_append.ours, "{rows:?}");
-        assert!(many_append.ours > 10.0 * one_trail.ours, "{rows:?}");
+        let mut ratios = [1, 2, 3].map(|seed| {
+            let context = Context::new(seed);
+            let rows = rows_of(&context, setting, warehouses, &context.stage()).unwrap();
+            let [many_trail, many_append, one_trail, ..] = &rows[..] else { panic!("{rows:?}") };
+            assert!(many_append.ours > 10.0 * one_trail.ours, "{rows:?}");
+            many_trail.ours / many_append.ours
+        });
+        ratios.sort_by(f64::total_cmp);
+        assert!(ratios[1] > 2.25, "{ratios:?}");
     }
 }

@@ -245,7 +245,7 @@ impl Session {
             returned: returning.is_some().then(Vec::new),
         };
         if matches!(inserting.on_conflict, OnConflict::Refuse) {
-            inserting.work.puts_once(&table);
+            inserting.work.refuse_duplicates(&table);
         }
         let is_plain = matches!(inserting.on_conflict, OnConflict::Refuse) && returning.is_none();
         let may_load =
@@ -412,7 +412,7 @@ impl Inserting<'_, '_> {
     async fn put_changes(&mut self, rows: RecordBatch, changes: Changes) -> Result<()> {
         let table = self.table;
         self.work.add(changes).await?;
-        if self.work.finds_twins() {
+        if self.work.finds_duplicates() {
             self.keys = HashSet::new();
         }
         let columns: Vec<usize> = (0..table.schema().fields().len()).collect();
@@ -463,7 +463,7 @@ impl Inserting<'_, '_> {
             let conflicts = self.snapshot.conflicts(table, index, rows, |_| false).await;
             taken.push((conflicts.map_err(external)?, identities));
         }
-        let finds_twins = self.work.finds_twins();
+        let finds_duplicates = self.work.finds_duplicates();
         // What is left out counts for nothing: no later row conflicts with it.
         let (mut is_new, mut is_there) = (vec![false; count], vec![false; count]);
         for row in 0..count {
@@ -499,7 +499,7 @@ impl Inserting<'_, '_> {
                     return Err(not_unique(table, index, &rows.slice(row, 1))?);
                 }
             }
-            self.keys.extend(key.filter(|_| !finds_twins).cloned());
+            self.keys.extend(key.filter(|_| !finds_duplicates).cloned());
             for (index, (_, identities)) in unique.iter().zip(&taken) {
                 if let Some(identity) = identities.get(row).and_then(Option::as_ref) {
                     self.unique.insert(index, identity.clone());

@@ -21,7 +21,7 @@ pub(crate) struct Work<'a> {
     /// Changes that are too many for memory, and the tables that they change.
     writer: Option<Writer<'a>>,
     /// The table that gets new rows only.
-    once: Option<Table>,
+    without_duplicates: Option<Table>,
     /// Whether the statement is all of its transaction.
     is_alone: bool,
     /// Whether others have changed what the statement read, so that what it says counts for nothing.
@@ -53,7 +53,7 @@ impl<'a> Work<'a> {
             collected: Vec::new(),
             bytes: 0,
             writer: None,
-            once: None,
+            without_duplicates: None,
             is_alone,
             is_stale: false,
         })
@@ -100,13 +100,13 @@ impl<'a> Work<'a> {
     }
 
     /// Every change of this table puts a row that is to be new.
-    pub(crate) fn puts_once(&mut self, table: &Table) {
-        self.once = Some(table.clone());
+    pub(crate) fn refuse_duplicates(&mut self, table: &Table) {
+        self.without_duplicates = Some(table.clone());
     }
 
     /// Whether the commit finds rows with the same key among those that are put: the statement need not remember keys.
-    pub(crate) fn finds_twins(&self) -> bool {
-        self.once.is_some() && self.writer.is_some()
+    pub(crate) fn finds_duplicates(&self) -> bool {
+        self.without_duplicates.is_some() && self.writer.is_some()
     }
 
     /// Adds changes, which come after those before them.
@@ -118,7 +118,7 @@ impl<'a> Work<'a> {
         self.collected.push(changes);
         if self.is_alone && self.bytes > COLLECTED_BYTES {
             let writer = self.writer.insert(self.tables.writer());
-            self.once.iter().for_each(|table| writer.once(table));
+            self.without_duplicates.iter().for_each(|table| writer.refuse_duplicates(table));
             for changes in std::mem::take(&mut self.collected) {
                 writer.add(&changes).await.map_err(external)?;
             }

@@ -381,6 +381,14 @@ fn large_changes_of_one_partition() {
         ),
         ("DELETE FROM t", "count 40000"),
         ("SELECT count(*) AS n FROM t", "n 0"),
+        // Of the index, whose entries are deleted with them, more is for one partition than of the table.
+        (
+            "INSERT INTO t SELECT value + 50000, repeat('x', 2000) || value FROM generate_series(1, 40000, 100)",
+            "count 400",
+        ),
+        ("SELECT id FROM t WHERE s = repeat('x', 2000) || 201", "id 50201"),
+        ("SELECT id FROM t WHERE s = repeat('x', 2000) || 202", "id"),
+        ("SELECT count(*) AS n FROM t WHERE s >= 'x'", "n 400"),
         ("DROP TABLE t", ""),
         ("CREATE TABLE u (id INT PRIMARY KEY, s TEXT)", ""),
         ("INSERT INTO u VALUES (0, 'first')", "count 1"),

@@ -47,7 +47,8 @@ pub struct Bulk<'a> {
     runs: Vec<Arc<Run>>,
     long: Vec<Arc<LongValue>>,
     /// Spaces of which each key has one modification at most.
-    once: Vec<SpaceId>,
+    /// Spaces of which a key may be modified once alone.
+    without_duplicates: Vec<SpaceId>,
     count: u64,
     bytes: u64,
     /// Whether a part of it was lost, since writing it failed.
@@ -63,7 +64,7 @@ impl Engine {
             buffer: Buffer::default(),
             runs: Vec::new(),
             long: Vec::new(),
-            once: Vec::new(),
+            without_duplicates: Vec::new(),
             count: 0,
             bytes: 0,
             is_broken: false,
@@ -115,11 +116,11 @@ impl Bulk<'_> {
         Ok(())
     }
 
-    /// Has the commit refuse a group that modifies a key of this space twice ([`Error::ModifiedTwice`]): who adds rows that are to be new
+    /// Has the commit refuse a group that modifies a key of this space twice ([`Error::DuplicateKey`]): who adds rows that are to be new
     /// need not remember all of their keys.
-    pub fn once(&mut self, space: SpaceId) {
-        if !self.once.contains(&space) {
-            self.once.push(space);
+    pub fn refuse_duplicates(&mut self, space: SpaceId) {
+        if !self.without_duplicates.contains(&space) {
+            self.without_duplicates.push(space);
         }
     }
 
@@ -163,7 +164,7 @@ impl Bulk<'_> {
     /// A group without modifications returns at once, and says nothing of those before it: that is [`Engine::barrier`].
     ///
     /// # Errors
-    /// [`Error::BulkBroken`], [`Error::ModifiedTwice`], [`Error::GroupTooLong`], [`Error::Full`],
+    /// [`Error::BulkBroken`], [`Error::DuplicateKey`], [`Error::GroupTooLong`], [`Error::Full`],
     /// [`Error::Unreadable`], [`Error::Damaged`], [`Error::Device`], [`Error::ReadOnly`], and nothing was taken in;
     /// [`Error::Stopped`], and the group may be there or not when the engine is opened again.
     ///
@@ -175,7 +176,7 @@ impl Bulk<'_> {
         if self.is_broken {
             return Err(Error::BulkBroken);
         }
-        if self.runs.is_empty() && self.long.is_empty() && self.once.is_empty() {
+        if self.runs.is_empty() && self.long.is_empty() && self.without_duplicates.is_empty() {
             let mut group = Group::new();
             self.buffer.iter().for_each(|(space, one)| group.modify(space, one));
             if group.log_bytes() <= shared.log.group_bytes_max() {
@@ -192,8 +193,8 @@ impl Bulk<'_> {
         let clearing = Arc::clone(&shared.clearing).lock_owned().await;
         let (reply, committed) = oneshot::channel();
         let (runs, long) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.long));
-        let once = std::mem::take(&mut self.once);
-        let request = BulkRequest::new((runs, once), long, self.count, reply, (alone, clearing));
+        let spaces = std::mem::take(&mut self.without_duplicates);
+        let request = BulkRequest::new((runs, spaces), long, self.count, reply, (alone, clearing));
         shared.bulks.begin(request);
         if let Err(error) = shared.check_running() {
             shared.bulks.forget();

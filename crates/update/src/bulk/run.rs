@@ -158,7 +158,7 @@ pub(crate) struct Merge<'a> {
     /// The next modification of each run.
     heads: BinaryHeap<Head>,
     /// Spaces of which each key has one modification at most.
-    once: Vec<SpaceId>,
+    without_duplicates: Vec<SpaceId>,
 }
 
 struct Cursor {
@@ -195,12 +195,13 @@ impl<'a> Merge<'a> {
     pub(crate) async fn of(
         shared: &'a Shared,
         runs: &[Arc<Run>],
-        once: &[SpaceId],
+        without_duplicates: &[SpaceId],
     ) -> Result<Merge<'a>> {
         let cursor =
             |run: &Arc<Run>| Cursor { run: Arc::clone(run), next: 0, bytes: Vec::new(), at: 0 };
         let (runs_of, heads) = (runs.iter().map(cursor).collect(), BinaryHeap::new());
-        let mut merge = Merge { shared, runs: runs_of, heads, once: once.to_vec() };
+        let mut merge =
+            Merge { shared, runs: runs_of, heads, without_duplicates: without_duplicates.to_vec() };
         for run in 0..merge.runs.len() {
             merge.advance(run, Vec::new()).await?;
         }
@@ -233,7 +234,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Takes the modifications of `space` before the key `high`, or to its last, that come next, with all of the last key's:
-    /// about `bytes_max`. Tells whether more are left. [`Error::ModifiedTwice`] where a key has two that is to have one.
+    /// about `bytes_max`. Tells whether more are left. [`Error::DuplicateKey`] where a key has two that is to have one.
     pub(crate) async fn take_some(
         &mut self,
         space: SpaceId,
@@ -242,7 +243,7 @@ impl<'a> Merge<'a> {
         into: &mut Queue,
     ) -> Result<bool> {
         let mut last: Option<Vec<u8>> = None;
-        let is_once = self.once.contains(&space);
+        let refuses_duplicates = self.without_duplicates.contains(&space);
         while let Some(head) = self.heads.peek() {
             if self.next_key(space, high).is_none() {
                 return Ok(false);
@@ -250,8 +251,8 @@ impl<'a> Merge<'a> {
             if into.bytes() >= bytes_max && last.as_ref().is_some_and(|last| *last != head.key) {
                 return Ok(true);
             }
-            if is_once && last.as_ref() == Some(&head.key) {
-                return Err(Error::ModifiedTwice { space, key: head.key.clone() });
+            if refuses_duplicates && last.as_ref() == Some(&head.key) {
+                return Err(Error::DuplicateKey { space, key: head.key.clone() });
             }
             let Some(Head { key, run, .. }) = self.heads.pop() else { break };
             if let Some(cursor) = self.runs.get_mut(run) {

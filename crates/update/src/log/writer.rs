@@ -329,13 +329,16 @@ impl<'a> Writer<'a> {
         let has_frame = frame.is_some();
         let log = self.log;
         let done = async move {
+            let device = &log_disk.device;
             if let Some((first, buffer)) = frame {
                 let blocks = buffer.blocks();
-                log_disk.device.write(first, buffer).await?;
+                match is_flushed {
+                    true => device.write_flushed(first, buffer).await?,
+                    false => device.write(first, buffer).await?,
+                }
                 log.frame_written(blocks);
-            }
-            if is_flushed {
-                log_disk.device.flush().await?;
+            } else if is_flushed {
+                device.flush().await?;
             }
             Ok(Done { disk, number, has_frame, is_flushed, at: now() })
         };

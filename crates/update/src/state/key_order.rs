@@ -1,19 +1,23 @@
-//! The modifications of a queue in the order of their keys, for those who read a range of it.
+//! The modifications of a queue in the order of their keys, for those who read a range of it, and those of a key of a very long one.
 //!
 //! A queue has its modifications in the order in which they came. Whoever reads a few rows of a page would decode all that is pending for
-//! the page's partition. So the first one to read a range of a long queue sorts the places of its modifications, and later ones sort what
-//! came since. What a sweep has sealed stays as it is then.
+//! the page's partition, and whoever reads one key would look at the filter of each piece. So the first one to read a long queue sorts
+//! places of some modifications, and later ones go on with the next. What a sweep has sealed stays as it is then.
 
+use crate::codec::is_same_key;
+use crate::filter::KeyHash;
 use crate::ids::PointNumber;
 use crate::kind::Modification;
-use crate::state::queue::{PIECES_MAX, Piece, Pieces, Queue, decode};
+use crate::state::queue::{PIECE_BYTES, PIECES_MAX, Piece, Pieces, Queue, decode};
 
 /// So many bytes of modifications are not worth sorting.
 const UNSORTED_BYTES: usize = 2 << 10;
+/// For one key, so many bytes are not: some hundred pieces have filters.
+const UNSORTED_BYTES_OF_KEY: usize = 64 * PIECE_BYTES;
 /// Places that came last are merged with the others once they are one in so many.
 const RECENT_SHARE: usize = 8;
 /// Modifications that are sorted at once, with the lock held.
-const SORTED_AT_ONCE: usize = 4096;
+const SORTED_AT_ONCE: usize = 512;
 
 /// Places of a queue's modifications ([`Pieces::at`]) in the order of their keys, and of a key in the order in which they came.
 #[derive(Debug, Default)]
@@ -52,8 +56,10 @@ impl KeyOrder {
                 }
             }
         }
-        // Places grow, so of one key the earlier come first.
-        new.sort_by(|one, other| key_at(all, *one).cmp(key_at(all, *other)));
+        // Of one key the earlier have lower places.
+        let mut keys: Vec<(&[u8], u32)> = new.iter().map(|at| (key_at(all, *at), *at)).collect();
+        keys.sort_unstable();
+        let new: Vec<u32> = keys.into_iter().map(|(_, place)| place).collect();
         merge(all, &mut self.recent, &new);
         if self.recent.len() > self.places.len() / RECENT_SHARE {
             merge(all, &mut self.places, &self.recent);
@@ -79,6 +85,18 @@ impl KeyOrder {
             to.is_none_or(|to| key < to).then_some(key)
         };
         cut(&self.places).into_iter().chain(cut(&self.recent)).min()
+    }
+
+    /// The places of a key, in the order in which they came.
+    fn of_key(&self, all: Pieces<'_>, key: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
+        let of = |places: &'_ [u32]| {
+            let first = places.partition_point(|place| key_at(all, *place) < key);
+            let behind = places.get(first..).unwrap_or_default().iter();
+            first..first + behind.take_while(|place| key_at(all, **place) == key).count()
+        };
+        let of_all = self.places.get(of(&self.places)).unwrap_or_default();
+        let of_recent = self.recent.get(of(&self.recent)).unwrap_or_default();
+        of_all.iter().chain(of_recent).copied()
     }
 
     /// The places of keys from one on and before another, or to the last; of each key in the order in which they came.
@@ -118,9 +136,40 @@ fn key_at<'a>(pieces: Pieces<'a>, place: u32) -> &'a [u8] {
 }
 
 impl Queue {
+    fn unsorted_bytes(&self) -> usize {
+        self.bytes() - self.order().map_or(0, |order| order.bytes)
+    }
+
     /// Whether so much is not sorted by key that who reads a range had better sort it first.
     pub(crate) fn is_to_order(&self) -> bool {
-        self.bytes() - self.order().map_or(0, |order| order.bytes) > UNSORTED_BYTES
+        self.unsorted_bytes() > UNSORTED_BYTES
+    }
+
+    /// Whether so much is not sorted by key that who reads single keys had better sort some of it.
+    pub(crate) fn is_to_order_for_keys(&self) -> bool {
+        self.unsorted_bytes() > UNSORTED_BYTES_OF_KEY
+    }
+
+    /// What came of a key before a read point, oldest first.
+    pub(crate) fn of_key(
+        &self,
+        key: &[u8],
+        point: PointNumber,
+    ) -> impl Iterator<Item = Modification<'_>> {
+        let all = Pieces::of(self.pieces());
+        // Few pieces are looked through faster than they are searched.
+        let order = self.order().filter(|order| order.bytes > UNSORTED_BYTES_OF_KEY);
+        let sorted = order.into_iter().flat_map(move |order| order.of_key(all, key));
+        let is_seen = move |place: &u32| all.piece(*place).is_some_and(|one| one.after() < point);
+        let sorted = sorted.filter(is_seen).filter_map(move |place| all.at(place));
+        let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
+        let hash = KeyHash::of(key);
+        let rest = self.pieces().iter().enumerate().skip(pieces);
+        let rest = rest.filter(move |(_, piece)| piece.after() < point && piece.may_have(hash));
+        let rest = rest.flat_map(move |(index, piece)| {
+            decode(piece.bytes_from(if index == pieces { bytes } else { 0 }))
+        });
+        sorted.chain(rest.filter(move |one| is_same_key(one.key, key)))
     }
 
     /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
@@ -210,6 +259,13 @@ mod tests {
                     wanted.sort_by(|one, other| one.0.cmp(&other.0));
                     assert_eq!(found, wanted);
                 }
+            }
+            for key in 0..400_u16 {
+                let key = key.to_be_bytes();
+                let point = PointNumber(rng.random_range(0..450));
+                let found = queue.of_key(&key, point).map(|one| one.bytes.to_vec());
+                let wanted = list.iter().filter(|(one, after, _)| *one == key && *after < point);
+                assert!(found.eq(wanted.map(|(_, _, bytes)| bytes.clone())));
             }
             assert_eq!(queue.memory_bytes(), grown);
             let forgotten = queue.forget_order();

@@ -318,7 +318,7 @@ impl State {
         self.needing.extend(oldest.map(|oldest| (oldest, id)));
     }
 
-    /// Counts what reading staged modifications of a partition cost, and remembers it once that is as much as writing
+    /// Counts what reading what is staged and merging what is pending of a partition cost, and remembers it once that is as much as writing
     /// its blocks anew would: it pays to rent until one has paid the price. Tells whether it is.
     pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64) -> bool {
         let Some(partition) = self.partition_mut(id) else { return false };
@@ -331,6 +331,14 @@ impl State {
     pub(crate) fn order_keys(&mut self, id: PartitionId) {
         let Some(partition) = self.partition_mut(id) else { return };
         self.queued_bytes += partition.active.order_keys();
+    }
+
+    /// Sorts some of what is pending for a partition, where that is so much that a single key is searched for long.
+    pub(crate) fn order_for_keys(&mut self, id: PartitionId) {
+        let is_long = |one: &Partition| one.active.is_to_order_for_keys();
+        if self.partition(id).is_some_and(is_long) {
+            self.order_keys(id);
+        }
     }
 
     /// Readers of a partition pay from the beginning.

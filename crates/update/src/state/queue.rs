@@ -1,6 +1,6 @@
 //! Pending modifications of a partition, in memory, in the order in which they came.
 
-use crate::codec::{Taker, is_same_key, put_bytes};
+use crate::codec::{Taker, put_bytes};
 use crate::filter::KeyHash;
 use crate::ids::{AFTER_POINT, KindNumber, PUT_LONG, PointNumber};
 use crate::kind::Modification;
@@ -47,6 +47,11 @@ impl Piece {
     /// The newest read point that had not ended when its modifications came.
     pub(crate) fn after(&self) -> PointNumber {
         self.after
+    }
+
+    /// Whether it may have modifications of a key.
+    pub(crate) fn may_have(&self, hash: KeyHash) -> bool {
+        hash.may_be_in(&self.filter)
     }
 
     /// Bytes of its modifications.
@@ -239,18 +244,6 @@ impl Queue {
     pub(crate) fn before(&self, point: PointNumber) -> impl Iterator<Item = Modification<'_>> {
         let pieces = self.pieces.iter().filter(move |piece| piece.after < point);
         pieces.flat_map(|piece| decode(&piece.bytes))
-    }
-
-    /// What came of a key before a read point.
-    pub(crate) fn of_key(
-        &self,
-        key: &[u8],
-        point: PointNumber,
-    ) -> impl Iterator<Item = Modification<'_>> {
-        let hash = KeyHash::of(key);
-        let is_wanted = move |piece: &&Piece| piece.after < point && hash.may_be_in(&piece.filter);
-        let pieces = self.pieces.iter().filter(is_wanted);
-        pieces.flat_map(|piece| decode(&piece.bytes)).filter(move |one| is_same_key(one.key, key))
     }
 
     /// The queue in parts of so many pieces, the oldest first.

@@ -46,7 +46,8 @@ pub(crate) struct Bulks(Mutex<Option<BulkRequest>>);
 pub(crate) struct BulkRequest {
     runs: Vec<Arc<Run>>,
     /// Spaces of which each key has one modification at most.
-    once: Vec<SpaceId>,
+    /// Spaces of which a key may be modified once alone.
+    without_duplicates: Vec<SpaceId>,
     long: Vec<Arc<LongValue>>,
     count: u64,
     reply: oneshot::Sender<Result<()>>,
@@ -66,7 +67,7 @@ struct Touched {
 /// What became of a try to absorb a group.
 enum Absorbed {
     Done,
-    /// The partitions could not be sealed yet.
+    /// Not yet: a partition is to be sealed again, or space became free that it lacked.
     Later,
     Refused(Error),
 }
@@ -84,13 +85,13 @@ impl Bulks {
 
 impl BulkRequest {
     pub(crate) fn new(
-        (runs, once): (Vec<Arc<Run>>, Vec<SpaceId>),
+        (runs, without_duplicates): (Vec<Arc<Run>>, Vec<SpaceId>),
         long: Vec<Arc<LongValue>>,
         count: u64,
         reply: oneshot::Sender<Result<()>>,
         alone: (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
     ) -> BulkRequest {
-        BulkRequest { runs, once, long, count, reply, stalls: 0, _alone: alone }
+        BulkRequest { runs, without_duplicates, long, count, reply, stalls: 0, _alone: alone }
     }
 }
 
@@ -129,7 +130,7 @@ impl Sweeper<'_> {
     ) -> Result<Absorbed> {
         let shared = self.shared;
         // First: where a run cannot be read nothing has changed.
-        let mut merge = match Merge::of(shared, &request.runs, &request.once).await {
+        let mut merge = match Merge::of(shared, &request.runs, &request.without_duplicates).await {
             Ok(merge) => merge,
             Err(error) => return Ok(Absorbed::Refused(error)),
         };
@@ -164,7 +165,7 @@ impl Sweeper<'_> {
             let has_more = match has_more {
                 Ok(has_more) => has_more,
                 Err(error) => {
-                    failed = Some(error);
+                    failed = Some(Absorbed::Refused(error));
                     self.waiting.push_back(job);
                     break;
                 }
@@ -178,15 +179,21 @@ impl Sweeper<'_> {
                     bytes_max,
                     failed: None,
                 };
-                failed = match shared.place_slices(&job, &mut slices).await? {
+                let bytes = job.placing_bytes() + 2 * bytes_max;
+                failed = match shared.place_slices_in_memory(&job, bytes, &mut slices).await? {
                     Done::Placed(mut rewritten) => {
                         rewritten.keep_tables(&shared.tables);
                         shared.write_histories(&mut job).await?;
                         done.push((job, Done::Placed(rewritten)));
                         continue;
                     }
-                    Done::SetAside(error) => Some(unreadable(shared, &error)),
-                    _ => slices.failed.or_else(|| Some(Error::full(&*shared.data))),
+                    Done::SetAside(error) => Some(Absorbed::Refused(unreadable(shared, &error))),
+                    _ => Some(match slices.failed {
+                        Some(error) => Absorbed::Refused(error),
+                        // Its long values may find the space that ending a read point has freed.
+                        None if shared.end_oldest_point() => Absorbed::Later,
+                        None => Absorbed::Refused(Error::full(&*shared.data)),
+                    }),
                 };
                 self.waiting.push_back(job);
                 break;
@@ -196,21 +203,22 @@ impl Sweeper<'_> {
             if bytes >= bytes_max || batch.len() == BATCH_PARTITIONS {
                 bytes = 0;
                 if let Some(error) = self.absorb_batch(&mut batch, &mut done).await? {
-                    failed = Some(error);
+                    failed = Some(Absorbed::Refused(error));
                     break;
                 }
             }
         }
         if failed.is_none() {
-            failed = self.absorb_batch(&mut batch, &mut done).await?;
+            let refused = self.absorb_batch(&mut batch, &mut done).await?;
+            failed = refused.map(Absorbed::Refused);
         }
         // It holds the runs, too.
         drop(merge);
-        let refused = match failed {
-            Some(error) => Some(error),
-            None => shared.finish_absorbed(request, &mut done).await?,
+        let failed = match failed {
+            Some(failed) => Some(failed),
+            None => shared.finish_absorbed(request, &mut done).await?.map(Absorbed::Refused),
         };
-        let Some(error) = refused else { return Ok(Absorbed::Done) };
+        let Some(failed) = failed else { return Ok(Absorbed::Done) };
         // They are swept without the group. What was written for it is free once it is dropped.
         drop((done, batch));
         self.waiting.clear();
@@ -218,7 +226,7 @@ impl Sweeper<'_> {
         let member = |one: &Touched| Member::of(one.id, state.partition(one.id)?);
         let jobs = touched.iter().filter_map(member).map(Job::of_sealed);
         self.waiting.extend(jobs);
-        Ok(Absorbed::Refused(error))
+        Ok(failed)
     }
 
     /// Carries out the sweeps of some partitions; gives why one of them could not be.

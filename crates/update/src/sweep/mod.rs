@@ -64,6 +64,7 @@ use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
 use crate::sweep::level::level;
 use crate::sweep::load::Replaced;
 use crate::sweep::place::Rewritten;
+use crate::sweep::slices::Slices;
 use crate::sweep::stage::{Limit, Staging};
 use crate::sweep::working::Taken;
 pub(crate) use crate::sweep::working::Working;
@@ -221,6 +222,18 @@ impl Shared {
             self.write_histories(job).await?;
         }
         Ok(done)
+    }
+
+    /// Places a partition with a bulk group once there are so many bytes of memory for it.
+    async fn place_slices_in_memory(
+        &self,
+        job: &Job,
+        bytes: usize,
+        slices: &mut Slices<'_, '_>,
+    ) -> Result<Done> {
+        let _taken = self.working.take(bytes).await;
+        self.shrink_cache();
+        self.place_slices(job, slices).await
     }
 
     async fn carry_out(&self, job: &Job, taken: &mut Taken<'_>) -> Result<Done> {

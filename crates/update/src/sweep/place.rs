@@ -99,7 +99,7 @@ impl Rewritten {
 }
 
 /// What comes of a job while its partitions are read.
-struct Making {
+struct Rewrite {
     spec: Arc<Spec>,
     /// Blocks that are not written yet.
     pieces: Pieces,
@@ -240,16 +240,16 @@ impl Shared {
         let most = spec.division.partition_blocks as usize;
         let is_appended = job.members.len() == 1;
         let long = Long::default();
-        let mut making = Making { spec: Arc::clone(&spec), pieces, long, is_appended, most };
+        let mut rewrite = Rewrite { spec: Arc::clone(&spec), pieces, long, is_appended, most };
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
         for member in &job.members {
             let slices = slices.as_deref_mut();
-            let unfinished = self.place_member((job, member), slices, &mut making, writes).await?;
+            let unfinished = self.place_member((job, member), slices, &mut rewrite, writes).await?;
             if let Some(unfinished) = unfinished {
                 return Ok(unfinished);
             }
         }
-        let Making { mut pieces, mut long, is_appended, .. } = making;
+        let Rewrite { mut pieces, mut long, is_appended, .. } = rewrite;
         if pieces.len() > most {
             let count = if is_appended { most } else { pieces.len().div_ceil(2) };
             if !self.write_blocks(&spec, pieces.take(count), writes, &mut long).await? {
@@ -295,10 +295,10 @@ impl Shared {
         &'a self,
         (job, member): (&Job, &Member),
         mut slices: Option<&mut Slices<'_, '_>>,
-        making: &mut Making,
+        rewrite: &mut Rewrite,
         writes: &mut Writes<'a>,
     ) -> Result<Option<Done>> {
-        let Making { spec, pieces, long, is_appended, most } = making;
+        let Rewrite { spec, pieces, long, is_appended, most } = rewrite;
         let most = *most;
         let read = match self.read_member(member).await {
             Ok(read) => read,

@@ -62,7 +62,9 @@ impl Kind {
 pub struct RunOptions {
     /// Terminals; those of a warehouse share its districts.
     pub terminals: u64,
-    /// How long it lasts.
+    /// How long terminals run before anything counts.
+    pub warm_up: Nanos,
+    /// How long they run then.
     pub time: Nanos,
     /// Whether terminals key in and think, as the specification has it.
     pub thinks: bool,
@@ -70,6 +72,34 @@ pub struct RunOptions {
     pub rate: Option<f64>,
     /// The isolation of the transactions. Under snapshots all histories of TPC-C are serializable (Fekete et al. 2005).
     pub isolation: Isolation,
+    /// What they read of rows.
+    pub reads: RowReads,
+}
+
+impl RunOptions {
+    /// Terminals that do not think, for a time, with transactions under snapshots.
+    #[must_use]
+    pub fn of(terminals: u64, time: Nanos) -> RunOptions {
+        RunOptions {
+            terminals,
+            warm_up: Nanos(0),
+            time,
+            thinks: false,
+            rate: None,
+            isolation: Isolation::Snapshot,
+            reads: RowReads::Needed,
+        }
+    }
+}
+
+/// What transactions read of the rows that they read or change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowReads {
+    /// The columns that they need. Additions, and new values that depend on no old ones, read nothing.
+    #[default]
+    Needed,
+    /// All columns of each row that they change, before they change it, as systems do that write rows in place.
+    WholeChanged,
 }
 
 impl Client for Terminal {
@@ -110,8 +140,8 @@ pub async fn run(
     options: RunOptions,
     running: &Arc<Running>,
 ) -> Result<Figures> {
-    let RunOptions { terminals, time, thinks, rate, isolation } = options;
-    let terminal = |number| Terminal::new(database, number, isolation);
-    let pace = Pace { time, pauses: thinks, rate };
+    let RunOptions { terminals, warm_up, time, thinks, rate, isolation, reads } = options;
+    let terminal = |number| Terminal::new(database, number, isolation).reading(reads);
+    let pace = Pace { warm_up, time, pauses: thinks, rate };
     drive((0..terminals).map(terminal).collect(), pace, running).await
 }

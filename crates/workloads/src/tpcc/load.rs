@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use moirai_runtime::{Random, random};
-use moirai_tables::{Datum, Layout, LoadOptions, Result, Row, Tables};
+use moirai_tables::{Datum, LoadOptions, PageOptions, Result, Row, Tables};
 use rand::Rng;
 use rand::seq::SliceRandom;
 
@@ -18,19 +18,19 @@ fn number(number: i64) -> Datum {
     number.into()
 }
 
-/// Loads all tables, in place of any of their names, and makes their indexes. Calls `progress` with the number of rows that are loaded.
+/// Loads all tables, in place of any of their names, into such pages, and makes their indexes. Calls `progress` with the number of rows that are loaded.
 ///
 /// # Errors
 /// As of [`Tables::load`] and [`Tables::create_index`].
 pub async fn load(
     tables: &Arc<Tables>,
     scale: Scale,
-    layout: Layout,
+    pages: PageOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<Database> {
     let (mut initial, mut loaded) = (Initial::new(scale), 0);
     for name in TABLES {
-        let definition = definition(tables, name, layout)?;
+        let definition = definition(name, pages)?;
         let mut load = tables.load(name, definition, LoadOptions { replace: true }).await?;
         let mut batch = Vec::with_capacity(ROWS);
         for part in 0..initial.parts(name) {

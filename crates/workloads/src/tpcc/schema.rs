@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use moirai_tables::{IndexDefinition, Layout, Result, Table, TableDefinition, Tables};
+use moirai_tables::{IndexDefinition, PageOptions, Result, Table, TableDefinition, Tables};
 
 /// The tables, in the order in which they are loaded.
 pub const TABLES: [&str; 9] = [
@@ -192,7 +192,7 @@ pub fn column_names(table: &str) -> (Vec<String>, usize) {
 }
 
 /// What a table is.
-pub(crate) fn definition(tables: &Tables, name: &str, layout: Layout) -> Result<TableDefinition> {
+pub(crate) fn definition(name: &str, pages: PageOptions) -> Result<TableDefinition> {
     let (columns, key) = columns(name);
     let fields: Vec<Field> = columns
         .iter()
@@ -203,7 +203,7 @@ pub(crate) fn definition(tables: &Tables, name: &str, layout: Layout) -> Result<
         .collect();
     let key: Vec<&str> = columns.iter().take(key).map(|(name, _)| name.as_str()).collect();
     let mut definition = TableDefinition::new(Arc::new(Schema::new(fields)), &key)?;
-    definition.pages = tables.page_options(layout);
+    definition.pages = pages;
     Ok(definition)
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use moirai_runtime::now;
 use moirai_tables::{
-    Datum, Isolation, LockWait, Locked, Result, Row, Transaction, TransactionOptions,
+    Datum, Isolation, LockWait, Locked, Result, Row, Table, Transaction, TransactionOptions,
 };
 
 use crate::driver::Done;
+use crate::tpcc::driver::RowReads;
 use crate::tpcc::generate::LOADED_US;
 use crate::tpcc::inputs::{CustomerBy, District, Input, Inputs, Line, NewOrder, Payment};
 use crate::tpcc::schema::{DISTRICTS, Database};
@@ -18,6 +19,7 @@ use crate::tpcc::schema::{DISTRICTS, Database};
 pub struct Terminal {
     database: Arc<Database>,
     isolation: Isolation,
+    reads: RowReads,
     pub(crate) inputs: Inputs,
 }
 
@@ -74,7 +76,23 @@ impl Terminal {
     #[must_use]
     pub fn new(database: &Arc<Database>, terminal: u64, isolation: Isolation) -> Terminal {
         let inputs = Inputs::new(database.scale, terminal);
-        Terminal { database: Arc::clone(database), isolation, inputs }
+        let reads = RowReads::default();
+        Terminal { database: Arc::clone(database), isolation, reads, inputs }
+    }
+
+    /// The same, whose transactions read this of rows.
+    #[must_use]
+    pub fn reading(self, reads: RowReads) -> Terminal {
+        Terminal { reads, ..self }
+    }
+
+    /// The columns to read of a row that is about to be changed: those that are needed come first.
+    fn of_changed(&self, table: &Table, needed: &[usize]) -> Vec<usize> {
+        let others = match self.reads {
+            RowReads::Needed => 0..0,
+            RowReads::WholeChanged => 0..table.schema().fields().len(),
+        };
+        needed.iter().copied().chain(others.filter(|column| !needed.contains(column))).collect()
     }
 
     /// Runs a transaction, again and again until it is not in conflict with others; counts how often in `retries`.
@@ -127,7 +145,7 @@ impl Terminal {
             .collect::<Result<_>>()?;
         tx.lock_rows(&tables.stock, &keys, LockWait::Wait).await?;
         let place = [number(warehouse), number(district)];
-        let columns = [DISTRICT_TAX, DISTRICT_NEXT];
+        let columns = self.of_changed(&tables.district, &[DISTRICT_TAX, DISTRICT_NEXT]);
         let found = take(tx.get_for_update(&tables.district, &place, &columns).await?);
         let (district_tax, order_id) = (int(&found, 0), int(&found, 1));
         let next = [(DISTRICT_NEXT, number(order_id + 1))];
@@ -156,7 +174,7 @@ impl Terminal {
             return Ok(Done::RolledBack);
         }
         let of_district = STOCK_QUANTITY + district as usize;
-        let columns = [STOCK_QUANTITY, of_district];
+        let columns = self.of_changed(&tables.stock, &[STOCK_QUANTITY, of_district]);
         let found = tx.snapshot().await?.get_rows(&tables.stock, &keys, &columns).await?;
         let mut stock: BTreeMap<(i64, i64), Row> =
             stock.into_iter().zip(found.into_iter().map(take)).collect();
@@ -227,11 +245,14 @@ impl Terminal {
         let District { warehouse: of_warehouse, district: of_district } = payment.of;
         let amount = payment.amount;
         let customer_id = self.customer(tx, payment.of, &payment.customer).await?;
-        let found = tx.get(&tables.warehouse, &[number(warehouse)], &[1, 2, 3, 4, 5, 6]).await?;
+        let columns = self.of_changed(&tables.warehouse, &[1, 2, 3, 4, 5, 6]);
+        let found = tx.get(&tables.warehouse, &[number(warehouse)], &columns).await?;
         let place = [number(warehouse), number(district)];
-        let of_place = tx.get(&tables.district, &place, &[2, 3, 4, 5, 6, 7]).await?;
+        let columns = self.of_changed(&tables.district, &[2, 3, 4, 5, 6, 7]);
+        let of_place = tx.get(&tables.district, &place, &columns).await?;
         let key = [number(of_warehouse), number(of_district), number(customer_id)];
         let columns = [customer::CREDIT, customer::FIRST, customer::LAST, customer::BALANCE];
+        let columns = self.of_changed(&tables.customer, &columns);
         let of_customer = take(tx.get(&tables.customer, &key, &columns).await?);
         if of_customer.first().and_then(Datum::text) == Some("BC") {
             let data = take(tx.get_for_update(&tables.customer, &key, &[customer::DATA]).await?);
@@ -319,12 +340,13 @@ impl Terminal {
             };
             let Some(key) = order else { continue };
             tx.delete_row(&tables.new_order, &key).await?;
-            let of_order = take(tx.get(&tables.orders, &key, &[ORDER_CUSTOMER]).await?);
+            let columns = self.of_changed(&tables.orders, &[ORDER_CUSTOMER]);
+            let of_order = take(tx.get(&tables.orders, &key, &columns).await?);
             let set = [(ORDER_CARRIER, number(carrier))];
             tx.set_fields(&tables.orders, &key, &set).await?;
             let prefix = tables.order_line.key_of(&key)?;
             let place = (&prefix[..], &prefix[..]);
-            let columns = [3, LINE_AMOUNT];
+            let columns = self.of_changed(&tables.order_line, &[3, LINE_AMOUNT]);
             let snapshot = tx.snapshot().await?;
             let lines = snapshot.first_rows(&tables.order_line, place, &columns, 15).await?;
             let now = time_now();
@@ -336,6 +358,10 @@ impl Terminal {
                 amount += int(line, 1);
             }
             let of_customer = [number(warehouse), number(district), number(int(&of_order, 0))];
+            let columns = self.of_changed(&tables.customer, &[]);
+            if !columns.is_empty() {
+                tx.get(&tables.customer, &of_customer, &columns).await?;
+            }
             let added = [(customer::BALANCE, number(amount)), (customer::DELIVERY_CNT, number(1))];
             tx.add_fields(&tables.customer, &of_customer, &added).await?;
         }

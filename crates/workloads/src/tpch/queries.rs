@@ -6,6 +6,9 @@
 
 use tpchgen::q_and_a::queries as templates;
 
+/// How many queries there are; their numbers begin with 1.
+pub const QUERIES: u8 = 22;
+
 /// How a query differs from its template.
 struct Filling {
     /// What stands for `:1`, `:2` and so on: the clause "Query Validation" of each query.
@@ -23,7 +26,7 @@ const fn first_rows(row_limit: u32, parameters: &'static [&'static str]) -> Fill
 }
 
 /// Clauses 2.4.1.4 to 2.4.22.4 of the specification, in the order of the queries.
-const FILLINGS: [Filling; 22] = [
+const FILLINGS: [Filling; QUERIES as usize] = [
     all_rows(&["90"]),
     first_rows(100, &["15", "BRASS", "EUROPE"]),
     first_rows(10, &["BUILDING", "1995-03-15"]),
