@@ -22,12 +22,17 @@ fn the_conditions_hold_after_a_run_and_a_kill() {
     };
     let load = ["workload", "tpcc", "load", "--store", "file:tpcc.kv?size=512MiB"];
     succeed(folder, &load);
-    let ask = tpcc("run", &["--terminals", "4", "--seconds", "2", "--json"]);
+    let options = ["--warm-up", "1", "--seconds", "2", "--page", "run.html", "--json"];
+    let ask = tpcc("run", &[&["--terminals", "4"][..], &options].concat());
     let ask: Vec<&str> = ask.iter().map(String::as_str).collect();
     let report: Value = serde_json::from_str(&succeed(folder, &ask)).unwrap();
     assert_eq!(report["warehouses"], 1);
     assert!(report["transactions_per_s"].as_f64().unwrap() > 1.0, "{report}");
     assert_eq!(report["kinds"].as_array().unwrap().len(), 5);
+    assert!((1.9..3.0).contains(&report["seconds"].as_f64().unwrap()), "{report}");
+    let page = std::fs::read_to_string(folder.join("run.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(page.contains("transactions a second") && page.contains("new_order"), "{page}");
     let long = tpcc("run", &["--terminals", "4", "--seconds", "60"]);
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     let mut running =

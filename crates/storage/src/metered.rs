@@ -7,8 +7,8 @@ use moirai_units::{BlockCount, BlockRange, Lbn, ServiceParts};
 use parking_lot::Mutex;
 
 use crate::{
-    Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, IoBuf, Op,
-    Request, Result,
+    Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, Op, Request,
+    Result,
 };
 
 /// What passed through a [`Metered`] device.
@@ -90,17 +90,6 @@ impl Device for Metered {
 
     fn flush(&self) -> Flushed<'_> {
         self.inner.flush()
-    }
-
-    fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
-        Box::pin(async move {
-            let count = data.blocks();
-            self.inner.write_flushed(first, data).await?;
-            let mut meter = self.meter.lock();
-            meter.writes += 1;
-            meter.written_blocks += count;
-            Ok(())
-        })
     }
 
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {

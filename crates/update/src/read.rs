@@ -225,8 +225,10 @@ impl Shared {
         holder.place.spec().check_units(moment.units)?;
         let partition = holder.partition.map(|(id, _)| id);
         let (mut pending, mut is_told, mut merged) = (Vec::new(), false, 0);
-        for modification in holder.pending_of(key).chain(moment.own_of(space, key)) {
-            merged += 1;
+        // What a transaction has not committed costs nobody else anything.
+        let own = moment.own_of(space, key).map(|one| (one, 0));
+        for (modification, counts) in holder.pending_of(key).map(|one| (one, 1)).chain(own) {
+            merged += counts;
             if Kinds::replaces(modification.kind) {
                 (is_told, merged) = (true, 0);
                 pending.clear();

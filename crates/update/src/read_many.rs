@@ -123,9 +123,12 @@ impl Shared {
         if !has_all {
             return Ok(None);
         }
+        let mut ordered = None;
         for (partition, merged) in partitions {
             self.pay(state, partition, None, merged);
-            state.order_for_keys(partition);
+            if ordered.replace(partition) != Some(partition) {
+                state.order_for_keys(partition);
+            }
         }
         for asked in &mut all.blocks {
             let staged = &mut asked.wanted.staged;

@@ -203,6 +203,9 @@ async fn run_client<C: Client>(
             if counted.is_some() {
                 of_kind.retries += retries;
             }
+            if matches!(done, Ok(Done::Committed)) {
+                running.committed.fetch_add(1, Ordering::Relaxed);
+            }
             match (done, counted) {
                 (Ok(Done::Committed), Some(counted)) => {
                     let second = Nanos(counted).as_s() as usize;
@@ -211,7 +214,6 @@ async fn run_client<C: Client>(
                     if let Some(count) = figures.by_second.get_mut(second) {
                         *count += 1;
                     }
-                    running.committed.fetch_add(1, Ordering::Relaxed);
                 }
                 (Ok(Done::RolledBack), Some(_)) => of_kind.rolled_back += 1,
                 (Ok(_), None) => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use moirai::NewFiles;
-use moirai::runtime::Stopwatch;
+use moirai::runtime::{Stopwatch, sleep, spawn};
 use moirai::tables::{Isolation, Layout, Tables};
 use moirai::units::{ByteCount, Nanos, grouped};
 use moirai_sql::Database;
@@ -161,6 +161,32 @@ struct Report {
     committed_by_second: Vec<u64>,
 }
 
+/// What a store has counted.
+struct Counts {
+    conflicts: u64,
+    deadlocks: u64,
+    waits: u64,
+    log_bytes: u64,
+}
+
+impl Counts {
+    fn of(tables: &Tables) -> Counts {
+        let of = tables.store().transactions().figures();
+        let log_bytes = tables.store().figures().log_bytes;
+        Counts { conflicts: of.conflicts, deadlocks: of.deadlocks, waits: of.waits, log_bytes }
+    }
+
+    /// What came after an earlier count.
+    fn since(&self, before: &Counts) -> Counts {
+        Counts {
+            conflicts: self.conflicts - before.conflicts,
+            deadlocks: self.deadlocks - before.deadlocks,
+            waits: self.waits - before.waits,
+            log_bytes: self.log_bytes - before.log_bytes,
+        }
+    }
+}
+
 /// The database that was loaded, by one of these commands.
 pub(super) async fn open(tables: &Arc<Tables>) -> Result<Arc<tpcc::Database>, Failure> {
     let database = tpcc::open(tables).await.map_err(|error| {
@@ -191,12 +217,18 @@ async fn run_terminals(
 ) -> Result<(), Failure> {
     let tables = place.tables().await?;
     let database = open(&tables).await?;
-    let log_before = tables.store().figures().log_bytes;
     let held = if hold { Some(tables.snapshot().await) } else { None };
+    let warm = {
+        let tables = Arc::clone(&tables);
+        spawn(async move {
+            sleep(options.warm_up).await;
+            Counts::of(&tables)
+        })
+    };
     let figures = run_shown(&database, options).await?;
     drop(held);
-    let log_bytes = tables.store().figures().log_bytes - log_before;
-    let report = report(&database, options, &figures, (&tables, log_bytes));
+    let counts = Counts::of(&tables).since(&warm.await);
+    let report = report(&database, options, &figures, &counts);
     drop(database);
     tables.close().await?;
     let lead = format!(
@@ -229,20 +261,19 @@ fn report(
     database: &tpcc::Database,
     options: RunOptions,
     figures: &Figures,
-    (tables, log_bytes): (&Tables, u64),
+    counts: &Counts,
 ) -> Report {
     let committed: u64 = figures.kinds.iter().map(|kind| kind.committed).sum();
-    let transactions = tables.store().transactions().figures();
     Report {
         warehouses: database.scale.warehouses,
         terminals: options.terminals,
         seconds: figures.time.as_s(),
         transactions_per_s: figures.per_second(),
         new_orders_per_minute: tpcc::new_orders_per_minute(figures),
-        conflicts: transactions.conflicts,
-        deadlocks: transactions.deadlocks,
-        lock_waits: transactions.waits,
-        log_bytes_per_transaction: log_bytes as f64 / committed.max(1) as f64,
+        conflicts: counts.conflicts,
+        deadlocks: counts.deadlocks,
+        lock_waits: counts.waits,
+        log_bytes_per_transaction: counts.log_bytes as f64 / committed.max(1) as f64,
         kinds: super::kinds_of::<Terminal>(figures),
         committed_by_second: figures.by_second.clone(),
     }

@@ -47,7 +47,6 @@ pub struct Bulk<'a> {
     runs: Vec<Arc<Run>>,
     long: Vec<Arc<LongValue>>,
     /// Spaces of which each key has one modification at most.
-    /// Spaces of which a key may be modified once alone.
     without_duplicates: Vec<SpaceId>,
     count: u64,
     bytes: u64,

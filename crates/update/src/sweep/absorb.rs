@@ -34,7 +34,7 @@ use crate::sweep::{Done, Sweeper};
 const BATCH_SHARE: usize = 16;
 /// What the log takes to refer to the entries, at most: they lie in a few extents, or in as many as there is no space for.
 const ELSEWHERE_BYTES: usize = 4 << 10;
-/// A group is refused when its partitions could not be sealed so often.
+/// A group is refused when its partitions could not be sealed, or had no space for long values, so often.
 const STALLS_MAX: u32 = 16;
 
 /// The bulk group that is absorbed next.
@@ -46,7 +46,6 @@ pub(crate) struct Bulks(Mutex<Option<BulkRequest>>);
 pub(crate) struct BulkRequest {
     runs: Vec<Arc<Run>>,
     /// Spaces of which each key has one modification at most.
-    /// Spaces of which a key may be modified once alone.
     without_duplicates: Vec<SpaceId>,
     long: Vec<Arc<LongValue>>,
     count: u64,
@@ -179,11 +178,11 @@ impl Sweeper<'_> {
                     bytes_max,
                     failed: None,
                 };
-                let bytes = job.placing_bytes() + 2 * bytes_max;
-                failed = match shared.place_slices_in_memory(&job, bytes, &mut slices).await? {
+                let placed =
+                    shared.place_slices_in_memory(&mut job, bytes_max, &mut slices).await?;
+                failed = match placed {
                     Done::Placed(mut rewritten) => {
                         rewritten.keep_tables(&shared.tables);
-                        shared.write_histories(&mut job).await?;
                         done.push((job, Done::Placed(rewritten)));
                         continue;
                     }
@@ -191,7 +190,9 @@ impl Sweeper<'_> {
                     _ => Some(match slices.failed {
                         Some(error) => Absorbed::Refused(error),
                         // Its long values may find the space that ending a read point has freed.
-                        None if shared.end_oldest_point() => Absorbed::Later,
+                        None if request.stalls < STALLS_MAX && shared.end_oldest_point() => {
+                            Absorbed::Later
+                        }
                         None => Absorbed::Refused(Error::full(&*shared.data)),
                     }),
                 };

@@ -224,16 +224,21 @@ impl Shared {
         Ok(done)
     }
 
-    /// Places a partition with a bulk group once there are so many bytes of memory for it.
+    /// Places a partition with what a bulk group has for it, in slices of so many bytes, once there is memory for it.
     async fn place_slices_in_memory(
         &self,
-        job: &Job,
-        bytes: usize,
+        job: &mut Job,
+        slice_bytes: usize,
         slices: &mut Slices<'_, '_>,
     ) -> Result<Done> {
-        let _taken = self.working.take(bytes).await;
+        let bytes = job.placing_bytes() + 2 * slice_bytes;
+        let _taken = self.working.take(bytes.max(self.history_working_bytes(job))).await;
         self.shrink_cache();
-        self.place_slices(job, slices).await
+        let done = self.place_slices(job, slices).await?;
+        if let Done::Placed(_) = done {
+            self.write_histories(job).await?;
+        }
+        Ok(done)
     }
 
     async fn carry_out(&self, job: &Job, taken: &mut Taken<'_>) -> Result<Done> {
