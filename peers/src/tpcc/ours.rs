@@ -29,7 +29,7 @@ pub(super) async fn measure(
     let place = TreesPlace { data: &uri, logs: &[] };
     let store = moirai::create_trees(place, new, Kinds::new(), options).await?.store;
     let tables = Tables::over(store);
-    let database = Arc::new(load(&tables, setup.scale, layout, |_| ()).await?);
+    let database = Arc::new(load(&tables, setup.scale, tables.page_options(layout), |_| ()).await?);
     let terminal = |number| Terminal::new(&database, number, Isolation::Snapshot);
     let measured = measure_with(setup, arguments, terminal).await?;
     drop(database);
@@ -46,7 +46,9 @@ async fn check(tables: &Arc<Tables>, warehouses: i64) -> Outcome<()> {
         // One warehouse after the other, where rows have it first: they are held in memory.
         let prefixes = match name {
             "history" => vec![Vec::new()],
-            _ => (1..=warehouses).map(|one| table.key_of(&[one.into()])).collect::<Result<_, _>>()?,
+            _ => {
+                (1..=warehouses).map(|one| table.key_of(&[one.into()])).collect::<Result<_, _>>()?
+            }
         };
         for prefix in prefixes {
             let rows = snapshot.first_rows(&table, (&prefix, &[]), columns, usize::MAX).await?;
