@@ -220,8 +220,8 @@ fn bulk_groups_refuse_duplicates_where_they_are_asked_to() {
             }
             bulk.commit().await
         };
-        let all: Vec<u64> = (0..5000).collect();
-        for (again, place) in [(1, 2), (1, 5000), (4999, 0), (2500, 2600)] {
+        let all: Vec<u64> = (0..1000).collect();
+        for (again, place) in [(1, 2), (1, 1000), (999, 0), (500, 600)] {
             let mut with_duplicate = all.clone();
             with_duplicate.insert(place, again);
             let refused = bulk_of(&with_duplicate, true).await.unwrap_err();
@@ -229,15 +229,16 @@ fn bulk_groups_refuse_duplicates_where_they_are_asked_to() {
                 panic!("{refused}")
             };
             assert_eq!(found[..], key(again));
-            for number in [0, again, 4999] {
-                assert_eq!(engine.get(SPACE, &key(number)).await.unwrap(), None);
+            for number in [0, again, 999] {
+                let value = engine.get(SPACE, &key(number)).await.unwrap();
+                assert!(value.is_none_or(|value| !value.contains(&7)), "{number} is there");
             }
         }
         bulk_of(&all, true).await.unwrap();
         // What is there already is no duplicate of the group.
         bulk_of(&[7, 8], true).await.unwrap();
         bulk_of(&[7, 7], false).await.unwrap();
-        assert!(engine.get(SPACE, &key(4999)).await.unwrap().is_some());
+        assert!(engine.get(SPACE, &key(999)).await.unwrap().unwrap().contains(&7));
         assert!(engine.check().await.is_empty());
     });
 }
