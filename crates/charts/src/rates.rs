@@ -6,7 +6,6 @@ use crate::colours::{BLUE, INK, ORANGE};
 use crate::plot::{ABOVE, Area, BELOW, LABEL_SIZE, Plot};
 use crate::scale::Scale;
 use crate::svg::{Canvas, Type, stroke};
-use crate::text::wrap;
 
 const WIDTH: f64 = 1000.0;
 const MARGIN: f64 = 40.0;
@@ -16,21 +15,15 @@ const LEFT: f64 = 60.0;
 const POINTS_MAX: usize = 500;
 
 const TITLE: Type = Type::new(28.0).bold();
-const NOTE: Type = Type::new(18.0).muted();
 const LABEL: Type = Type::new(LABEL_SIZE).muted();
 
-/// Draws what was done in each second, and the mean. `what` names it, as in "transactions a second"; `note` stands below the title.
+/// Draws what was done in each second, and the mean. `what` names it, as in "transactions a second".
 #[must_use]
-pub fn rates(title: &str, what: &str, by_second: &[u64], note: &str) -> String {
+pub fn rates(title: &str, what: &str, by_second: &[u64]) -> String {
     let mut canvas = Canvas::default();
     let room = WIDTH - 2.0 * MARGIN;
     canvas.text_within(TITLE, (MARGIN, 58.0), room, title);
-    let mut top = 66.0;
-    for line in wrap(note, NOTE.size, room, 3) {
-        top += 25.0;
-        canvas.text(NOTE, (MARGIN, top), &line);
-    }
-    top += ABOVE + 24.0;
+    let top = 66.0 + ABOVE + 24.0;
     let area = Area { left: MARGIN + LEFT, top, right: WIDTH - MARGIN, bottom: top + HEIGHT };
     let points = points(by_second);
     let highest = points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);

@@ -69,6 +69,20 @@ struct KindReport {
     p999_ms: f64,
 }
 
+impl KindReport {
+    fn was_run(&self) -> bool {
+        self.committed + self.rolled_back > 0
+    }
+
+    /// Its name and its figures, as tables show them.
+    fn cells(&self) -> Vec<String> {
+        let counts = [self.committed, self.rolled_back, self.retries].map(grouped);
+        let times = [self.p50_ms, self.p90_ms, self.p99_ms, self.p999_ms];
+        let times = times.map(|ms| format!("{ms:.2}"));
+        [self.kind.to_owned()].into_iter().chain(counts).chain(times).collect()
+    }
+}
+
 /// The figures of each kind, in their order.
 fn kinds_of<C: Client>(figures: &Figures) -> Vec<KindReport> {
     let kinds = C::KINDS.iter().zip(&figures.kinds).map(|(kind, of_kind)| KindReport {
@@ -96,19 +110,8 @@ fn print_kinds(what: &str, kinds: &[KindReport]) -> Result<(), Failure> {
         ("p99 ms", true),
         ("p99.9 ms", true),
     ];
-    let rows = kinds.iter().filter(|one| one.committed + one.rolled_back > 0).map(|one| {
-        vec![
-            one.kind.to_owned(),
-            grouped(one.committed),
-            grouped(one.rolled_back),
-            grouped(one.retries),
-            format!("{:.2}", one.p50_ms),
-            format!("{:.2}", one.p90_ms),
-            format!("{:.2}", one.p99_ms),
-            format!("{:.2}", one.p999_ms),
-        ]
-    });
-    print::table(&columns, rows.collect())
+    let rows = kinds.iter().filter(|kind| kind.was_run());
+    print::table(&columns, rows.map(KindReport::cells).collect())
 }
 
 /// Shows how fast clients are until they have run.

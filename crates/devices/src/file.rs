@@ -397,9 +397,7 @@ impl Files {
             timing: Timing { issued, started, finished: now(), parts: None },
         })
     }
-}
 
-impl Files {
     fn flush(&self) -> Result<()> {
         match self.flushes.run(|| self.buffered.sync_data()) {
             Ok(true) => Ok(()),

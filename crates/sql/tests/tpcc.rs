@@ -218,7 +218,8 @@ fn the_conditions_hold_after_a_device_died() {
     }
 }
 
-/// The device of the data fills amid the transactions. These fail; what is there can be read, and goes on to be whole after deletes, too.
+/// The device of the data fills amid the transactions, which fail then. What is there can be read and is whole, before and after the store
+/// is opened again.
 #[test]
 fn the_conditions_hold_after_the_device_filled() {
     // Filling it takes a minute without optimisation.

@@ -31,8 +31,8 @@ pub struct ScanOptions {
     pub to: Option<Vec<u8>>,
     /// Rows of a batch, about: it ends with a page.
     pub batch_rows: usize,
-    /// Pages that are read with one request at most. With 1, for few rows, nothing is read ahead of who asks, and each request is for
-    /// more pages than the one before.
+    /// The most pages that one request reads. 1 is for callers that want a few rows: nothing is read before they ask for it, and the
+    /// requests grow, from one page on.
     pub pages: usize,
 }
 
@@ -48,8 +48,8 @@ impl Default for ScanOptions {
     }
 }
 
-/// Reads columns of the rows of a range, in the order of their keys. Pages are read ahead unless [`ScanOptions::pages`] is 1, in [`Layout::Csm`] of each the minipages of
-/// these columns alone, and those of the key where changes wait for the page.
+/// Reads columns of the rows of a range, in the order of their keys. In [`Layout::Csm`] it reads the minipages of these columns alone, and
+/// those of the key where changes wait for the page. It reads ahead unless [`ScanOptions::pages`] is 1.
 pub struct Scan {
     snapshot: Arc<Snapshot>,
     table: Table,
@@ -73,7 +73,7 @@ enum Source {
     InTurn(Turn),
 }
 
-/// The view that is read next. Each may be longer than the one before: rows that are deleted may lie before those that are wanted.
+/// The view that is read next. Views grow, since many deleted rows may lie before the rows that are wanted.
 struct Turn {
     /// Where it begins; `None` behind the last.
     at: Option<Box<[u8]>>,

@@ -19,7 +19,7 @@ use crate::scan::{Scan, ScanOptions};
 use crate::tables::{RowBytes, Table, Tables};
 use crate::{Error, Result};
 
-/// From so many keys on it is first looked whether all are behind the rows that are there: that reads one page in vain where they are not.
+/// The fewest keys for which it is worth looking first whether all lie behind the last row: where they do not, one page is read in vain.
 const LOOKED_BEHIND: usize = 16;
 
 /// The tables of a store as they were at one moment. What is changed later is not shown. See [`moirai_update::ReadPoint`] for what it

@@ -133,7 +133,7 @@ impl Engine {
         // one for more.
         let disks = u64::from(data.inquiry().parallelism.max(1));
         let ahead_bytes =
-            (options.read_ahead.0.saturating_mul(disks) as usize).min(AHEAD_BYTES_MAX);
+            (options.read_ahead.0.saturating_mul(disks) as usize).clamp(1, AHEAD_BYTES_MAX);
         let shared = Arc::new(Shared {
             data,
             log,

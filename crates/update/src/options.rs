@@ -40,8 +40,8 @@ pub struct Options {
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
-    /// How much scans read ahead of who asks, for each disk of the data device and 16 MiB in all: as many views, of up to 1 MiB in one
-    /// row group each, as it takes to reach this. 2 MiB by default; with less than a view has, one is read while another is looked at.
+    /// Bytes that a scan reads ahead, for each disk of the data device; 16 MiB in all at most. It reads parts of partitions, of up to
+    /// 1 MiB each, until so much is under way; with less than one part has, it reads one ahead. 2 MiB by default.
     pub read_ahead: ByteCount,
     /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,

@@ -28,7 +28,7 @@ use crate::units::Block;
 
 /// Bytes of blocks that are read at once, at most.
 const VIEW_BYTES_MAX: usize = 1 << 20;
-/// Bytes of views that are read ahead at the same time, about.
+/// The most bytes that a scan reads ahead, whatever the options say, and of how many disks.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// Scans keep blocks in the cache where the whole space takes no more than this part of the cache's room.
 const KEPT_SPACE_SHARE: usize = 2;
@@ -276,7 +276,7 @@ impl Shared {
         let mut next = Some(at);
         let mut reads = Reads::default();
         loop {
-            while reads.bytes < self.ahead_bytes.max(1)
+            while reads.bytes < self.ahead_bytes
                 && let Some(at) = next.take()
             {
                 let wanted = self.located(space, at.at(), blocks_max, moment).await;
@@ -349,7 +349,7 @@ impl Shared {
             At::Before(key) => Probe::Before(key),
             At::Last => Probe::Last,
         };
-        // A scan of many rows sorts what is pending for its view, without the lock.
+        // Scans of many rows need no order: they sort the modifications of each view after the lock is released.
         if moment.within.is_some() {
             let holder = self.holder(state, space, probe, moment.point)?;
             if let Some((id, _)) = holder.partition.filter(|(_, one)| one.active.is_to_order()) {

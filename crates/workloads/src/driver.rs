@@ -51,9 +51,9 @@ pub trait Client: Send + 'static {
 /// How clients run.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long they do before anything counts.
+    /// How long they run before anything counts.
     pub warm_up: Nanos,
-    /// How long they do then.
+    /// How long they run then.
     pub time: Nanos,
     /// Whether they pause between operations ([`Client::pauses_s`]).
     pub pauses: bool,
@@ -125,7 +125,7 @@ impl Running {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Has all clients end after their operations that are under way.
+    /// Tells all clients to stop after the operation that they are in.
     pub fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

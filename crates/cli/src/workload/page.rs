@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use moirai::units::{Nanos, grouped};
+use moirai::units::Nanos;
 use moirai_workloads::driver::Figures;
 
 use super::KindReport;
@@ -16,9 +16,7 @@ pub(super) fn page(
     (kinds, figures): (&[KindReport], &Figures),
 ) -> String {
     let mut body = format!("<h1>{}</h1>\n<p class=\"lead\">{}</p>\n", escape(title), escape(lead));
-    let was_run = |kind: &KindReport| kind.committed + kind.rolled_back > 0;
-    body +=
-        &moirai_charts::rates("Throughput", &format!("{what} a second"), &figures.by_second, "");
+    body += &moirai_charts::rates("Throughput", &format!("{what} a second"), &figures.by_second);
     let responses: Vec<Vec<Nanos>> = figures
         .kinds
         .iter()
@@ -27,20 +25,18 @@ pub(super) fn page(
     let series: Vec<(&str, &[Nanos])> = kinds
         .iter()
         .zip(&responses)
-        .filter(|(kind, _)| was_run(kind))
+        .filter(|(kind, _)| kind.was_run())
         .map(|(kind, responses)| (kind.kind, &responses[..]))
         .collect();
     body += &moirai_charts::distributions("Response times", &series, "");
     body += "<table>\n<tr><th></th><th class=\"n\">committed</th><th class=\"n\">rolled back</th>\
              <th class=\"n\">retries</th><th class=\"n\">p50, ms</th><th class=\"n\">p90</th>\
              <th class=\"n\">p99</th><th class=\"n\">p99.9</th></tr>\n";
-    for kind in kinds.iter().filter(|kind| was_run(kind)) {
-        let counts = [kind.committed, kind.rolled_back, kind.retries].map(grouped);
-        let times =
-            [kind.p50_ms, kind.p90_ms, kind.p99_ms, kind.p999_ms].map(|ms| format!("{ms:.2}"));
-        let _ = write!(body, "<tr><td>{}</td>", escape(kind.kind));
-        for cell in counts.iter().chain(&times) {
-            let _ = write!(body, "<td class=\"n\">{cell}</td>");
+    for kind in kinds.iter().filter(|kind| kind.was_run()) {
+        body += "<tr>";
+        for (index, cell) in kind.cells().iter().enumerate() {
+            let class = if index == 0 { "" } else { " class=\"n\"" };
+            let _ = write!(body, "<td{class}>{}</td>", escape(cell));
         }
         body += "</tr>\n";
     }

@@ -105,9 +105,8 @@ pub(super) fn run(command: Tpcc) -> Result<(), Failure> {
             }
             let time = Nanos(seconds * 1_000_000_000);
             let warm_up = Nanos(warm_up * 1_000_000_000);
-            let thinks = think;
             let of = RunOptions::of(terminals, time);
-            let options = RunOptions { warm_up, thinks, rate, isolation, ..of };
+            let options = RunOptions { warm_up, thinks: think, rate, isolation, ..of };
             place.run(run_terminals(&place, options, hold, (page, json)))
         }
         Tpcc::Check { place, json } => place.run(check(&place, json)),
@@ -201,12 +200,8 @@ pub(super) async fn run_shown(
     options: RunOptions,
 ) -> Result<Figures, Failure> {
     let running = Arc::new(Running::default());
-    super::shown(
-        Nanos(options.warm_up.0 + options.time.0),
-        &running,
-        tpcc::run(database, options, &running),
-    )
-    .await
+    let all = Nanos(options.warm_up.0 + options.time.0);
+    super::shown(all, &running, tpcc::run(database, options, &running)).await
 }
 
 async fn run_terminals(
@@ -218,16 +213,21 @@ async fn run_terminals(
     let tables = place.tables().await?;
     let database = open(&tables).await?;
     let held = if hold { Some(tables.snapshot().await) } else { None };
-    let warm = {
+    let before = Counts::of(&tables);
+    let warm = (options.warm_up > Nanos(0)).then(|| {
         let tables = Arc::clone(&tables);
         spawn(async move {
             sleep(options.warm_up).await;
             Counts::of(&tables)
         })
-    };
+    });
     let figures = run_shown(&database, options).await?;
     drop(held);
-    let counts = Counts::of(&tables).since(&warm.await);
+    let before = match warm {
+        Some(warm) => warm.await,
+        None => before,
+    };
+    let counts = Counts::of(&tables).since(&before);
     let report = report(&database, options, &figures, &counts);
     drop(database);
     tables.close().await?;

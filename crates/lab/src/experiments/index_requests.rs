@@ -52,7 +52,7 @@ pub(super) struct Client {
     leaf: u64,
     /// The leaves of a transaction that are still to be changed.
     rest: VecDeque<u64>,
-    /// Of TPC-C a terminal of each warehouse, with what it asks for: a client is any of them, one after the other.
+    /// For TPC-C, a terminal of each warehouse: each transaction of the client is one of a random terminal.
     terminals: Vec<Inputs>,
 }
 

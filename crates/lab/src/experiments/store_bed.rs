@@ -7,7 +7,6 @@ use moirai::runtime::{now, sleep, spawn};
 use moirai::storage::Device;
 use moirai::tables::{LoadOptions, PageOptions, TableDefinition, Tables};
 use moirai::units::{ByteCount, Nanos};
-use moirai::update::Options;
 use moirai_models::{Profile, Scheduler};
 use moirai_sql::Database;
 use moirai_workloads::driver::{Figures, Running};
@@ -41,27 +40,12 @@ pub(super) fn data_atlas() -> Result<Arc<dyn Device>, Failure> {
 }
 
 /// What an experiment on it says of both.
-pub(super) const DRIVE: &str = "The drive takes the nearest request first, less 0.3 of the time that each has waited: if it took the nearest alone, a scan \
-     whose next request is there would keep all others waiting. Its cache is that of the quantum-atlas-10k-ii, 8 MB in 16 segments, and reads on: the thesis does not say what \
-     the maxtor-atlas-10k-iii has.";
-
-/// A store to be, on disks at rest.
-pub(super) struct Bed {
-    pub(super) data: Arc<dyn Device>,
-    /// None where the log is at the end of `data`.
-    pub(super) logs: Vec<Arc<dyn Device>>,
-    pub(super) options: Options,
-}
-
-impl Bed {
-    pub(super) async fn tables(self) -> Result<Arc<Tables>, Failure> {
-        let Bed { data, logs, options } = self;
-        Ok(moirai::create_tables_with_logs(data, logs, LEAF, options).await?)
-    }
-}
+pub(super) const DRIVE: &str = "The drive takes the nearest request first, less 0.3 of the time that each has waited: if it took the nearest alone, a scan whose next \
+     request is there would keep all others waiting. Its cache is that of the quantum-atlas-10k-ii, 8 MB in 16 segments, and reads on. The \
+     thesis says nothing of either.";
 
 /// Loads a table of TPC-H.
-pub(super) async fn load_tpch(
+async fn load_tpch(
     tables: &Arc<Tables>,
     table: tpch::Table,
     pages: PageOptions,

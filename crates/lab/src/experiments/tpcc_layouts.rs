@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use moirai::create_tables_with_logs;
 use moirai::devices::Contents;
 use moirai::runtime::block_on_virtual;
 use moirai::tables::{Layout, PageOptions};
 use moirai::units::{ByteCount, Nanos};
 use moirai::update::Options;
 use moirai_sql::Database;
-use moirai_workloads::driver::Figures;
 use moirai_workloads::tpcc::{self, RowReads, RunOptions, Scale, new_orders_per_minute};
 use moirai_workloads::tpch;
 
-use super::store_bed::{Bed, LEAF, load_all, query_beside, query_s, transactions};
+use super::store_bed::{LEAF, load_all, query_beside, query_s, transactions};
 use crate::context::Stage;
 use crate::setting::{drive, four_cheetahs, profile};
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
@@ -177,30 +177,25 @@ async fn measure(variant: Variant, setting: Setting, stage: &Stage) -> Result<Me
     let [loading, running] = stage.split([1.0, 1.0]);
     let Setting { tpcc, tpch, memory, options } = setting;
     let cheetah = profile("seagate-cheetah-36es")?;
-    let bed = Bed {
-        data: four_cheetahs(Contents::memory, None)?,
-        logs: vec![drive(&cheetah, "log".into(), Contents::memory(), None)],
-        options: Options { memory, ..Options::default() },
-    };
-    let tables = bed.tables().await?;
+    let data = four_cheetahs(Contents::memory, None)?;
+    let logs = vec![drive(&cheetah, "log".into(), Contents::memory(), None)];
+    let engine = Options { memory, ..Options::default() };
+    let tables = create_tables_with_logs(data, logs, LEAF, engine).await?;
     let terminals = Arc::new(tpcc::load(&tables, tpcc, variant.pages, |_| {}).await?);
     loading.at(0.5);
     load_all(&tables, &[tpch::Table::LineItem], variant.pages, tpch, &loading.part(1, 2)).await?;
     let database = Database::over(&tables);
     let alone_s = query_s(&database, QUERY, tpch).await?;
-    let needed = of(&transactions(&terminals, options).await?);
+    let needed = new_orders_per_minute(&transactions(&terminals, options).await?);
     running.at(0.3);
     let options = RunOptions { reads: RowReads::WholeChanged, ..options };
-    let whole = of(&transactions(&terminals, options).await?);
+    let whole = new_orders_per_minute(&transactions(&terminals, options).await?);
     running.at(0.6);
     let (both_s, figures) = query_beside((&database, QUERY, tpch), &terminals, options).await?;
+    let beside = new_orders_per_minute(&figures);
     drop((database, terminals));
     tables.close().await?;
-    Ok(Measured { variant, whole, needed, alone_s, both_s, beside: of(&figures) })
-}
-
-fn of(figures: &Figures) -> f64 {
-    new_orders_per_minute(figures)
+    Ok(Measured { variant, whole, needed, alone_s, both_s, beside })
 }
 
 #[cfg(test)]

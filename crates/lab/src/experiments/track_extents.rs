@@ -9,12 +9,13 @@ use moirai::storage::{Device, Section};
 use moirai::tables::{Layout, PageOptions};
 use moirai::units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
 use moirai::update::Options;
+use moirai::{create_tables_on, create_tables_with_logs};
 use moirai_sql::Database;
 use moirai_workloads::tpcc::{self, RowReads, RunOptions, Scale, new_orders_per_minute};
 use moirai_workloads::tpch;
 
 use super::store_bed::{
-    Bed, DRIVE, LEAF, atlas, data_atlas, load_all, query_beside, query_s, transactions,
+    DRIVE, LEAF, atlas, data_atlas, load_all, query_beside, query_s, transactions,
 };
 use crate::context::Stage;
 use crate::setting::{WithoutAttributes, drive};
@@ -67,7 +68,7 @@ const CLIENTS: [(u64, f64, f64); 5] = [
 ];
 const WARM_UP: Nanos = Nanos(10_000_000_000);
 const TIME: Nanos = Nanos(60_000_000_000);
-/// Until what transactions have left is applied, and nobody disturbs what comes next.
+/// A pause between runs, in which the stores apply what is pending.
 const SETTLES: Nanos = Nanos(60_000_000_000);
 /// Why transactions gain nothing beside queries.
 const BESIDE: &str = "a transaction waits behind two requests of the query, which are three times as long in tracks; the query is over sooner";
@@ -184,19 +185,12 @@ async fn measure(variant: Variant, setting: Setting, stage: &Stage) -> Result<Me
         let part = Section::of(Arc::clone(&disk), BlockRange::new(Lbn(first.0), count))?;
         Ok(if variant.knows_tracks { part } else { Arc::new(WithoutAttributes(part)) })
     };
-    let bed = |data, logs, memory| Bed {
-        data,
-        logs,
-        options: Options {
-            memory,
-            read_ahead: ByteCount(2 * u64::from(variant.group_pages) * LEAF.0),
-            ..Options::default()
-        },
-    };
+    let read_ahead = ByteCount(2 * u64::from(variant.group_pages) * LEAF.0);
+    let options = |memory| Options { memory, read_ahead, ..Options::default() };
     let memory = ByteCount((MEMORY * scale).max(8e6) as u64);
-    let tables = bed(part(first, TPCH)?, Vec::new(), memory).tables().await?;
-    let of_tpcc = bed(part(first + TPCH, TPCC)?, vec![log], tpcc_memory);
-    let of_tpcc = of_tpcc.tables().await?;
+    let tables = create_tables_on(part(first, TPCH)?, LEAF, options(memory)).await?;
+    let of_tpcc = part(first + TPCH, TPCC)?;
+    let of_tpcc = create_tables_with_logs(of_tpcc, vec![log], LEAF, options(tpcc_memory)).await?;
     let rows = PageOptions::of(Layout::Nsm);
     let pages = PageOptions { page_bytes: LEAF, group_pages: variant.group_pages, ..rows };
     load_all(&tables, &TABLES, pages, scale, &loading).await?;

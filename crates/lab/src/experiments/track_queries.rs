@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use moirai::create_tables_on;
 use moirai::devices::Contents;
 use moirai::runtime::{block_on_virtual, random, sleep, spawn};
 use moirai::storage::Device;
@@ -16,7 +17,7 @@ use moirai_workloads::tpch;
 use rand::Rng;
 
 use super::raid5_scan::raid5;
-use super::store_bed::{Bed, DRIVE, LEAF, atlas, data_atlas, load_all, query_s};
+use super::store_bed::{DRIVE, LEAF, atlas, data_atlas, load_all, query_s};
 use crate::context::Stage;
 use crate::setting::WithoutAttributes;
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
@@ -154,7 +155,7 @@ async fn on_a_disk(
         false => Arc::new(WithoutAttributes(Arc::clone(&disk))),
     };
     let options = options(scale, variant.group_pages);
-    let tables = Bed { data: told, logs: Vec::new(), options }.tables().await?;
+    let tables = create_tables_on(told, LEAF, options).await?;
     load_all(&tables, &tpch::Table::ALL, pages(variant.group_pages), scale, &loading).await?;
     let database = Database::over(&tables);
     let mut times = Vec::new();
@@ -180,7 +181,7 @@ async fn on_raid(
     // Row groups lie in stripe units in both.
     let data: Arc<dyn Device> = raid5(atlas()?, variant.unit, Contents::memory)?;
     let options = options(scale, variant.raid_pages);
-    let tables = Bed { data, logs: Vec::new(), options }.tables().await?;
+    let tables = create_tables_on(data, LEAF, options).await?;
     load_all(&tables, &tpch::Table::ALL, pages(variant.raid_pages), scale, &loading).await?;
     let database = Database::over(&tables);
     let times = queries(&database, which, scale, &querying).await?;

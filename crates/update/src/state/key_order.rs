@@ -12,7 +12,7 @@ use crate::state::queue::{PIECE_BYTES, PIECES_MAX, Piece, Pieces, Queue, decode}
 
 /// So many bytes of modifications are not worth sorting.
 const UNSORTED_BYTES: usize = 2 << 10;
-/// For one key, so many bytes are not: some hundred pieces have filters.
+/// Nor are so many for a reader of one key, who looks at the filters of these pieces.
 const UNSORTED_BYTES_OF_KEY: usize = 64 * PIECE_BYTES;
 /// Places that came last are merged with the others once they are one in so many.
 const RECENT_SHARE: usize = 8;
@@ -140,12 +140,12 @@ impl Queue {
         self.bytes() - self.order().map_or(0, |order| order.bytes)
     }
 
-    /// Whether so much is not sorted by key that who reads a range had better sort it first.
+    /// Whether a reader of a range should sort first.
     pub(crate) fn is_to_order(&self) -> bool {
         self.unsorted_bytes() > UNSORTED_BYTES
     }
 
-    /// Whether so much is not sorted by key that who reads single keys had better sort some of it.
+    /// Whether a reader of single keys should sort.
     pub(crate) fn is_to_order_for_keys(&self) -> bool {
         self.unsorted_bytes() > UNSORTED_BYTES_OF_KEY
     }
@@ -160,16 +160,29 @@ impl Queue {
         // Few pieces are looked through faster than they are searched.
         let order = self.order().filter(|order| order.bytes > UNSORTED_BYTES_OF_KEY);
         let sorted = order.into_iter().flat_map(move |order| order.of_key(all, key));
+        let hash = KeyHash::of(key);
+        let found = self.with_rest(order, sorted, point, move |piece| piece.may_have(hash));
+        found.filter(move |one| is_same_key(one.key, key))
+    }
+
+    /// The modifications at sorted places, and those of pieces that are not sorted yet; of both what came before a read point.
+    fn with_rest<'q>(
+        &'q self,
+        order: Option<&KeyOrder>,
+        sorted: impl Iterator<Item = u32>,
+        point: PointNumber,
+        may_have: impl Fn(&Piece) -> bool,
+    ) -> impl Iterator<Item = Modification<'q>> {
+        let all = Pieces::of(self.pieces());
         let is_seen = move |place: &u32| all.piece(*place).is_some_and(|one| one.after() < point);
         let sorted = sorted.filter(is_seen).filter_map(move |place| all.at(place));
         let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
-        let hash = KeyHash::of(key);
         let rest = self.pieces().iter().enumerate().skip(pieces);
-        let rest = rest.filter(move |(_, piece)| piece.after() < point && piece.may_have(hash));
+        let rest = rest.filter(move |(_, piece)| piece.after() < point && may_have(piece));
         let rest = rest.flat_map(move |(index, piece)| {
             decode(piece.bytes_from(if index == pieces { bytes } else { 0 }))
         });
-        sorted.chain(rest.filter(move |one| is_same_key(one.key, key)))
+        sorted.chain(rest)
     }
 
     /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
@@ -197,17 +210,9 @@ impl Queue {
         let all = Pieces::of(self.pieces());
         let order = self.order();
         let sorted = order.into_iter().flat_map(move |order| order.between(all, (from, to)));
-        let is_seen = move |place: &u32| all.piece(*place).is_some_and(|one| one.after() < point);
-        let sorted = sorted.filter(is_seen).filter_map(move |place| all.at(place));
-        let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
-        let rest = self.pieces().iter().enumerate().skip(pieces);
-        let rest = rest.filter(move |(_, piece)| piece.after() < point);
-        let rest = rest.flat_map(move |(index, piece)| {
-            decode(piece.bytes_from(if index == pieces { bytes } else { 0 }))
-        });
         let is_between =
             move |one: &Modification<'_>| one.key >= from && to.is_none_or(|to| one.key < to);
-        sorted.chain(rest.filter(is_between))
+        self.with_rest(order, sorted, point, |_| true).filter(is_between)
     }
 }
 

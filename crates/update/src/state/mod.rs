@@ -318,8 +318,9 @@ impl State {
         self.needing.extend(oldest.map(|oldest| (oldest, id)));
     }
 
-    /// Counts what reading what is staged and merging what is pending of a partition cost, and remembers it once that is as much as writing
-    /// its blocks anew would: it pays to rent until one has paid the price. Tells whether it is.
+    /// Adds to what readers of a partition have paid, for reading staged modifications and for merging pending ones. Once that is as much
+    /// as writing its blocks anew costs, the partition is remembered: it pays to rent until one has paid the price. Tells whether it
+    /// just was.
     pub(crate) fn pay(&mut self, id: PartitionId, bytes: u64) -> bool {
         let Some(partition) = self.partition_mut(id) else { return false };
         partition.paid_bytes += bytes;
@@ -333,7 +334,7 @@ impl State {
         self.queued_bytes += partition.active.order_keys();
     }
 
-    /// Sorts some of what is pending for a partition, where that is so much that a single key is searched for long.
+    /// Sorts some pending modifications of a partition whose queue is so long that looking for one key takes long.
     pub(crate) fn order_for_keys(&mut self, id: PartitionId) {
         let is_long = |one: &Partition| one.active.is_to_order_for_keys();
         if self.partition(id).is_some_and(is_long) {
