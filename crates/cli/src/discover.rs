@@ -95,6 +95,9 @@ struct Discovered {
     /// How a drive orders its queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     scheduler: Option<&'static str>,
+    /// Fields of the drive's caching page.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    caching_page: Vec<ShownField>,
     /// What shows of an array.
     #[serde(skip_serializing_if = "Option::is_none")]
     array: Option<ShownArray>,
@@ -141,6 +144,28 @@ struct Unsure {
 impl From<&BlockRange> for Unsure {
     fn from(range: &BlockRange) -> Unsure {
         Unsure { first_lbn: range.first.0, blocks: range.count.0 }
+    }
+}
+
+/// A field of the caching page: whether the drive lets it be changed, and whether it then does what it says.
+#[derive(Serialize)]
+struct ShownField {
+    field: &'static str,
+    can_be_changed: bool,
+    /// Missing where it was not tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_effect: Option<bool>,
+}
+
+impl ShownField {
+    fn text(&self) -> String {
+        let says = match (self.can_be_changed, self.has_effect) {
+            (false, _) => "cannot be changed",
+            (true, Some(true)) => "has an effect",
+            (true, Some(false)) => "has no effect",
+            (true, None) => "can be changed, not tried",
+        };
+        format!("{} {says}", self.field)
     }
 }
 
@@ -246,6 +271,8 @@ impl Discovered {
             Some(Disk::Drive(profile)) => {
                 facts.extend(profile.facts());
                 facts.extend(self.scheduler.map(|kind| ("scheduler", kind.to_owned())));
+                let fields: Vec<String> = self.caching_page.iter().map(ShownField::text).collect();
+                facts.push(("caching page", fields.join(", ")));
             }
             None => {}
         }

@@ -18,8 +18,8 @@ pub use array::{Array, find_array};
 pub use drive::Commands;
 pub use error::{Error, Result};
 pub use extract::{
-    AfterNs, Bus, CacheFound, DriveFound, Overheads, ReadAhead, Reported, SchedulerKind, SeekPoint,
-    Step, extract, extract_until,
+    AfterNs, Bus, CacheField, CacheFields, CacheFound, DriveFound, Overheads, ReadAhead, Reported,
+    SchedulerKind, SeekPoint, Step, extract, extract_until,
 };
 pub use layout::find_layout;
 pub use map::{Annotated, TrackMap};

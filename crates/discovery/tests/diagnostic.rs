@@ -108,6 +108,12 @@ fn compare_cache(name: &str, found: &DriveFound, truth: &Profile) {
         ImmediateReport::All => Reported::All,
     };
     assert_eq!((ours.read_ahead, ours.reported), (read_ahead, Some(reported)), "{name}");
+    let fields = found.cache_fields;
+    let effects = [fields.reads, fields.writes].map(|field| field.has_effect);
+    let reports = (reported == Reported::All).then_some(true);
+    assert_eq!(effects, [Some(true), reports], "{name}");
+    let reads_on = (read_ahead != ReadAhead::None).then_some(true);
+    assert_eq!(fields.read_ahead.has_effect, reads_on, "{name}");
     assert_eq!(ours.is_adaptive, theirs.adaptive, "{name}");
     // One that is for writes alone is not seen by reads.
     let of_reads = theirs.segments - u32::from(theirs.separate_write_segment);

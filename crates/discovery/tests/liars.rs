@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use moirai_devices::{Access, open};
-use moirai_discovery::{DriveFound, Error, extract, extract_until};
+use moirai_discovery::{CacheField, DriveFound, Error, extract, extract_until};
 use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
     self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
     Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Op, Request, Sector, Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
+use parking_lot::Mutex;
 
 /// What is wrong with a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,12 +40,18 @@ enum Lie {
     Endless,
     /// Answers one command in so many 50 ms late.
     Stalls(u64),
+    /// Says that its cache is set as it was told, and leaves it on.
+    KeepsCache,
+    /// Says that it reads ahead no further than it was told, and does.
+    IgnoresReadAhead,
 }
 
 struct Liar {
     device: Arc<dyn Device>,
     lie: Lie,
     commands: AtomicU64,
+    /// The caching page that it was told last.
+    told: Mutex<Option<CachePage>>,
 }
 
 impl fmt::Debug for Liar {
@@ -54,6 +61,10 @@ impl fmt::Debug for Liar {
 }
 
 impl Liar {
+    fn new(device: Arc<dyn Device>, lie: Lie) -> Liar {
+        Liar { device, lie, commands: AtomicU64::new(0), told: Mutex::new(None) }
+    }
+
     fn honest(&self) -> &dyn Diagnostics {
         self.device.diagnostics().unwrap()
     }
@@ -145,11 +156,21 @@ impl Diagnostics for Liar {
     }
 
     fn cache(&self) -> Answer<'_, CachePages> {
-        self.honest().cache()
+        Box::pin(async {
+            let pages = self.honest().cache().await?;
+            let told = self.told.lock().filter(|_| self.lie != Lie::None);
+            Ok(CachePages { current: told.unwrap_or(pages.current), ..pages })
+        })
     }
 
     fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
-        self.honest().set_cache(page)
+        *self.told.lock() = Some(page);
+        let limit = u16::MAX;
+        self.honest().set_cache(match self.lie {
+            Lie::KeepsCache => CachePage { reads: true, writes: true, read_ahead_blocks: limit },
+            Lie::IgnoresReadAhead => CachePage { read_ahead_blocks: limit, ..page },
+            _ => page,
+        })
     }
 
     fn seek(&self, lbn: Lbn) -> Answer<'_, Timing> {
@@ -202,7 +223,7 @@ fn extract_from(lie: Lie) -> moirai_discovery::Result<moirai_discovery::DriveFou
     block_on_virtual(1, async {
         // A drive with slipped sectors.
         let device = device("quantum-atlas-10k-extracted");
-        let liar = Liar { device, lie, commands: AtomicU64::new(0) };
+        let liar = Liar::new(device, lie);
         extract(&liar, false, |_| ()).await
     })
 }
@@ -224,7 +245,7 @@ fn the_cache_is_left_as_it_was() {
             let device = device("quantum-atlas-10k-extracted");
             let before = device.diagnostics().unwrap().cache().await.unwrap();
             assert!(before.current.reads && before.current.writes);
-            let liar = Liar { device: Arc::clone(&device), lie, commands: AtomicU64::new(0) };
+            let liar = Liar::new(Arc::clone(&device), lie);
             let _ = extract(&liar, false, |_| ()).await;
             assert_eq!(device.diagnostics().unwrap().cache().await.unwrap(), before, "{lie:?}");
         });
@@ -346,10 +367,23 @@ fn a_drive_that_stalls_is_found_as_it_is_or_is_an_error() {
 }
 
 #[test]
+fn a_limit_that_is_not_minded_has_no_effect() {
+    let [minded, ignored] =
+        [Lie::None, Lie::IgnoresReadAhead].map(|lie| extract_from(lie).unwrap().cache_fields);
+    let field = |has_effect| CacheField { can_set: true, has_effect };
+    assert_eq!((minded.reads, minded.read_ahead), (field(Some(true)), field(Some(true))));
+    assert_eq!((ignored.reads, ignored.read_ahead), (field(Some(true)), field(Some(false))));
+    assert_eq!(minded.writes, field(None), "not without leave to write");
+}
+
+#[test]
 fn answers_that_contradict_each_other_are_an_error() {
-    for lie in [Lie::Rubbish, Lie::Shrunk, Lie::HidesDefects, Lie::Scatters, Lie::Endless] {
+    for lie in
+        [Lie::Rubbish, Lie::Shrunk, Lie::HidesDefects, Lie::Scatters, Lie::Endless, Lie::KeepsCache]
+    {
         let found = extract_from(lie);
-        assert!(matches!(found, Err(Error::Contradiction { .. })), "{lie:?}: {found:?}");
+        let why = found.expect_err("it lies");
+        assert!(matches!(why, Error::Contradiction { .. }), "{lie:?}: {why}");
     }
 }
 

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use moirai_devices::scsi::{Data, Reply, ScsiDrive, Sense, Transport};
 use moirai_discovery::find_layout;
-use moirai_models::{Geometry, Profile, Sparing, TrackOrder, Zone};
+use moirai_models::{Defects, Geometry, Profile, Sparing, TrackOrder, Zone};
 use moirai_runtime::{Random, block_on_virtual, random};
-use moirai_storage::{CachePage, Device, IoBuf, conformance};
+use moirai_storage::{CachePage, Device, Error, IoBuf, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn, Location};
 use parking_lot::Mutex;
 use rand::Rng;
@@ -29,6 +29,9 @@ struct Mock {
     page: Mutex<[u8; 14]>,
     caching: Mutex<Vec<u8>>,
     blocks: Mutex<Vec<u8>>,
+    /// What it says instead of carrying out the next commands.
+    says: Arc<Mutex<Vec<Sense>>>,
+    is_write_protected: bool,
     /// Answers are changed at random.
     noise: Option<Mutex<Random>>,
     synchronized: Arc<AtomicBool>,
@@ -43,6 +46,8 @@ impl Mock {
             page: Mutex::new([0; 14]),
             caching: Mutex::new(caching),
             blocks: Mutex::new(vec![0; 64 * 512]),
+            says: Arc::default(),
+            is_write_protected: false,
             noise: None,
             synchronized: Arc::default(),
         }
@@ -74,11 +79,18 @@ impl Mock {
         Some(answer)
     }
 
-    fn defects(&self, list: u8) -> Vec<u8> {
+    fn defects(&self, list: u8, is_long: bool) -> Vec<u8> {
         let (slipped, remapped) = self.geometry.defects();
         let places = if list & 0x10 != 0 { slipped } else { remapped };
         let mut answer = vec![0, list];
-        answer.extend_from_slice(&(8 * places.len() as u16).to_be_bytes());
+        let length = 8 * places.len() as u32;
+        match is_long {
+            true => {
+                answer.extend([0; 2]);
+                answer.extend(length.to_be_bytes());
+            }
+            false => answer.extend(u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes()),
+        }
         for place in places {
             let Location { cylinder, head, sector } = place.location;
             let sector = if place.is_track { u32::MAX } else { sector };
@@ -93,7 +105,11 @@ impl Transport for Mock {
     fn execute(&self, command: &[u8], data: Data<'_>) -> io::Result<Reply> {
         let done = |bytes| Ok(Reply { bytes, sense: None });
         let refused = Ok(Reply { bytes: 0, sense: Some(UNKNOWN) });
+        if let Some(sense) = self.says.lock().pop() {
+            return Ok(Reply { bytes: 0, sense: Some(sense) });
+        }
         let mut answer = match command[0] {
+            0x00 => return done(0),
             // Older drives do not know the long form.
             0x9e if self.noise.is_none() && self.geometry.capacity().0.is_multiple_of(2) => {
                 let mut answer = (self.geometry.capacity().0 - 1).to_be_bytes().to_vec();
@@ -114,11 +130,13 @@ impl Transport for Mock {
                 Some(answer) => answer,
                 None => return refused,
             },
-            0x37 => self.defects(command[2]),
+            0x37 => self.defects(command[2], false),
+            0xb7 => self.defects(command[1], true),
             0x5a => {
                 let page = self.caching.lock().clone();
                 let is_changeable = command[2] & 0xc0 == 0x40;
-                let mut answer = vec![0, 26, 0, 0, 0, 0, 0, 0];
+                let protected = if self.is_write_protected { 0x80 } else { 0 };
+                let mut answer = vec![0, 26, 0, protected, 0, 0, 0, 0];
                 match is_changeable {
                     true => answer.extend_from_slice(&[
                         0x88, 0x12, 0x05, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -214,6 +232,57 @@ fn blocks_and_the_cache_are_read_and_written() {
         assert_eq!(diagnostics.cache().await.unwrap().current, off);
         assert_eq!(diagnostics.capacity().await.unwrap(), device.inquiry().capacity);
         diagnostics.seek(Lbn(9)).await.unwrap();
+    });
+}
+
+/// UNIT ATTENTION: the drive was switched on or reset, or its settings were changed.
+const RESET: Sense = Sense { key: 6, code: 0x29, qualifier: 0, is_deferred: false };
+const CHANGED: Sense = Sense { code: 0x2a, ..RESET };
+
+#[test]
+fn a_drive_that_was_switched_on_says_so_first_and_is_opened() {
+    block_on_virtual(1, async {
+        let mock = Mock::of("hp-c2247");
+        let says = Arc::clone(&mock.says);
+        says.lock().extend([CHANGED, RESET]);
+        let drive = ScsiDrive::open("scsi:mock", mock, false).unwrap();
+        let device: &dyn Device = &*drive;
+        // What changed its settings does not keep a command from being carried out.
+        says.lock().extend([CHANGED, CHANGED]);
+        device.write(Lbn(7), IoBuf::holding(b"apple")).await.unwrap();
+        // A reset may have lost what was in its cache: no flush after that says that it is safe.
+        says.lock().push(RESET);
+        let lost = device.write(Lbn(8), IoBuf::holding(b"pear")).await.unwrap_err();
+        assert!(lost.to_string().contains("29/00"), "{lost}");
+        let flushed = device.flush().await;
+        assert!(matches!(flushed, Err(Error::Latched { .. })), "{flushed:?}");
+        let never = Mock::of("hp-c2247");
+        never.says.lock().extend([RESET; 100]);
+        assert!(ScsiDrive::open("scsi:mock", never, false).is_err());
+    });
+}
+
+#[test]
+fn a_protected_drive_takes_no_writes() {
+    block_on_virtual(1, async {
+        let mock = Mock { is_write_protected: true, ..Mock::of("hp-c2247") };
+        let drive = ScsiDrive::open("scsi:mock", mock, false).unwrap();
+        assert!(drive.inquiry().read_only);
+    });
+}
+
+#[test]
+fn more_defects_than_a_short_list_counts_are_read() {
+    block_on_virtual(1, async {
+        let slipped = (0..10_000).map(|bad| bad * 7).collect();
+        let defects = Defects { slipped, remapped: Vec::new() };
+        let zone = Zone { cylinders: 1000, track_sectors: 50, defects, ..Zone::default() };
+        let geometry =
+            Geometry::new(2, TrackOrder::Cylinder, Sparing::None, vec![zone], None).unwrap();
+        let mock = Mock { geometry, ..Mock::of("hp-c2247") };
+        let drive = ScsiDrive::open("scsi:mock", mock, true).unwrap();
+        let defects = drive.diagnostics().unwrap().defects().await.unwrap();
+        assert_eq!((defects.primary.len(), defects.grown.len()), (10_000, 0));
     });
 }
 

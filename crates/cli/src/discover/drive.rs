@@ -5,7 +5,7 @@ use moirai::storage::Device;
 use moirai::volume::zones;
 use moirai_models::{Profile, ProfileFile};
 
-use super::{Discovered, Disk, ShownStep};
+use super::{Discovered, Disk, ShownField, ShownStep};
 use crate::device::{ShownProfile, ShownZone};
 use crate::failure::Failure;
 
@@ -31,6 +31,11 @@ pub(super) fn discovered(
     let steps = found.steps.iter();
     let steps = steps
         .map(|(step, elapsed)| ShownStep { step: step.name(), elapsed_device_s: elapsed.as_s() });
+    let fields = found.cache_fields.named().map(|(field, told)| ShownField {
+        field,
+        can_be_changed: told.can_set,
+        has_effect: told.has_effect,
+    });
     Ok(Discovered {
         device: inquiry.name.clone(),
         method: "diagnostic",
@@ -39,6 +44,7 @@ pub(super) fn discovered(
         zones: zones(device)?.into_iter().map(ShownZone::from).collect(),
         profile: Some(Disk::Drive(Box::new(ShownProfile::from(profile)))),
         scheduler,
+        caching_page: fields.into(),
         array: None,
         throughput: None,
         system: None,

@@ -56,6 +56,7 @@ impl Examined<'_> {
             zones: Vec::new(),
             profile: None,
             scheduler: None,
+            caching_page: Vec::new(),
             array: None,
             throughput: None,
             system: None,

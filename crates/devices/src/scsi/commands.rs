@@ -20,13 +20,22 @@ const WHOLE_TRACK: u32 = u32::MAX;
 const CACHING: u8 = 8;
 const WRITE_CACHE: u8 = 0x04;
 const READ_CACHE_DISABLED: u8 = 0x01;
+/// The fields of reading ahead count transfers and not blocks.
+const MULTIPLICATION: u8 = 0x02;
+/// Nothing is read ahead.
+const READ_AHEAD_DISABLED: u8 = 0x20;
 /// Where its fields lie in the page.
 const FLAGS_AT: usize = 2;
 const MAXIMUM_PREFETCH_AT: usize = 8;
+const MORE_FLAGS_AT: usize = 12;
+/// In the header of mode pages: the medium takes no writes.
+const WRITE_PROTECTED: u8 = 0x80;
 /// What a drive with more blocks than 32 bits count says.
 const TOO_LARGE: u32 = u32::MAX;
-/// ILLEGAL REQUEST.
+/// ILLEGAL REQUEST, UNIT ATTENTION, and its code for a drive that was switched on or reset.
 const ILLEGAL_REQUEST: u8 = 5;
+const UNIT_ATTENTION: u8 = 6;
+const RESET: u8 = 0x29;
 
 /// More blocks than any device has: their bytes can be counted.
 const BLOCKS_MAX: u64 = 1 << 54;
@@ -35,6 +44,8 @@ pub(super) const TRANSLATION_BYTES: usize = 14;
 pub(super) const CAPACITY_10_BYTES: usize = 8;
 pub(super) const CAPACITY_16_BYTES: usize = 32;
 pub(super) const DEFECT_BYTES_MAX: u16 = u16::MAX;
+/// What Linux carries in one command without more ado.
+pub(super) const LONG_DEFECT_BYTES_MAX: u32 = 512 << 10;
 pub(super) const MODE_BYTES: u16 = 255;
 /// The longest form of a block's address in the short commands.
 pub(super) const SHORT_BLOCKS: u64 = 1 << 32;
@@ -93,6 +104,23 @@ impl Sense {
     pub fn is_illegal_request(self) -> bool {
         self.key == ILLEGAL_REQUEST
     }
+
+    /// Something happened to the drive, and the command was not carried out: it may be given again.
+    #[must_use]
+    pub fn is_unit_attention(self) -> bool {
+        self.key == UNIT_ATTENTION && !self.is_deferred
+    }
+
+    /// The drive was reset: settings are as they were when it was switched on, and what its write cache held is gone.
+    #[must_use]
+    pub fn is_reset(self) -> bool {
+        self.is_unit_attention() && self.code == RESET
+    }
+}
+
+/// TEST UNIT READY.
+pub(super) fn test_unit_ready() -> [u8; 6] {
+    [0; 6]
 }
 
 /// READ CAPACITY (10).
@@ -214,16 +242,38 @@ pub(super) fn read_defects(grown: bool) -> [u8; 10] {
     [0x37, 0, list | PHYSICAL, 0, 0, 0, 0, high, low, 0]
 }
 
-/// The bad places of a list.
-pub(super) fn decode_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
-    let format = bytes.get(1).copied().unwrap_or(0) & FORMAT;
+/// READ DEFECT DATA (12), for lists that are longer than the short form counts.
+pub(super) fn read_long_defects(grown: bool) -> [u8; 12] {
+    let list = if grown { 0x08 } else { 0x10 };
+    let [a, b, c, d] = LONG_DEFECT_BYTES_MAX.to_be_bytes();
+    [0xb7, list | PHYSICAL, 0, 0, 0, 0, a, b, c, d, 0, 0]
+}
+
+/// The bad places of a list; `None` when the long form must be asked.
+pub(super) fn decode_defects(bytes: &[u8]) -> Result<Option<Vec<Defect>>, String> {
     let length = usize::from(be_u16(bytes, 2)?);
+    let most = usize::from(DEFECT_BYTES_MAX) - 4;
+    if length > most / 8 * 8 {
+        return Ok(None);
+    }
+    defects(bytes, 4, length).map(Some)
+}
+
+/// The bad places of a list in the long form.
+pub(super) fn decode_long_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
+    let length = be_u32(bytes, 4)? as usize;
+    defects(bytes, 8, length)
+}
+
+/// `length` bytes of descriptors behind a header.
+fn defects(bytes: &[u8], header: usize, length: usize) -> Result<Vec<Defect>, String> {
+    let format = bytes.get(1).copied().unwrap_or(0) & FORMAT;
     if format != PHYSICAL || !length.is_multiple_of(8) {
         return Err(format!(
             "it lists defects in {length} bytes of format {format}, and not as physical sectors"
         ));
     }
-    let list = bytes.get(4..4 + length).ok_or_else(|| {
+    let list = bytes.get(header..).and_then(|list| list.get(..length)).ok_or_else(|| {
         format!("its list of defects has {length} bytes, more than a command takes")
     })?;
     let mut defects = Vec::with_capacity(list.len() / 8);
@@ -259,18 +309,37 @@ pub(super) fn caching_page(bytes: &[u8]) -> Result<&[u8], String> {
     }
 }
 
+/// Whether an answer says that the medium takes no writes.
+pub(super) fn is_write_protected(bytes: &[u8]) -> bool {
+    bytes.get(3).is_some_and(|parameter| parameter & WRITE_PROTECTED != 0)
+}
+
+fn has(page: &[u8], at: usize, bit: u8) -> bool {
+    page.get(at).is_some_and(|flags| flags & bit != 0)
+}
+
+/// Whether the maximum pre-fetch of a page counts blocks, and is minded.
+fn limits_blocks(page: &[u8]) -> bool {
+    !has(page, FLAGS_AT, MULTIPLICATION) && !has(page, MORE_FLAGS_AT, READ_AHEAD_DISABLED)
+}
+
 /// The cache, by the caching page as it is and as it can be changed.
 pub(super) fn decode_caching(current: &[u8], changeable: &[u8]) -> Result<CachePages, String> {
-    let bit = |page: &[u8], bit: u8| page.get(FLAGS_AT).is_some_and(|flags| flags & bit != 0);
+    let limit = be_u16(current, MAXIMUM_PREFETCH_AT)?;
+    let is_limit = limits_blocks(current);
     Ok(CachePages {
         current: CachePage {
-            reads: !bit(current, READ_CACHE_DISABLED),
-            writes: bit(current, WRITE_CACHE),
-            read_ahead_blocks: be_u16(current, MAXIMUM_PREFETCH_AT)?,
+            reads: !has(current, FLAGS_AT, READ_CACHE_DISABLED),
+            writes: has(current, FLAGS_AT, WRITE_CACHE),
+            read_ahead_blocks: match has(current, MORE_FLAGS_AT, READ_AHEAD_DISABLED) {
+                true => 0,
+                false if is_limit => limit,
+                false => u16::MAX,
+            },
         },
-        can_set_reads: bit(changeable, READ_CACHE_DISABLED),
-        can_set_writes: bit(changeable, WRITE_CACHE),
-        can_set_read_ahead: be_u16(changeable, MAXIMUM_PREFETCH_AT)? == u16::MAX,
+        can_set_reads: has(changeable, FLAGS_AT, READ_CACHE_DISABLED),
+        can_set_writes: has(changeable, FLAGS_AT, WRITE_CACHE),
+        can_set_read_ahead: is_limit && be_u16(changeable, MAXIMUM_PREFETCH_AT)? == u16::MAX,
     })
 }
 
@@ -289,7 +358,7 @@ pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
         *flags = set(*flags, WRITE_CACHE, page.writes);
     }
     let at = page_at + MAXIMUM_PREFETCH_AT;
-    if let Some(field) = bytes.get_mut(at..at + 2) {
+    if let Some(field) = bytes.get_mut(at..at + 2).filter(|_| limits_blocks(current)) {
         field.copy_from_slice(&page.read_ahead_blocks.to_be_bytes());
     }
     bytes
@@ -346,6 +415,7 @@ pub fn fuzz(bytes: &[u8]) {
     let _ = decode_located(bytes);
     let _ = decode_sector(bytes);
     let _ = decode_defects(bytes);
+    let _ = decode_long_defects(bytes);
     let (current, changeable) = bytes.split_at(bytes.len() / 2);
     if let (Ok(current), Ok(changeable)) = (caching_page(current), caching_page(changeable))
         && let Ok(pages) = decode_caching(current, changeable)
@@ -371,6 +441,8 @@ mod tests {
         assert!(translate_place(Location { cylinder: 0, head: 256, sector: 0 }).is_err());
         assert_eq!(read_defects(false), [0x37, 0, 0x15, 0, 0, 0, 0, 0xff, 0xff, 0]);
         assert_eq!(read_defects(true), [0x37, 0, 0x0d, 0, 0, 0, 0, 0xff, 0xff, 0]);
+        let long = [0xb7, 0x15, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0];
+        assert_eq!(read_long_defects(false), long);
         assert_eq!(seek(Lbn(0x0102_0304)), Ok([0x2b, 0, 1, 2, 3, 4, 0, 0, 0, 0]));
         assert_eq!(transfer(false, Lbn(5), 8), [0x28, 0, 0, 0, 0, 5, 0, 0, 8, 0]);
         let long = [0x8a, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 8, 0, 0];
@@ -395,7 +467,13 @@ mod tests {
         assert_eq!(decode_sector(&[0x40, 0, 0, 2, 5, 0x80]), Ok(Sector::Reserved));
         let list = [0, 0x15, 0, 16, 0, 0, 7, 2, 0, 0, 0, 5, 0, 0, 8, 0, 0xff, 0xff, 0xff, 0xff];
         let defect = |cylinder, head, sector| Defect { cylinder, head, sector };
-        assert_eq!(decode_defects(&list), Ok(vec![defect(7, 2, Some(5)), defect(8, 0, None)]));
+        let bad = vec![defect(7, 2, Some(5)), defect(8, 0, None)];
+        assert_eq!(decode_defects(&list), Ok(Some(bad.clone())));
+        let long = [&[0, 0x15, 0, 0, 0, 0, 0, 16], &list[4..]].concat();
+        assert_eq!(decode_long_defects(&long), Ok(bad));
+        assert_eq!(decode_defects(&[0, 0x15, 0xff, 0xff]), Ok(None), "more than it counts");
+        assert!(decode_defects(&[0, 0x15, 0xff, 0xf8]).is_err(), "cut off");
+        assert!(decode_long_defects(&[0, 0x15, 0, 0, 0xff, 0xff, 0xff, 0xf8]).is_err());
         let fixed = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x26, 0];
         let sense = Sense { key: 5, code: 0x26, qualifier: 0, is_deferred: false };
         assert_eq!(Sense::decode(&fixed), Some(sense));
@@ -424,5 +502,18 @@ mod tests {
         assert_eq!(told[..8], [0; 8]);
         assert_eq!(told[8..18], [0x08, 0x12, 0x01, 0, 0xff, 0xff, 0, 0, 0, 7]);
         assert_eq!(told[18..], page[10..]);
+        // A limit that counts transfers, or that is not minded, is left alone.
+        for (at, bit, blocks) in
+            [(FLAGS_AT, MULTIPLICATION, 0xffff), (MORE_FLAGS_AT, READ_AHEAD_DISABLED, 0)]
+        {
+            let mut page = page.to_vec();
+            page[at] |= bit;
+            let pages = decode_caching(&page, &[0xff; 20]).unwrap();
+            assert_eq!(
+                (pages.current.read_ahead_blocks, pages.can_set_read_ahead),
+                (blocks, false)
+            );
+            assert_eq!(with_caching(&page, off)[16..18], [1, 2]);
+        }
     }
 }

@@ -15,10 +15,12 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Location};
 use parking_lot::Mutex;
 
 use super::commands as scsi;
-use super::{Data, Sense, Transport};
+use super::{Data, Reply, Sense, Transport};
 
 /// Blocks of one command: longer requests are several.
 const BLOCKS_MAX: u64 = 1024;
+/// How often a command is given that the drive does not carry out because something happened to it before.
+const ATTENTIONS_MAX: u32 = 8;
 /// Without attributes of its own, blocks are accessed by so many.
 const ENSEMBLE: BlockCount = BlockCount(2048);
 
@@ -29,7 +31,7 @@ pub struct ScsiDrive<T> {
     inquiry: Inquiry,
     /// A translation is two commands, which belong together.
     translating: Arc<Mutex<()>>,
-    /// Set by a failed flush and never cleared.
+    /// Set by a failed flush, and by a reset that lost what a write cache held; never cleared.
     latched: Arc<AtomicBool>,
 }
 
@@ -37,9 +39,10 @@ impl<T: Transport> ScsiDrive<T> {
     /// Asks a drive for its size.
     ///
     /// # Errors
-    /// A drive that does not answer, or whose blocks have not 512 bytes.
+    /// A drive that does not answer or is not ready, or whose blocks have not 512 bytes.
     pub fn open(name: &str, transport: T, read_only: bool) -> Result<Arc<ScsiDrive<T>>> {
-        let commands = Commands { device: name, transport: &transport };
+        let commands = Commands { device: name, transport: &transport, loses: None };
+        commands.ready()?;
         // The long form says how large a physical sector is; older drives know only the short one.
         let mut long = [0; scsi::CAPACITY_16_BYTES];
         let told = commands.execute(&scsi::read_capacity_16(), Data::In(&mut long))?;
@@ -58,7 +61,9 @@ impl<T: Transport> ScsiDrive<T> {
             Err(sense) => return Err(commands.sensed(sense)),
         };
         // A drive that does not say whether it has a write cache may have one.
-        let writes = commands.caching().is_none_or(|(pages, _)| pages.current.writes);
+        let caching = commands.caching();
+        let writes = caching.as_ref().is_none_or(|caching| caching.pages.current.writes);
+        let read_only = read_only || caching.is_some_and(|caching| caching.is_write_protected);
         Ok(Arc::new(ScsiDrive {
             inquiry: Inquiry {
                 name: name.to_owned(),
@@ -85,8 +90,14 @@ impl<T: Transport> ScsiDrive<T> {
         ask: impl FnOnce(&Commands<'_, T>) -> Result<A> + Send + 'static,
     ) -> Answer<'_, A> {
         let (transport, device) = (Arc::clone(&self.transport), self.inquiry.name.clone());
+        let holds = self.inquiry.volatile_cache && !self.inquiry.read_only;
+        let latched = holds.then(|| Arc::clone(&self.latched));
         Box::pin(async move {
-            blocking(move || ask(&Commands { device: &device, transport: &transport })).await
+            blocking(move || {
+                let loses = latched.as_deref();
+                ask(&Commands { device: &device, transport: &transport, loses })
+            })
+            .await
         })
     }
 
@@ -119,6 +130,17 @@ impl<T: Transport> ScsiDrive<T> {
 struct Commands<'a, T> {
     device: &'a str,
     transport: &'a T,
+    /// Set when the drive was reset, where it may have lost writes by that.
+    loses: Option<&'a AtomicBool>,
+}
+
+/// The caching page of a drive.
+struct Caching {
+    pages: CachePages,
+    /// As the drive has it.
+    current: Vec<u8>,
+    /// The answer that has it says that the medium takes no writes.
+    is_write_protected: bool,
 }
 
 impl<T: Transport> Commands<'_, T> {
@@ -134,9 +156,40 @@ impl<T: Transport> Commands<'_, T> {
         decoded.map_err(|problem| self.failed("a SCSI command", io::Error::other(problem)))
     }
 
+    /// Waits for what a drive has to say before it takes commands: that it was switched on, or has another medium.
+    fn ready(&self) -> Result<()> {
+        let command = scsi::test_unit_ready();
+        for _ in 0..ATTENTIONS_MAX {
+            match self.execute(&command, Data::None)? {
+                Err(sense) if sense.is_reset() => {}
+                done => return done.map(drop).map_err(|sense| self.sensed(sense)),
+            }
+        }
+        let why = format!("it says of {ATTENTIONS_MAX} commands that it was reset before");
+        Err(self.failed("a SCSI command", io::Error::other(why)))
+    }
+
+    /// Gives a command, again where the drive had something else to say. A reset is told to whoever asked: what was set is not
+    /// set any more, and what was written may be gone.
+    fn give(&self, command: &[u8], mut data: Data<'_>) -> io::Result<Reply> {
+        let mut reply = self.transport.execute(command, data.again())?;
+        for _ in 1..ATTENTIONS_MAX {
+            match reply.sense {
+                Some(sense) if sense.is_unit_attention() && !sense.is_reset() => {
+                    reply = self.transport.execute(command, data.again())?;
+                }
+                _ => break,
+            }
+        }
+        if let Some(loses) = self.loses.filter(|_| reply.sense.is_some_and(Sense::is_reset)) {
+            loses.store(true, Ordering::Release);
+        }
+        Ok(reply)
+    }
+
     /// The bytes that came, or what the drive says instead.
     fn execute(&self, command: &[u8], data: Data<'_>) -> Result<std::result::Result<usize, Sense>> {
-        let reply = self.transport.execute(command, data);
+        let reply = self.give(command, data);
         let reply = reply.map_err(|source| self.failed("a SCSI command", source))?;
         Ok(reply.sense.map_or(Ok(reply.bytes), Err))
     }
@@ -172,19 +225,25 @@ impl<T: Transport> Commands<'_, T> {
     fn defects(&self, grown: bool) -> Result<Vec<moirai_storage::Defect>> {
         let mut answer = vec![0; usize::from(scsi::DEFECT_BYTES_MAX)];
         let bytes = self.read(&scsi::read_defects(grown), &mut answer)?;
-        self.decode(scsi::decode_defects(bytes))
+        if let Some(defects) = self.decode(scsi::decode_defects(bytes))? {
+            return Ok(defects);
+        }
+        let mut answer = vec![0; scsi::LONG_DEFECT_BYTES_MAX as usize];
+        let bytes = self.read(&scsi::read_long_defects(grown), &mut answer)?;
+        self.decode(scsi::decode_long_defects(bytes))
     }
 
-    /// How the cache is set, with the page as the drive has it; `None` where it does not say.
-    fn caching(&self) -> Option<(CachePages, Vec<u8>)> {
+    /// How the cache is set; `None` where the drive does not say.
+    fn caching(&self) -> Option<Caching> {
         let ask = |changeable| {
             let mut answer = [0; scsi::MODE_BYTES as usize];
             let bytes = self.read(&scsi::sense_caching(changeable), &mut answer).ok()?;
-            scsi::caching_page(bytes).ok().map(<[u8]>::to_vec)
+            let page = scsi::caching_page(bytes).ok()?.to_vec();
+            Some((page, scsi::is_write_protected(bytes)))
         };
-        let (current, changeable) = (ask(false)?, ask(true)?);
+        let ((current, is_write_protected), (changeable, _)) = (ask(false)?, ask(true)?);
         let pages = scsi::decode_caching(&current, &changeable).ok()?;
-        Some((pages, current))
+        Some(Caching { pages, current, is_write_protected })
     }
 
     fn transfer(
@@ -213,7 +272,7 @@ impl<T: Transport> Commands<'_, T> {
                     offset: at.byte_offset(),
                     source: io::Error::other(text),
                 };
-                let reply = self.transport.execute(&command, data);
+                let reply = self.give(&command, data);
                 let reply = reply.map_err(|error| failed(error.to_string()))?;
                 if let Some(sense) = reply.sense {
                     return Err(failed(sense.to_string()));
@@ -319,12 +378,12 @@ impl<T: Transport> Diagnostics for ScsiDrive<T> {
             can_set_writes: false,
             can_set_read_ahead: false,
         };
-        self.ask(move |commands| Ok(commands.caching().map_or(unknown, |(pages, _)| pages)))
+        self.ask(move |commands| Ok(commands.caching().map_or(unknown, |caching| caching.pages)))
     }
 
     fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
         self.ask(move |commands| {
-            let current = commands.caching().map(|(_, current)| current);
+            let current = commands.caching().map(|caching| caching.current);
             let current =
                 commands.decode(current.ok_or_else(|| "it has no caching page".to_owned()))?;
             let told = scsi::with_caching(&current, page);

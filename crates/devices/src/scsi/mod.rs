@@ -35,6 +35,17 @@ pub enum Data<'a> {
     Out(&'a [u8]),
 }
 
+impl Data<'_> {
+    /// The same data for one command of several.
+    fn again(&mut self) -> Data<'_> {
+        match self {
+            Data::None => Data::None,
+            Data::In(bytes) => Data::In(bytes),
+            Data::Out(bytes) => Data::Out(bytes),
+        }
+    }
+}
+
 /// What a drive answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {

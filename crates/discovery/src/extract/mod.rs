@@ -4,6 +4,7 @@
 //! is looked at last, as it was switched off until then.
 
 mod cache;
+mod fields;
 mod mechanics;
 mod overheads;
 mod rig;
@@ -16,9 +17,10 @@ use futures::future::{Either, select};
 use moirai_geometry::Geometry;
 use moirai_runtime::now;
 use moirai_storage::{CachePage, CachePages, Device, Op};
-use moirai_units::{Instant, Nanos};
+use moirai_units::{Instant, Lbn, Nanos};
 
 pub use cache::{CacheFound, ReadAhead, Reported};
+pub use fields::{CacheField, CacheFields};
 pub use mechanics::SeekPoint;
 pub use overheads::{AfterNs, Bus, Overheads};
 pub use scheduler::SchedulerKind;
@@ -28,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::layout::layout;
 use crate::probe::Prober;
 use crate::rotation::{Rotation, rotation};
-use cache::CacheTests;
+use cache::{CacheTests, HIT_PART, MISS_PART};
 use mechanics::rebuilt;
 use overheads::{Responses, buffering};
 use rig::Rig;
@@ -61,8 +63,8 @@ pub struct DriveFound {
     pub bus: Bus,
     /// The cache, if there is one.
     pub cache: Option<CacheFound>,
-    /// What of the cache can be switched.
-    pub cache_pages: CachePages,
+    /// What of the caching page can be changed, and with what effect.
+    pub cache_fields: CacheFields,
     /// How requests are ordered.
     pub scheduler: Option<SchedulerKind>,
     /// What is in doubt.
@@ -202,6 +204,12 @@ async fn extract_with(
         drive.count("read", prober.commands());
         rotation
     };
+    if answers_from_cache(drive, rotation.period_ns).await? {
+        return Err(drive.contradiction(
+            "it says that its read cache is off, and answers sooner than its platters turn"
+                .to_owned(),
+        ));
+    }
     // Zones whose addresses go on as if they were one may have other skews.
     let mut cuts = Vec::new();
     let zones = loop {
@@ -266,7 +274,7 @@ async fn extract_with(
     end_step(Step::Overheads);
 
     progress(Step::Cache);
-    let (mut cache, hits, is_limited) = loop {
+    let (mut cache, cache_fields, hits, is_limited) = loop {
         let late = rig.drive.late();
         let found = cache_of(&mut rig, pages, cached, writes).await?;
         if rig.drive.late() == late {
@@ -298,7 +306,7 @@ async fn extract_with(
         overheads,
         bus,
         cache,
-        cache_pages: pages,
+        cache_fields,
         scheduler,
         doubts,
         commands: drive.commands().clone(),
@@ -306,6 +314,22 @@ async fn extract_with(
         steps,
         geometry,
     })
+}
+
+/// Whether reads are answered before the platter can have brought the block: one that was read just before, or the next one.
+async fn answers_from_cache(drive: &mut Drive<'_>, turn_ns: f64) -> Result<bool> {
+    let mut are_prompt = [true; 2];
+    for part in 1..=3 {
+        let first = Lbn(drive.device().inquiry().capacity.0 * part / 4);
+        for (is_prompt, further) in are_prompt.iter_mut().zip([0, 1]) {
+            drive.read(first, 1).await?;
+            drive.wait((1.0 - MISS_PART) * turn_ns).await;
+            // A defect or a track's end may lie between in one place, and not in all.
+            let again = drive.read(Lbn(first.0 + further), 1).await?;
+            *is_prompt &= (again.response().0 as f64) < HIT_PART * turn_ns;
+        }
+    }
+    Ok(are_prompt.contains(&true))
 }
 
 /// Whether anything of the cache can be set.
@@ -319,29 +343,36 @@ async fn cache_of(
     pages: CachePages,
     cached: CachePage,
     writes: bool,
-) -> Result<(Option<CacheFound>, Hits, bool)> {
+) -> Result<(Option<CacheFound>, CacheFields, Hits, bool)> {
     let mut tests = CacheTests::new(rig).await?;
     let stays = CachePage { writes: pages.current.writes && !pages.can_set_writes, ..cached };
+    let mut fields = CacheFields::of(pages);
+    let reports_off = pages.can_set_writes && writes && tests.reports().await? != Reported::None;
     if can_set(pages) {
         tests.rig.drive.set_cache(stays).await?;
     }
     let mut cache = tests.reads().await?;
+    // Without it, none were answered from it.
+    fields.reads.tried(cache.is_some());
     let mut hits = Hits::default();
     if let Some(found) = &mut cache {
         hits.after_read = tests.hit_ns(None, 1).await?;
         let most = if found.discards_sent { tests.ahead / 2 } else { found.segment_blocks / 4 };
         hits.long_blocks = LONG_HIT.min(most).max(2);
         hits.long = tests.hit_ns(None, hits.long_blocks).await?;
-        if pages.can_set_read_ahead {
+        // What reads no further ahead than the limit shows nothing of it.
+        if pages.can_set_read_ahead && tests.ahead > u64::from(LIMIT) {
             let limited = CachePage { read_ahead_blocks: LIMIT, ..stays };
             tests.rig.drive.set_cache(limited).await?;
-            found.obeys_read_ahead = tests.obeys(u64::from(LIMIT)).await?;
+            fields.read_ahead.tried(tests.obeys(u64::from(LIMIT)).await?);
         }
         if writes {
             let writing =
                 CachePage { writes: pages.can_set_writes || pages.current.writes, ..cached };
             tests.rig.drive.set_cache(writing).await?;
             tests.writes(found).await?;
+            let reports = found.reported.is_some_and(|reported| reported != Reported::None);
+            fields.writes.tried(reports && !reports_off);
             hits.after_write = tests.hit_ns(Some(Op::Write), 1).await?;
             if hits.after_write.is_none() {
                 hits.after_write = tests.written_hit_ns().await?;
@@ -355,7 +386,7 @@ async fn cache_of(
         }
     }
     let is_limited = tests.is_limited && cache.is_some();
-    Ok((cache, hits, is_limited))
+    Ok((cache, fields, hits, is_limited))
 }
 
 /// Zones that are told from each other by their skews alone, at most.

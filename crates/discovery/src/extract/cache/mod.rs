@@ -18,8 +18,8 @@ use crate::probe::SCATTERED_PART;
 pub use writes::Reported;
 
 /// A hit takes no more than this part of a turn (a quarter in the thesis); a miss is made to take this part.
-const HIT_PART: f64 = 0.3;
-const MISS_PART: f64 = 0.75;
+pub(super) const HIT_PART: f64 = 0.3;
+pub(super) const MISS_PART: f64 = 0.75;
 /// Turns in which reading ahead comes to its end.
 const TURNS: f64 = 12.0;
 /// Lengths that are tried, in blocks.
@@ -83,8 +83,6 @@ pub struct CacheFound {
     pub reported: Option<Reported>,
     /// A write that goes on where the one before ended joins its segment.
     pub combines_writes: Option<bool>,
-    /// The longest read ahead can be set, and that has an effect.
-    pub obeys_read_ahead: bool,
 }
 
 /// Looks at a cache.
@@ -375,7 +373,6 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             hits_on_written: None,
             reported: None,
             combines_writes: None,
-            obeys_read_ahead: false,
         }))
     }
 

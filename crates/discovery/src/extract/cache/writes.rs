@@ -42,8 +42,8 @@ impl CacheTests<'_, '_, '_> {
         Ok(self.rig.drive.carry_out(write).await?.response().0 as f64)
     }
 
-    /// What the cache does with writes.
-    pub(in crate::extract) async fn writes(&mut self, found: &mut CacheFound) -> Result<()> {
+    /// Which writes are reported at once.
+    pub(in crate::extract) async fn reports(&mut self) -> Result<Reported> {
         let most = HIT_PART * self.rig.turn_ns();
         let is_prompt = |ns: u64| (ns as f64) < most;
         let first = self.fresh(At::CylinderFront).await?;
@@ -51,7 +51,6 @@ impl CacheTests<'_, '_, '_> {
         self.wait_for(first).await;
         let alone = self.rig.drive.carry_out(write).await?.response().0;
         self.settle().await;
-        found.hits_on_written = Some(self.hits(first).await?);
         let second = self.fresh(At::CylinderFront).await?;
         let pair = vec![
             self.rig.drive.prepare(Op::Write, second, 1).await?,
@@ -61,11 +60,20 @@ impl CacheTests<'_, '_, '_> {
         let pair = self.rig.drive.submit(pair).await?;
         self.settle().await;
         let goes_on = pair.get(1).is_some_and(|timing| is_prompt(timing.response().0));
-        let reported = match (is_prompt(alone), goes_on) {
+        Ok(match (is_prompt(alone), goes_on) {
             (true, _) => Reported::All,
             (false, true) => Reported::Sequential,
             (false, false) => Reported::None,
-        };
+        })
+    }
+
+    /// What the cache does with writes.
+    pub(in crate::extract) async fn writes(&mut self, found: &mut CacheFound) -> Result<()> {
+        let alone = self.fresh(At::CylinderFront).await?;
+        self.rig.drive.access(Op::Write, alone, 1).await?;
+        self.settle().await;
+        found.hits_on_written = Some(self.hits(alone).await?);
+        let reported = self.reports().await?;
         found.reported = Some(reported);
         let read = self.fresh(At::CylinderFront).await?;
         let other = self.fresh(At::CylinderFront).await?;
