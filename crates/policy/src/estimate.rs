@@ -35,13 +35,16 @@ struct ServiceTimes {
 }
 
 /// Estimates plans for one workload; keeps what it measured of drives.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Estimator<'a> {
     workload: &'a Workload,
     drives: BTreeMap<String, ServiceTimes>,
-    /// For each stream by name, whether it is on at each sampled moment.
-    on: BTreeMap<String, Vec<bool>>,
+    /// Each object's stream, and when it is on.
+    streams: BTreeMap<&'a str, (&'a Stream, Moments)>,
 }
+
+/// Of the sampled moments those at which a stream is on, a bit each.
+type Moments = u64;
 
 /// The estimate of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +60,7 @@ pub struct Estimate {
 }
 
 /// Moments at which the load is sampled.
-const MOMENTS: usize = 64;
+const MOMENTS: usize = Moments::BITS as usize;
 /// Reads by which a drive is measured, for each share of it.
 const MEASURED_READS: u64 = 300;
 /// Above this utilisation a queue has no steady state in the time that streams stay as they are.
@@ -121,19 +124,22 @@ struct Load {
     rate: f64,
     concurrency: Option<u32>,
     reads: f64,
-    /// Disks that a request reads from, and the time and squared time of an access there.
-    disks: f64,
+    /// The mean time of an access to a disk, and its deviation.
     access_ms: f64,
     deviation_ms: f64,
     /// The time of all disks of all arrays that a request takes, in ms, and the squared times.
     busy_ms: f64,
     busy_squared: f64,
-    /// The response to a write that the cache does not take, without waiting, in ms.
+    /// The response to a write that the cache does not take, without waiting, in ms, and how often it waits.
     write_ms: f64,
+    write_waits: f64,
+    /// By how many deviations the slowest disk of a read, and of a write, is behind their mean.
+    slowest_read: f64,
+    slowest_write: f64,
     arrays: Vec<usize>,
     /// Disks of all its arrays.
     all_disks: f64,
-    on: Vec<bool>,
+    on: Moments,
     on_ms: f64,
     cached_writes: bool,
 }
@@ -145,23 +151,26 @@ impl<'a> Estimator<'a> {
         let longest =
             workload.streams.iter().filter_map(|stream| Some(stream.on_ms? + stream.off_ms?));
         let horizon_ns = longest.fold(1.0, f64::max) * 40.0 * 1e6;
-        let on = workload.streams.iter().map(|stream| {
-            let moments = match Windows::of(workload, stream, 0) {
-                None => vec![true; MOMENTS],
-                Some(windows) => is_on(windows, horizon_ns),
-            };
-            (stream.object.clone(), moments)
+        let streams = workload.streams.iter().map(|stream| {
+            let windows = Windows::of(workload, stream, 0);
+            let on = windows.map_or(Moments::MAX, |windows| moments_on(windows, horizon_ns));
+            (stream.object.as_str(), (stream, on))
         });
-        Estimator { workload, drives: BTreeMap::new(), on: on.collect() }
+        Estimator { workload, drives: BTreeMap::new(), streams: streams.collect() }
     }
 
-    /// Estimates `system`, whose objects have `goals`.
-    pub fn estimate(&mut self, system: &SystemDescription, goals: &[Option<Goal>]) -> Estimate {
+    /// Measures the drives of `system`, those that were not measured before.
+    pub fn measure(&mut self, system: &SystemDescription) {
         for profile in system.arrays.iter().filter_map(|array| array.first()) {
             if !self.drives.contains_key(&profile.file.name) {
                 self.drives.insert(profile.file.name.clone(), ServiceTimes::measure(profile));
             }
         }
+    }
+
+    /// Estimates `system`, whose objects have `goals`.
+    pub fn estimate(&mut self, system: &SystemDescription, goals: &[Option<Goal>]) -> Estimate {
+        self.measure(system);
         let used = used(system);
         let mut loads: Vec<Option<Load>> =
             system.objects.iter().map(|object| self.load(system, object, &used)).collect();
@@ -215,7 +224,7 @@ impl<'a> Estimator<'a> {
         object: &ObjectOnArrays,
         used: &[f64],
     ) -> Option<Load> {
-        let stream = self.workload.stream(&object.name)?;
+        let (stream, on) = *self.streams.get(object.name.as_str())?;
         let first = object.arrays.first().copied()?;
         let (mut all_disks, mut drives) = (0.0, Vec::new());
         for index in &object.arrays {
@@ -261,15 +270,17 @@ impl<'a> Estimator<'a> {
                 Arrivals::Poisson(_) => None,
             },
             reads: stream.reads,
-            disks,
             access_ms,
             deviation_ms,
             busy_ms: stream.reads * disks * access_ms + (1.0 - stream.reads) * write_busy,
             busy_squared: stream.reads * disks * squared + (1.0 - stream.reads) * write_squared,
             write_ms: if reads > 0.0 { access_ms + revolution_ms } else { access_ms },
+            write_waits: if reads > 0.0 { 2.0 } else { 1.0 },
+            slowest_read: slowest_of(disks),
+            slowest_write: slowest_of(disks * writes),
             arrays: object.arrays.clone(),
             all_disks,
-            on: self.on.get(&object.name).cloned().unwrap_or_default(),
+            on,
             on_ms: self.on_ms(stream),
             cached_writes,
         })
@@ -284,35 +295,40 @@ impl<'a> Estimator<'a> {
 
 impl Load {
     fn is_on(&self, moment: usize) -> bool {
-        self.on.get(moment).copied().unwrap_or(true)
+        self.on >> moment & 1 == 1
     }
 
     fn on_share(&self) -> f64 {
-        let on = self.on.iter().filter(|on| **on).count();
-        if self.on.is_empty() { 1.0 } else { on as f64 / self.on.len() as f64 }
+        f64::from(self.on.count_ones()) / MOMENTS as f64
     }
 
     /// The mean response time of a request, with `waits` on the disks of each array.
-    fn response_ms(&self, waits: &[(f64, f64)]) -> f64 {
+    fn response_ms(&self, waits: &[f64]) -> f64 {
         let of = |array: &usize| waits.get(*array).copied().unwrap_or_default();
         let count = self.arrays.len().max(1) as f64;
-        let wait = self.arrays.iter().map(|array| of(array).0).sum::<f64>() / count;
-        // The slowest of several disks: the mean and as many deviations as are expected.
-        let deviation = self.deviation_ms.hypot(wait);
-        let slowest = deviation * (2.0 * self.disks.max(1.0).ln()).sqrt() * 0.6;
-        let read = self.access_ms + wait + slowest;
-        let write = if self.cached_writes { 0.1 } else { self.write_ms + 2.0 * wait + slowest };
+        let wait = self.arrays.iter().map(of).sum::<f64>() / count;
+        let deviation = (self.deviation_ms * self.deviation_ms + wait * wait).sqrt();
+        let read = self.access_ms + wait + deviation * self.slowest_read;
+        let write = match self.cached_writes {
+            true => 0.1,
+            false => self.write_ms + self.write_waits * wait + deviation * self.slowest_write,
+        };
         self.reads * read + (1.0 - self.reads) * write
     }
 }
 
-/// The mean wait on a disk of each array at a moment, and its utilisation; adds the latter up.
+/// By how many deviations the slowest of so many accesses is expected behind their mean.
+fn slowest_of(accesses: f64) -> f64 {
+    (2.0 * accesses.max(1.0).ln()).sqrt() * 0.6
+}
+
+/// The mean wait on a disk of each array at a moment; adds up their utilisation.
 fn waits(
     loads: &[Option<Load>],
     widths: &[f64],
     moment: usize,
     utilisation: &mut [f64],
-) -> Vec<(f64, f64)> {
+) -> Vec<f64> {
     // The utilisation, the squared times and the longest on period.
     let mut queues = vec![(0.0_f64, 0.0_f64, 0.0_f64); widths.len()];
     for load in loads.iter().flatten().filter(|load| load.is_on(moment)) {
@@ -332,7 +348,7 @@ fn waits(
         let steady_squared = if busy > 0.0 { squared * steady / busy } else { 0.0 };
         let wait = steady_squared / (2.0 * (1.0 - steady));
         // Beyond that the queue grows for as long as the streams stay on; half of it on average.
-        (wait + (busy - UTILISATION_MAX).max(0.0) * on_ms / 2.0, busy)
+        wait + (busy - UTILISATION_MAX).max(0.0) * on_ms / 2.0
     };
     queues.into_iter().map(wait).collect()
 }
@@ -354,19 +370,19 @@ fn used(system: &SystemDescription) -> Vec<f64> {
     blocks.iter().zip(&system.arrays).map(share).collect()
 }
 
-/// Whether a stream with these on periods is on at each of the sampled moments.
-fn is_on(mut windows: Windows, horizon_ns: f64) -> Vec<bool> {
+/// The sampled moments at which a stream with these on periods is on.
+fn moments_on(mut windows: Windows, horizon_ns: f64) -> Moments {
     let mut window = windows.next();
-    let moment =
-        |index: usize| Instant { ns: (horizon_ns * (index as f64 + 0.5) / MOMENTS as f64) as u64 };
-    let on = |index: usize| {
-        let at = moment(index);
+    let at = |moment: usize| (horizon_ns * (moment as f64 + 0.5) / MOMENTS as f64) as u64;
+    let mut on = 0;
+    for moment in 0..MOMENTS {
+        let at = Instant { ns: at(moment) };
         while window.is_some_and(|(_, end)| end <= at) {
             window = windows.next();
         }
-        window.is_some_and(|(start, _)| start <= at)
-    };
-    (0..MOMENTS).map(on).collect()
+        on |= Moments::from(window.is_some_and(|(start, _)| start <= at)) << moment;
+    }
+    on
 }
 
 /// How many stripe units a request of `stream` touches on average, and how many blocks it has.

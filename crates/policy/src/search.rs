@@ -412,11 +412,11 @@ impl<'a> Search<'a> {
             }
         }
         if wanted.fixed_unit().is_none() {
-            for unit in [own.unit_blocks / 2, own.unit_blocks * 2] {
-                let bytes = BlockCount(unit).bytes();
-                if (choose::UNIT_MIN..=choose::UNIT_MAX).contains(&bytes) {
-                    moved.push(Choice { unit_blocks: unit, ..own.clone() });
-                }
+            let units = (0..40).map(|power| 1_u64 << power).filter(|unit| {
+                (choose::UNIT_MIN..=choose::UNIT_MAX).contains(&BlockCount(*unit).bytes())
+            });
+            for unit_blocks in units.filter(|unit| *unit != own.unit_blocks) {
+                moved.push(Choice { unit_blocks, ..own.clone() });
             }
         }
         let width = self.width(&own.arrays).unwrap_or(0);
