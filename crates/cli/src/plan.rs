@@ -101,7 +101,7 @@ pub(crate) struct Make {
     json: bool,
 }
 
-/// Simulate a plan under its workload, and under what may come: growth, streams that coincide, a failed disk
+/// Simulate a plan under its workload, and under what may come: growth, streams that coincide, a failed disk and its rebuild
 #[derive(Args)]
 pub(crate) struct Simulate {
     /// Plan

@@ -132,6 +132,11 @@ fn a_trace_becomes_a_plan_on_simulated_disks() {
         .collect();
     assert!(scenarios.iter().any(|words| words.contains("has failed")), "{scenarios:?}");
     assert!(scenarios.contains(&"a year passes"), "{scenarios:?}");
+    let rebuilt = simulated["what_if"].as_array().unwrap();
+    let rebuilt = rebuilt.iter().find(|scenario| scenario["rebuild"].is_object()).unwrap();
+    assert!(rebuilt["scenario"].as_str().unwrap().ends_with("is rebuilt"), "{rebuilt}");
+    let of = |key: &str| rebuilt["rebuild"][key].as_f64().unwrap();
+    assert!(of("mb_per_s") > 0.0 && of("hours") > 0.0, "{rebuilt}");
     let traced =
         ["plan", "simulate", "plan.toml", "--trace", "trace.csv", "--requests", "4200", "--json"];
     let traced = json(&succeed(folder, &traced));

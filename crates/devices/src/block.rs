@@ -1,7 +1,9 @@
-//! Opening a block device of Linux. What is done with it then is what is done with a file.
+//! A block device of Linux: how it is opened, and what it frees. Everything else is done with it as with a file.
+#![expect(unsafe_code, reason = "the ioctl takes an address")]
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -10,8 +12,11 @@ use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use rustix::fs::{OFlags, SeekFrom, ioctl_blkpbszget};
 use rustix::io::Errno;
 
-use crate::Access;
 use crate::file::file_error;
+use crate::{Access, SystemSays};
+
+/// `BLKDISCARD` of `<linux/fs.h>`.
+const DISCARD: libc::c_ulong = 0x1277;
 
 /// Opens a block device; tells whether it takes no writes. Who writes it has it alone: the kernel refuses one that is mounted, or that
 /// another program or an array has.
@@ -42,4 +47,19 @@ pub(crate) fn length(file: &File) -> io::Result<ByteCount> {
 /// What its medium writes as one.
 pub(crate) fn physical_block(file: &File) -> io::Result<BlockCount> {
     Ok(BlockCount(u64::from(ioctl_blkpbszget(file)?).div_ceil(BLOCK_BYTES).max(1)))
+}
+
+/// The unit in which it frees what is not needed any more; `None` where it frees nothing.
+pub(crate) fn discard_unit(path: &Path) -> io::Result<Option<BlockCount>> {
+    Ok(SystemSays::of(path)?.and_then(|says| says.discard).map(BlockCount::holding))
+}
+
+/// Lets it free a part, whose content is anything then.
+pub(crate) fn discard(file: &File, offset: u64, length: ByteCount) -> io::Result<()> {
+    let part = [offset, length.0];
+    // SAFETY: the kernel reads two numbers at the address, and is done when the call returns.
+    match unsafe { libc::ioctl(file.as_raw_fd(), DISCARD, part.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

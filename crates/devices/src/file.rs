@@ -55,6 +55,7 @@ pub struct FileDevice {
 struct Files {
     name: String,
     path: PathBuf,
+    is_block: bool,
     buffered: File,
     direct: Option<Direct>,
     flushes: Flushes,
@@ -105,9 +106,13 @@ impl FileDevice {
             return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
         let physical_block = options.physical_block.unwrap_or(own_block);
-        // Of a block device it cannot be tried without discarding something.
-        let discard = (!is_block && !read_only && has_holes(&buffered, length))
-            .then_some(PAGE.max(physical_block));
+        let discard = match is_block {
+            _ if read_only => None,
+            // It cannot be tried without discarding something.
+            true => block::discard_unit(&path).map_err(failed())?,
+            false => has_holes(&buffered, length).then_some(PAGE),
+        };
+        let discard = discard.map(|unit| unit.max(PAGE).max(physical_block));
         let name = format!("{}:{}", uri.scheme, path.display());
         let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
@@ -132,7 +137,14 @@ impl FileDevice {
             },
             ensemble,
             ring: OnceLock::new(),
-            files: Arc::new(Files { name, path, buffered, direct, flushes: Flushes::default() }),
+            files: Arc::new(Files {
+                name,
+                path,
+                is_block,
+                buffered,
+                direct,
+                flushes: Flushes::default(),
+            }),
         }))
     }
 
@@ -502,7 +514,7 @@ impl Device for FileDevice {
         })
     }
 
-    /// Punches a hole.
+    /// Punches a hole, or lets a block device free what it likes.
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         Box::pin(async move {
             check_runtime().map_err(Error::NoRuntime)?;
@@ -512,7 +524,8 @@ impl Device for FileDevice {
                 return Ok(());
             }
             let (files, offset) = (Arc::clone(&self.files), freed.first.byte_offset());
-            let punched = blocking(move || punch(&files.buffered, offset, freed.bytes())).await;
+            let free = if files.is_block { block::discard } else { punch };
+            let punched = blocking(move || free(&files.buffered, offset, freed.bytes())).await;
             let device = || self.inquiry.name.clone();
             punched.map_err(|source| Error::Io {
                 device: device(),

@@ -91,7 +91,8 @@ impl SystemSays {
             optimal_io: of_queue("optimal_io_size"),
             chunk: bytes(&queue.join("chunk_sectors"), 512),
             maximum_io: bytes(&queue.join("max_sectors_kb"), 1024),
-            discard: of_queue("discard_granularity"),
+            discard: of_queue("discard_granularity")
+                .filter(|_| of_queue("discard_max_bytes").is_some()),
             atomic_write: of_queue("atomic_write_unit_max_bytes"),
             is_rotational: number::<u8>(&queue.join("rotational")).map(|turns| turns == 1),
             requests: number(&queue.join("nr_requests")),

@@ -1,6 +1,7 @@
 //! Judging plans by simulation: response times, utilisation, and what happens when the workload or the
 //! disks are not as expected.
 
+use moirai_replay::Rebuilt;
 use moirai_runtime::seeded;
 use moirai_units::BlockCount;
 use rand::RngCore;
@@ -51,6 +52,8 @@ pub enum Scenario {
         array: String,
         /// The disk in the array, counted from 0.
         disk: usize,
+        /// Another one is in its place, and is filled as fast as its array can beside the requests.
+        is_rebuilt: bool,
     },
     /// All objects have grown as they do in a year, and their requests with them.
     NextYear,
@@ -73,6 +76,18 @@ pub struct Judgement {
     pub objects: Vec<ObjectFigures>,
     /// The share of the time that each disk worked.
     pub disk_utilisation: Vec<DiskFigures>,
+    /// How fast a disk is filled, where one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<RebuildFigures>,
+}
+
+/// How fast a disk is filled that is in the place of a failed one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RebuildFigures {
+    /// What is written to it.
+    pub mb_per_s: f64,
+    /// How long it takes to fill all that is used of it, if the requests stay as they are.
+    pub hours: f64,
 }
 
 /// The figures of an object.
@@ -182,9 +197,11 @@ pub fn scenarios(
     if let Some(disk) = judgement.disk_utilisation.iter().max_by(used)
         && is_redundant(&disk.array)
     {
-        let words = format!("disk {} of `{}` has failed", disk.disk, disk.array);
-        let (array, disk) = (disk.array.clone(), disk.disk);
-        scenarios.push((words, Scenario::FailedDisk { array, disk }));
+        for (is_rebuilt, what) in [(false, "has failed"), (true, "has failed and is rebuilt")] {
+            let words = format!("disk {} of `{}` {what}", disk.disk, disk.array);
+            let (array, disk) = (disk.array.clone(), disk.disk);
+            scenarios.push((words, Scenario::FailedDisk { array, disk, is_rebuilt }));
+        }
     }
     if plan.objects.iter().any(|object| object.growth > 0.0) {
         scenarios.push(("a year passes".into(), Scenario::NextYear));
@@ -201,6 +218,7 @@ struct Runs {
     span_s: f64,
     /// The share of the requests that are counted.
     counted_share: f64,
+    rebuilt: Option<Rebuilt>,
 }
 
 impl Judge<'_> {
@@ -220,7 +238,7 @@ impl Judge<'_> {
     pub fn judge_in(&self, plan: &Plan, scenario: &Scenario) -> Result<Judgement> {
         let (plan, workload) = self.changed(plan, scenario)?;
         let mut description = plan.system()?;
-        if let Scenario::FailedDisk { array, disk } = scenario {
+        if let Scenario::FailedDisk { array, disk, is_rebuilt } = scenario {
             let index = plan.arrays.iter().position(|planned| planned.name == *array);
             let index =
                 index.ok_or_else(|| Error::Mismatch(format!("there is no array `{array}`")))?;
@@ -229,6 +247,7 @@ impl Judge<'_> {
                 return Err(Error::Mismatch(format!("array `{array}` has no disk {disk}")));
             }
             description.failed.push((index, *disk));
+            description.rebuilds = *is_rebuilt;
         }
         let sizes: Vec<(String, BlockCount)> =
             description.objects.iter().map(|object| (object.name.clone(), object.size)).collect();
@@ -276,6 +295,12 @@ impl Judge<'_> {
             for (sum, response) in runs.responses.iter_mut().zip(system.responses()) {
                 sum.add(response);
             }
+        }
+        if let Some(rebuilt) = system.rebuilt() {
+            let sum = runs.rebuilt.get_or_insert_default();
+            sum.blocks += rebuilt.blocks;
+            sum.of = rebuilt.of;
+            sum.elapsed += rebuilt.elapsed;
         }
         let utilisations = system.utilisations();
         match runs.utilisations.is_empty() {
@@ -398,6 +423,11 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
         meets_goals: missed_by == 0.0,
         missed_by,
         disk_utilisation: disks.collect(),
+        rebuild: runs.rebuilt.map(|rebuilt| {
+            let mb_per_s = rebuilt.blocks.bytes().0 as f64 / 1e6 / rebuilt.elapsed.as_s().max(1e-9);
+            let hours = rebuilt.of.bytes().0 as f64 / 1e6 / mb_per_s.max(1e-9) / 3600.0;
+            RebuildFigures { mb_per_s, hours }
+        }),
         objects,
     }
 }

@@ -24,7 +24,9 @@ mod workload;
 pub use characterise::{Characterised, Characteriser, Overlap};
 pub use error::Error;
 pub use generate::{Generator, Source, TraceSource, TracedRequest};
-pub use judge::{DiskFigures, Judge, Judgement, ObjectFigures, Scenario, goal_text, scenarios};
+pub use judge::{
+    DiskFigures, Judge, Judgement, ObjectFigures, RebuildFigures, Scenario, goal_text, scenarios,
+};
 pub use plan::{Placement, Plan, PlannedArray};
 pub use policy::{Arrays, Disks, Goal, Object, Policy};
 pub use system::{ObjectOnArrays, Response, Run, System, SystemDescription};

@@ -184,7 +184,8 @@ impl Plan {
             }
         };
         let (scheduler, failed) = (Scheduler::default(), Vec::new());
-        let system = SystemDescription { arrays, scheduler, cache, objects, failed };
+        let rebuilds = false;
+        let system = SystemDescription { arrays, scheduler, cache, objects, failed, rebuilds };
         match system.misfit() {
             Some(problem) => Err(mismatch(problem)),
             None => Ok(system),

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 use moirai_models::{ArrayCache, Disk, Profile, Scheduler, WritePolicy};
-use moirai_replay::{Array, Done, DriveSection, Target};
+use moirai_replay::{Array, Done, DriveSection, Rebuilt, Target};
 use moirai_storage::Op;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Instant, Lbn, Nanos};
 use moirai_volume::{Layout, Level};
@@ -28,6 +28,8 @@ pub struct SystemDescription {
     pub objects: Vec<ObjectOnArrays>,
     /// Drives that have failed: the array, and the drive in it.
     pub failed: Vec<(usize, usize)>,
+    /// A new drive is in the place of the first of them, and is filled.
+    pub rebuilds: bool,
 }
 
 /// Where an object lies.
@@ -206,7 +208,7 @@ impl System {
     /// # Errors
     /// When a level is not possible on an array, or the objects on an array do not fit on its drives.
     pub fn new(description: &SystemDescription) -> Result<System, String> {
-        let SystemDescription { arrays, scheduler, cache, objects, failed } = description;
+        let SystemDescription { arrays, scheduler, cache, objects, failed, rebuilds } = description;
         if let Some(problem) = description.misfit() {
             return Err(problem);
         }
@@ -245,6 +247,11 @@ impl System {
             }
             hosted.push(Hosted { spread, volumes });
         }
+        if let Some((array, drive)) = failed.first().filter(|_| *rebuilds)
+            && let Some((first, _)) = ranges.get(*array)
+        {
+            drives.rebuild(Instant::ZERO, first + drive);
+        }
         let controller = |disks: &Vec<Profile>| {
             let (size, policy) = (*cache)?;
             let most = BlockCount(BlockCount::holding(size).0 / 8);
@@ -269,6 +276,12 @@ impl System {
         })
     }
 
+    /// How far a drive is filled, where one is.
+    #[must_use]
+    pub fn rebuilt(&self) -> Option<Rebuilt> {
+        self.drives.rebuilt()
+    }
+
     /// Issues requests of `source` and waits until all are done.
     pub fn run(&mut self, source: &mut impl Source, run: Run) {
         self.warm_up = run.warm_up;
@@ -280,6 +293,10 @@ impl System {
             let arrival = source.next_at().filter(|_| is_open);
             let served = self.served.peek().map(|Reverse((at, _))| *at);
             let until = [arrival, served].into_iter().flatten().min();
+            // A drive may still be filled.
+            if until.is_none() && self.accesses.is_empty() {
+                break;
+            }
             let mut done = std::mem::take(&mut self.done);
             self.drives.advance(until, &mut done);
             if !done.is_empty() {

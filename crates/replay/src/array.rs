@@ -1,6 +1,8 @@
 //! Volumes over simulated drives, their requests planned as a volume plans them and the drives stepped
 //! directly: no task, no timer and no buffer comes between.
 
+mod rebuild;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
@@ -10,17 +12,21 @@ use moirai_units::{BlockCount, BlockRange, Instant, Nanos, ServiceParts};
 use moirai_volume::plan::{Access, Extent, Plan, Present};
 use moirai_volume::{DiskIndex, Layout, Role, StripeIndex};
 
+use rebuild::Rebuild;
+pub use rebuild::Rebuilt;
+
 use crate::target::{Done, Target, Ticket, settle};
 
 /// Simulated drives and the volumes on them, which may share drives.
 ///
 /// Volumes are numbered in the order in which they are added. A drive may fail: reads then
-/// reconstruct what it held, and writes keep parity right without it.
+/// reconstruct what it held, and writes keep parity right without it. Another one may be filled in its place.
 #[derive(Debug)]
 pub struct Array {
     volumes: Vec<Hosted>,
     drives: Vec<Disk>,
     failed: BTreeSet<usize>,
+    rebuild: Option<Rebuild>,
     events: Events,
     requests: Slab<Request>,
     works: Slab<Work>,
@@ -51,16 +57,19 @@ struct Hosted {
     disks: Vec<DriveSection>,
 }
 
-/// Which disks of a volume work.
+/// Which disks of a volume work, and up to which stripe one that is filled does.
 struct Working<'a> {
+    number: usize,
     volume: &'a Hosted,
     failed: &'a BTreeSet<usize>,
+    rebuild: Option<&'a Rebuild>,
 }
 
 impl Present for Working<'_> {
-    fn is_present(&self, disk: DiskIndex, _: StripeIndex) -> bool {
-        let section = self.volume.disks.get(disk.0);
-        section.is_some_and(|section| !self.failed.contains(&section.drive))
+    fn is_present(&self, disk: DiskIndex, stripe: StripeIndex) -> bool {
+        let Some(DriveSection { drive, .. }) = self.volume.disks.get(disk.0) else { return false };
+        let is_filled = |rebuild: &Rebuild| rebuild.has_filled(*drive, self.number, stripe);
+        !self.failed.contains(drive) || self.rebuild.is_some_and(is_filled)
     }
 }
 
@@ -117,10 +126,11 @@ struct Request {
     works: u32,
 }
 
-/// The reads of a request, or its write of one stripe.
+/// The reads of a request, its write of one stripe, or the filling of one.
 #[derive(Debug, Default)]
 struct Work {
-    request: usize,
+    /// None where a drive is filled.
+    request: Option<usize>,
     volume: usize,
     /// Accesses that drives have not finished.
     accesses: u32,
@@ -186,6 +196,7 @@ impl Array {
         Array {
             volumes: Vec::new(),
             failed: BTreeSet::new(),
+            rebuild: None,
             events: Events { next: vec![None; drives.len()], heap: BinaryHeap::new() },
             drives,
             requests: Slab::default(),
@@ -261,7 +272,12 @@ impl Array {
             Op::Read => (Direction::Read, &mut work.reads),
             Op::Write => (Direction::Write, &mut work.writes),
         };
-        let working = Working { volume: hosted, failed: &self.failed };
+        let working = Working {
+            number: volume,
+            volume: hosted,
+            failed: &self.failed,
+            rebuild: self.rebuild.as_ref(),
+        };
         for Piece { stripe, extent } in self.pieces.iter().copied() {
             let copy = hosted.layout.preferred_copy(stripe);
             let role = Role::Data { position: extent.position, copy };
@@ -286,7 +302,7 @@ impl Array {
             return self.lost.push(request);
         }
         self.requests.get(request).works += 1;
-        *self.works.get(index) = Work { request, volume, stripe: None, ..work };
+        *self.works.get(index) = Work { request: Some(request), volume, stripe: None, ..work };
         self.submit_accesses(at, index, direction);
     }
 
@@ -297,7 +313,12 @@ impl Array {
             self.extents.clear();
             self.extents.extend(of_stripe.iter().map(|piece| piece.extent));
             let Some(hosted) = self.volumes.get(volume) else { continue };
-            let working = Working { volume: hosted, failed: &self.failed };
+            let working = Working {
+                number: volume,
+                volume: hosted,
+                failed: &self.failed,
+                rebuild: self.rebuild.as_ref(),
+            };
             let planned = self.plan.write(&hosted.layout, &working, stripe, &mut self.extents);
             if planned.is_err() {
                 continue;
@@ -307,20 +328,26 @@ impl Array {
             work.reads.extend_from_slice(&self.plan.reads);
             work.writes.extend_from_slice(&self.plan.writes);
             self.requests.get(request).works += 1;
+            let request = Some(request);
             *self.works.get(index) = Work { request, volume, stripe: Some(stripe), ..work };
-            match self.written.get_mut(&(volume, stripe)) {
-                Some(waiting) => waiting.push_back(index),
-                None => {
-                    self.written.insert((volume, stripe), VecDeque::new());
-                    self.begin_stripe(at, index);
-                }
-            }
+            self.write_stripe(at, index, (volume, stripe));
         }
         if self.requests.get(request).works == 0 {
             self.lost.push(request);
         }
         pieces.clear();
         self.pieces = pieces;
+    }
+
+    /// Begins a work on a stripe, or lets it wait for those before it.
+    fn write_stripe(&mut self, at: Instant, work: usize, stripe: (usize, StripeIndex)) {
+        match self.written.get_mut(&stripe) {
+            Some(waiting) => waiting.push_back(work),
+            None => {
+                self.written.insert(stripe, VecDeque::new());
+                self.begin_stripe(at, work);
+            }
+        }
     }
 
     fn begin_stripe(&mut self, at: Instant, work: usize) {
@@ -366,11 +393,13 @@ impl Array {
         work.accesses -= 1;
         let goes_on = work.accesses > 0;
         let writes = !work.writes.is_empty();
-        let request = self.requests.get(request_index);
-        let started = request.started.map_or(access.started, |first| first.min(access.started));
-        request.started = Some(started);
-        request.finished = at;
-        request.parts += access.parts;
+        if let Some(index) = request_index {
+            let request = self.requests.get(index);
+            let started = request.started.map_or(access.started, |first| first.min(access.started));
+            request.started = Some(started);
+            request.finished = at;
+            request.parts += access.parts;
+        }
         if goes_on {
             return;
         }
@@ -378,8 +407,10 @@ impl Array {
             return self.submit_accesses(at, index, Direction::Write);
         }
         self.works.free.push(index);
-        self.requests.get(request_index).works -= 1;
-        self.finish_request(request_index, done);
+        if let Some(index) = request_index {
+            self.requests.get(index).works -= 1;
+            self.finish_request(index, done);
+        }
         if let Some(stripe) = stripe {
             match self.written.get_mut(&(volume, stripe)).and_then(VecDeque::pop_front) {
                 Some(next) => self.begin_stripe(at, next),
@@ -387,6 +418,9 @@ impl Array {
                     self.written.remove(&(volume, stripe));
                 }
             }
+        }
+        if request_index.is_none() {
+            self.stripe_filled(at);
         }
     }
 

@@ -8,7 +8,7 @@ mod target;
 pub mod trace;
 pub mod validate;
 
-pub use array::{Array, DriveSection};
+pub use array::{Array, DriveSection, Rebuilt};
 pub use engine::{Options, ReplayError, ReplayFailure, Replayed, replay, stack};
 pub use summary::Summary;
 pub use target::{Devices, Done, Drives, Target, Ticket};

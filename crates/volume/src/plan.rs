@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// Plans the reading of all data units of `stripe`, or of what they are worked out from.
-    pub(crate) fn read_data(
+    pub fn read_data(
         &mut self,
         layout: &Layout,
         present: &impl Present,

@@ -261,8 +261,12 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
             .filter(|object| object.missed.is_some())
             .map(|object| object.name.as_str())
             .collect();
+        let filled = judgement
+            .rebuild
+            .as_ref()
+            .map(|rebuild| format!(": {:.1} MB/s, {:.1} h", rebuild.mb_per_s, rebuild.hours));
         vec![
-            scenario.clone(),
+            format!("{scenario}{}", filled.unwrap_or_default()),
             grouped_decimals(judgement.cost, 2),
             grouped_decimals(worst, 1),
             format!("{:.0} %", busiest.fold(0.0, f64::max) * 100.0),

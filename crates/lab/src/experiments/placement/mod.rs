@@ -127,6 +127,7 @@ impl Setting {
             cache: self.cache,
             objects,
             failed: Vec::new(),
+            rebuilds: false,
         };
         let mut system = System::new(&description).map_err(Failure::Setting)?;
         let requests = (rate * self.seconds).max(100.0);
