@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::join;
 use moirai_runtime::sleep;
 use moirai_storage::{
     CachePage, CachePages, DefectLists, Device, Diagnostics, Located, Op, Request, Sector, Timing,
@@ -161,6 +162,29 @@ impl<'a> Drive<'a> {
             timings.push(done?.timing);
         }
         Ok(timings)
+    }
+
+    /// Reads a block while a write waits, which comes so much later.
+    pub(crate) async fn read_beside(
+        &mut self,
+        lbn: Lbn,
+        later_ns: f64,
+        write: Request,
+    ) -> Result<Timing> {
+        self.count("read", 1);
+        self.count("write", 1);
+        let read = Request::access(Op::Read, BlockRange::new(lbn, BlockCount(1)));
+        let device = self.device;
+        let later = async {
+            sleep(Nanos(later_ns as u64)).await;
+            device.submit(vec![write]).await
+        };
+        let (mut read, mut written) = join!(device.submit(vec![read]), later);
+        let mut timing = None;
+        for done in [written.pop(), read.pop()].into_iter().flatten() {
+            timing = Some(done?.timing);
+        }
+        timing.ok_or_else(|| self.contradiction("it gave no answer".to_owned()))
     }
 
     /// Waits until what was written is on the media (SYNCHRONIZE CACHE).

@@ -42,6 +42,8 @@ enum Lie {
     Stalls(u64),
     /// Says that its cache is set as it was told, and leaves it on.
     KeepsCache,
+    /// Says that its write cache is off when it was told so, and leaves it on.
+    KeepsWriteCache,
     /// Says that it reads ahead no further than it was told, and does.
     IgnoresReadAhead,
 }
@@ -168,6 +170,7 @@ impl Diagnostics for Liar {
         let limit = u16::MAX;
         self.honest().set_cache(match self.lie {
             Lie::KeepsCache => CachePage { reads: true, writes: true, read_ahead_blocks: limit },
+            Lie::KeepsWriteCache => CachePage { writes: true, ..page },
             Lie::IgnoresReadAhead => CachePage { read_ahead_blocks: limit, ..page },
             _ => page,
         })
@@ -385,6 +388,16 @@ fn answers_that_contradict_each_other_are_an_error() {
         let why = found.expect_err("it lies");
         assert!(matches!(why, Error::Contradiction { .. }), "{lie:?}: {why}");
     }
+}
+
+#[test]
+fn a_write_cache_that_stays_on_is_an_error() {
+    let found = block_on_virtual(1, async {
+        let uri = "sim:quantum-atlas-10k-extracted".parse().unwrap();
+        let liar = Liar::new(open(uri, Access::Write).unwrap(), Lie::KeepsWriteCache);
+        extract(&liar, true, |_| ()).await.map(|_| ())
+    });
+    assert!(matches!(found, Err(Error::Contradiction { .. })), "{found:?}");
 }
 
 #[test]

@@ -250,12 +250,22 @@ fn a_drive_that_was_switched_on_says_so_first_and_is_opened() {
         // What changed its settings does not keep a command from being carried out.
         says.lock().extend([CHANGED, CHANGED]);
         device.write(Lbn(7), IoBuf::holding(b"apple")).await.unwrap();
+        // Another medium is not written with what was meant for this one.
+        says.lock().push(Sense { code: 0x28, ..RESET });
+        device.write(Lbn(7), IoBuf::holding(b"pear")).await.unwrap_err();
         // A reset may have lost what was in its cache: no flush after that says that it is safe.
         says.lock().push(RESET);
         let lost = device.write(Lbn(8), IoBuf::holding(b"pear")).await.unwrap_err();
         assert!(lost.to_string().contains("29/00"), "{lost}");
         let flushed = device.flush().await;
         assert!(matches!(flushed, Err(Error::Latched { .. })), "{flushed:?}");
+        let late = Mock::of("hp-c2247");
+        let says = Arc::clone(&late.says);
+        let drive = ScsiDrive::open("scsi:mock", late, false).unwrap();
+        says.lock().push(Sense { key: 3, is_deferred: true, ..RESET });
+        let lost = (&*drive as &dyn Device).read(BlockRange::new(Lbn(1), BlockCount(1))).await;
+        assert!(lost.unwrap_err().to_string().contains("of a command before"));
+        assert!(matches!(drive.flush().await, Err(Error::Latched { .. })));
         let never = Mock::of("hp-c2247");
         never.says.lock().extend([RESET; 100]);
         assert!(ScsiDrive::open("scsi:mock", never, false).is_err());

@@ -26,16 +26,21 @@ const MULTIPLICATION: u8 = 0x02;
 const READ_AHEAD_DISABLED: u8 = 0x20;
 /// Where its fields lie in the page.
 const FLAGS_AT: usize = 2;
+const MINIMUM_PREFETCH_AT: usize = 6;
 const MAXIMUM_PREFETCH_AT: usize = 8;
 const MORE_FLAGS_AT: usize = 12;
 /// In the header of mode pages: the medium takes no writes.
 const WRITE_PROTECTED: u8 = 0x80;
 /// What a drive with more blocks than 32 bits count says.
 const TOO_LARGE: u32 = u32::MAX;
-/// ILLEGAL REQUEST, UNIT ATTENTION, and its code for a drive that was switched on or reset.
+/// NO SENSE and RECOVERED ERROR, up to which a command is done; ILLEGAL REQUEST, UNIT ATTENTION, and its code for a drive that was switched on or reset.
+const RECOVERED: u8 = 1;
 const ILLEGAL_REQUEST: u8 = 5;
 const UNIT_ATTENTION: u8 = 6;
 const RESET: u8 = 0x29;
+/// Of UNIT ATTENTION: settings were changed, but with this qualifier the capacity.
+const PARAMETERS_CHANGED: u8 = 0x2a;
+const CAPACITY_CHANGED: u8 = 9;
 
 /// More blocks than any device has: their bytes can be counted.
 const BLOCKS_MAX: u64 = 1 << 54;
@@ -65,16 +70,18 @@ pub struct Sense {
 
 impl fmt::Display for Sense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sense { key, code, qualifier, .. } = self;
+        let Sense { key, code, qualifier, is_deferred } = self;
         let what = match key {
             2 => "it is not ready",
             3 => "its media are damaged",
             5 => "it does not know what it was asked",
-            6 => "it was reset: try again",
+            6 if self.is_reset() => "it was reset: try again",
+            6 => "something was changed, its medium perhaps: open it again",
             7 => "it is protected against that",
             _ => "it failed",
         };
-        write!(f, "{what} (sense key {key:x}h, additional sense {code:02x}/{qualifier:02x})")
+        let of = if *is_deferred { "of a command before: " } else { "" };
+        write!(f, "{of}{what} (sense key {key:x}h, additional sense {code:02x}/{qualifier:02x})")
     }
 }
 
@@ -105,16 +112,30 @@ impl Sense {
         self.key == ILLEGAL_REQUEST
     }
 
-    /// Something happened to the drive, and the command was not carried out: it may be given again.
+    /// Settings were changed, and the command was not carried out: it may be given again.
     #[must_use]
-    pub fn is_unit_attention(self) -> bool {
-        self.key == UNIT_ATTENTION && !self.is_deferred
+    pub fn is_settings_changed(self) -> bool {
+        self.is_unit_attention()
+            && self.code == PARAMETERS_CHANGED
+            && self.qualifier != CAPACITY_CHANGED
     }
 
     /// The drive was reset: settings are as they were when it was switched on, and what its write cache held is gone.
     #[must_use]
     pub fn is_reset(self) -> bool {
         self.is_unit_attention() && self.code == RESET
+    }
+
+    /// Writes that were acknowledged may be lost: the drive was reset, or says only now that an earlier command failed.
+    #[must_use]
+    pub fn loses_writes(self) -> bool {
+        self.is_reset() || (self.is_deferred && self.key > RECOVERED)
+    }
+
+    /// Something happened to the drive before the command, which was not carried out.
+    #[must_use]
+    pub fn is_unit_attention(self) -> bool {
+        self.key == UNIT_ATTENTION && !self.is_deferred
     }
 }
 
@@ -252,8 +273,9 @@ pub(super) fn read_long_defects(grown: bool) -> [u8; 12] {
 /// The bad places of a list; `None` when the long form must be asked.
 pub(super) fn decode_defects(bytes: &[u8]) -> Result<Option<Vec<Defect>>, String> {
     let length = usize::from(be_u16(bytes, 2)?);
-    let most = usize::from(DEFECT_BYTES_MAX) - 4;
-    if length > most / 8 * 8 {
+    // One that is as long as can be may have been cut.
+    let most = (usize::from(DEFECT_BYTES_MAX) - 4) / 8 * 8;
+    if length >= most {
         return Ok(None);
     }
     defects(bytes, 4, length).map(Some)
@@ -343,7 +365,8 @@ pub(super) fn decode_caching(current: &[u8], changeable: &[u8]) -> Result<CacheP
     })
 }
 
-/// What MODE SELECT is given: a header, and the caching page with these settings.
+/// What MODE SELECT is given: a header, and the caching page with these settings. What is read ahead at least is no more than what is at
+/// most.
 pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
     let mut bytes = vec![0; 8];
     bytes.extend_from_slice(current);
@@ -360,6 +383,11 @@ pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
     let at = page_at + MAXIMUM_PREFETCH_AT;
     if let Some(field) = bytes.get_mut(at..at + 2).filter(|_| limits_blocks(current)) {
         field.copy_from_slice(&page.read_ahead_blocks.to_be_bytes());
+        let least = be_u16(current, MINIMUM_PREFETCH_AT).unwrap_or(0).min(page.read_ahead_blocks);
+        let at = page_at + MINIMUM_PREFETCH_AT;
+        if let Some(field) = bytes.get_mut(at..at + 2) {
+            field.copy_from_slice(&least.to_be_bytes());
+        }
     }
     bytes
 }
@@ -418,6 +446,7 @@ pub fn fuzz(bytes: &[u8]) {
     let _ = decode_long_defects(bytes);
     let (current, changeable) = bytes.split_at(bytes.len() / 2);
     if let (Ok(current), Ok(changeable)) = (caching_page(current), caching_page(changeable))
+        && be_u16(current, MINIMUM_PREFETCH_AT) <= be_u16(current, MAXIMUM_PREFETCH_AT)
         && let Ok(pages) = decode_caching(current, changeable)
     {
         let told = with_caching(current, pages.current);
@@ -472,7 +501,8 @@ mod tests {
         let long = [&[0, 0x15, 0, 0, 0, 0, 0, 16], &list[4..]].concat();
         assert_eq!(decode_long_defects(&long), Ok(bad));
         assert_eq!(decode_defects(&[0, 0x15, 0xff, 0xff]), Ok(None), "more than it counts");
-        assert!(decode_defects(&[0, 0x15, 0xff, 0xf8]).is_err(), "cut off");
+        assert_eq!(decode_defects(&[0, 0x15, 0xff, 0xf8]), Ok(None), "perhaps more");
+        assert!(decode_defects(&[0, 0x15, 0xff, 0xf0]).is_err(), "cut off");
         assert!(decode_long_defects(&[0, 0x15, 0, 0, 0xff, 0xff, 0xff, 0xf8]).is_err());
         let fixed = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x26, 0];
         let sense = Sense { key: 5, code: 0x26, qualifier: 0, is_deferred: false };

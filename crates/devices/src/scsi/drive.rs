@@ -19,7 +19,7 @@ use super::{Data, Reply, Sense, Transport};
 
 /// Blocks of one command: longer requests are several.
 const BLOCKS_MAX: u64 = 1024;
-/// How often a command is given that the drive does not carry out because something happened to it before.
+/// How often a command is given that the drive does not carry out, as it has something else to say first.
 const ATTENTIONS_MAX: u32 = 8;
 /// Without attributes of its own, blocks are accessed by so many.
 const ENSEMBLE: BlockCount = BlockCount(2048);
@@ -31,6 +31,8 @@ pub struct ScsiDrive<T> {
     inquiry: Inquiry,
     /// A translation is two commands, which belong together.
     translating: Arc<Mutex<()>>,
+    /// Writes may be complete that are in its cache alone: it was opened so, or was set so since.
+    holds_writes: Arc<AtomicBool>,
     /// Set by a failed flush, and by a reset that lost what a write cache held; never cleared.
     latched: Arc<AtomicBool>,
 }
@@ -61,9 +63,9 @@ impl<T: Transport> ScsiDrive<T> {
             Err(sense) => return Err(commands.sensed(sense)),
         };
         // A drive that does not say whether it has a write cache may have one.
-        let caching = commands.caching();
-        let writes = caching.as_ref().is_none_or(|caching| caching.pages.current.writes);
-        let read_only = read_only || caching.is_some_and(|caching| caching.is_write_protected);
+        let writes = commands.caching()?.is_none_or(|caching| caching.pages.current.writes);
+        let mode = commands.mode(false)?;
+        let read_only = read_only || mode.is_some_and(|mode| scsi::is_write_protected(&mode));
         Ok(Arc::new(ScsiDrive {
             inquiry: Inquiry {
                 name: name.to_owned(),
@@ -80,6 +82,7 @@ impl<T: Transport> ScsiDrive<T> {
             },
             transport: Arc::new(transport),
             translating: Arc::default(),
+            holds_writes: Arc::new(AtomicBool::new(writes)),
             latched: Arc::default(),
         }))
     }
@@ -90,7 +93,7 @@ impl<T: Transport> ScsiDrive<T> {
         ask: impl FnOnce(&Commands<'_, T>) -> Result<A> + Send + 'static,
     ) -> Answer<'_, A> {
         let (transport, device) = (Arc::clone(&self.transport), self.inquiry.name.clone());
-        let holds = self.inquiry.volatile_cache && !self.inquiry.read_only;
+        let holds = self.holds_writes.load(Ordering::Acquire) && !self.inquiry.read_only;
         let latched = holds.then(|| Arc::clone(&self.latched));
         Box::pin(async move {
             blocking(move || {
@@ -130,7 +133,7 @@ impl<T: Transport> ScsiDrive<T> {
 struct Commands<'a, T> {
     device: &'a str,
     transport: &'a T,
-    /// Set when the drive was reset, where it may have lost writes by that.
+    /// Set when the drive says that it may have lost writes.
     loses: Option<&'a AtomicBool>,
 }
 
@@ -139,8 +142,6 @@ struct Caching {
     pages: CachePages,
     /// As the drive has it.
     current: Vec<u8>,
-    /// The answer that has it says that the medium takes no writes.
-    is_write_protected: bool,
 }
 
 impl<T: Transport> Commands<'_, T> {
@@ -156,32 +157,32 @@ impl<T: Transport> Commands<'_, T> {
         decoded.map_err(|problem| self.failed("a SCSI command", io::Error::other(problem)))
     }
 
-    /// Waits for what a drive has to say before it takes commands: that it was switched on, or has another medium.
+    /// Takes what a drive has to say before it carries out commands: that it was switched on, or has another medium.
     fn ready(&self) -> Result<()> {
         let command = scsi::test_unit_ready();
         for _ in 0..ATTENTIONS_MAX {
             match self.execute(&command, Data::None)? {
-                Err(sense) if sense.is_reset() => {}
+                Err(sense) if sense.is_unit_attention() => {}
                 done => return done.map(drop).map_err(|sense| self.sensed(sense)),
             }
         }
-        let why = format!("it says of {ATTENTIONS_MAX} commands that it was reset before");
+        let why = format!("{ATTENTIONS_MAX} times it says that something happened to it");
         Err(self.failed("a SCSI command", io::Error::other(why)))
     }
 
-    /// Gives a command, again where the drive had something else to say. A reset is told to whoever asked: what was set is not
-    /// set any more, and what was written may be gone.
+    /// Gives a command, again where the drive says that its settings were changed. A reset or another medium is told to whoever asked:
+    /// what was set is not set any more, and what was written may be gone.
     fn give(&self, command: &[u8], mut data: Data<'_>) -> io::Result<Reply> {
         let mut reply = self.transport.execute(command, data.again())?;
         for _ in 1..ATTENTIONS_MAX {
             match reply.sense {
-                Some(sense) if sense.is_unit_attention() && !sense.is_reset() => {
+                Some(sense) if sense.is_settings_changed() => {
                     reply = self.transport.execute(command, data.again())?;
                 }
                 _ => break,
             }
         }
-        if let Some(loses) = self.loses.filter(|_| reply.sense.is_some_and(Sense::is_reset)) {
+        if let Some(loses) = self.loses.filter(|_| reply.sense.is_some_and(Sense::loses_writes)) {
             loses.store(true, Ordering::Release);
         }
         Ok(reply)
@@ -215,7 +216,10 @@ impl<T: Transport> Commands<'_, T> {
             Ok(_) => {}
         }
         let mut answer = [0; scsi::TRANSLATION_BYTES];
-        match self.execute(&scsi::receive_diagnostic(), Data::In(&mut answer))? {
+        // Without the commands between: the answer is to the page that was sent.
+        let reply = self.transport.execute(&scsi::receive_diagnostic(), Data::In(&mut answer));
+        let reply = reply.map_err(|source| self.failed("a SCSI command", source))?;
+        match reply.sense.map_or(Ok(reply.bytes), Err) {
             Err(sense) if sense.is_illegal_request() => Ok(None),
             Err(sense) => Err(self.sensed(sense)),
             Ok(bytes) => Ok(Some(answer.get(..bytes).unwrap_or(&answer).to_vec())),
@@ -233,17 +237,28 @@ impl<T: Transport> Commands<'_, T> {
         self.decode(scsi::decode_long_defects(bytes))
     }
 
+    /// The answer that has the caching page, as it is or as it can be changed; `None` where the drive has none.
+    fn mode(&self, changeable: bool) -> Result<Option<Vec<u8>>> {
+        let mut answer = vec![0; usize::from(scsi::MODE_BYTES)];
+        match self.execute(&scsi::sense_caching(changeable), Data::In(&mut answer))? {
+            Ok(bytes) => {
+                answer.truncate(bytes);
+                Ok(Some(answer))
+            }
+            Err(sense) if sense.is_illegal_request() => Ok(None),
+            Err(sense) => Err(self.sensed(sense)),
+        }
+    }
+
     /// How the cache is set; `None` where the drive does not say.
-    fn caching(&self) -> Option<Caching> {
-        let ask = |changeable| {
-            let mut answer = [0; scsi::MODE_BYTES as usize];
-            let bytes = self.read(&scsi::sense_caching(changeable), &mut answer).ok()?;
-            let page = scsi::caching_page(bytes).ok()?.to_vec();
-            Some((page, scsi::is_write_protected(bytes)))
-        };
-        let ((current, is_write_protected), (changeable, _)) = (ask(false)?, ask(true)?);
-        let pages = scsi::decode_caching(&current, &changeable).ok()?;
-        Some(Caching { pages, current, is_write_protected })
+    fn caching(&self) -> Result<Option<Caching>> {
+        let (current, changeable) = (self.mode(false)?, self.mode(true)?);
+        Ok(current.zip(changeable).and_then(|(current, changeable)| {
+            let current = scsi::caching_page(&current).ok()?;
+            let changeable = scsi::caching_page(&changeable).ok()?;
+            let pages = scsi::decode_caching(current, changeable).ok()?;
+            Some(Caching { pages, current: current.to_vec() })
+        }))
     }
 
     fn transfer(
@@ -313,7 +328,8 @@ impl<T: Transport> Device for ScsiDrive<T> {
     }
 
     fn flush(&self) -> Flushed<'_> {
-        let (latched, has_cache) = (Arc::clone(&self.latched), self.inquiry.volatile_cache);
+        let has_cache = self.holds_writes.load(Ordering::Acquire);
+        let latched = Arc::clone(&self.latched);
         Box::pin(async move {
             self.check()?;
             let flushed = self.ask(move |commands| {
@@ -378,12 +394,15 @@ impl<T: Transport> Diagnostics for ScsiDrive<T> {
             can_set_writes: false,
             can_set_read_ahead: false,
         };
-        self.ask(move |commands| Ok(commands.caching().map_or(unknown, |caching| caching.pages)))
+        self.ask(move |commands| Ok(commands.caching()?.map_or(unknown, |caching| caching.pages)))
     }
 
     fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
+        if page.writes {
+            self.holds_writes.store(true, Ordering::Release);
+        }
         self.ask(move |commands| {
-            let current = commands.caching().map(|caching| caching.current);
+            let current = commands.caching()?.map(|caching| caching.current);
             let current =
                 commands.decode(current.ok_or_else(|| "it has no caching page".to_owned()))?;
             let told = scsi::with_caching(&current, page);

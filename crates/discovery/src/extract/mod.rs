@@ -204,10 +204,9 @@ async fn extract_with(
         drive.count("read", prober.commands());
         rotation
     };
-    if answers_from_cache(drive, rotation.period_ns).await? {
+    if answers_from_cache(drive, rotation.period_ns, writes).await? {
         return Err(drive.contradiction(
-            "it says that its read cache is off, and answers sooner than its platters turn"
-                .to_owned(),
+            "it says that its cache is off, and answers sooner than its platters turn".to_owned(),
         ));
     }
     // Zones whose addresses go on as if they were one may have other skews.
@@ -257,7 +256,8 @@ async fn extract_with(
     // Nothing takes longer than the longest seek and a turn: what does was held up, and what it was part of is done again.
     let longest = seeks.iter().map(|point| point.1).fold(0.0, f64::max);
     let longest = longest.max(head_switch_ns.unwrap_or(0.0));
-    rig.drive.set_longest(longest + responses.read.read + LONGEST_TURNS * rotation.period_ns);
+    let but_seeks = responses.read.read + LONGEST_TURNS * rotation.period_ns;
+    rig.drive.set_longest(longest + but_seeks);
 
     progress(Step::Overheads);
     let (scheduler, by_turns, by_writes, tails) = loop {
@@ -274,7 +274,9 @@ async fn extract_with(
     end_step(Step::Overheads);
 
     progress(Step::Cache);
-    let (mut cache, cache_fields, hits, is_limited) = loop {
+    // Where reading ahead is resumed, a read may wait for that one's seek as well.
+    rig.drive.set_longest(2.0 * longest + but_seeks);
+    let Looked { mut cache, fields: cache_fields, hits, doubts: of_cache } = loop {
         let late = rig.drive.late();
         let found = cache_of(&mut rig, pages, cached, writes).await?;
         if rig.drive.late() == late {
@@ -284,10 +286,7 @@ async fn extract_with(
         rig.give_up_after(HELD_UP_MAX)?;
     };
     end_step(Step::Cache);
-    if is_limited {
-        let why = "it has too few cylinders without defects to look at its cache well: that may hold more";
-        doubts.push(why.to_owned());
-    }
+    doubts.extend(of_cache.into_iter().map(str::to_owned));
     let sums = Sums { responses, hits, by_turns, by_writes, tails, behind_seeks };
     let (overheads, bus, write_settle_ns) = sums.taken_apart(&mut doubts);
     if let Some(found) = &mut cache {
@@ -316,25 +315,42 @@ async fn extract_with(
     })
 }
 
-/// Whether reads are answered before the platter can have brought the block: one that was read just before, or the next one.
-async fn answers_from_cache(drive: &mut Drive<'_>, turn_ns: f64) -> Result<bool> {
-    let mut are_prompt = [true; 2];
-    for part in 1..=3 {
-        let first = Lbn(drive.device().inquiry().capacity.0 * part / 4);
-        for (is_prompt, further) in are_prompt.iter_mut().zip([0, 1]) {
+/// Whether answers come before the platter can have brought the block: to reads of one that was read just before, or of the next
+/// one, or to writes, where these are allowed.
+async fn answers_from_cache(drive: &mut Drive<'_>, turn_ns: f64, writes: bool) -> Result<bool> {
+    let capacity = drive.device().inquiry().capacity;
+    let mut kinds = vec![(Op::Read, 0), (Op::Read, 1)];
+    kinds.extend(writes.then_some((Op::Write, 0)));
+    for (op, further) in kinds {
+        let mut is_prompt = true;
+        for part in 1..=3 {
+            let first = Lbn(capacity.0 * part / 4);
+            let next = Lbn((first.0 + further).min(capacity.0 - 1));
+            let command = drive.prepare(op, next, 1).await?;
             drive.read(first, 1).await?;
             drive.wait((1.0 - MISS_PART) * turn_ns).await;
             // A defect or a track's end may lie between in one place, and not in all.
-            let again = drive.read(Lbn(first.0 + further), 1).await?;
-            *is_prompt &= (again.response().0 as f64) < HIT_PART * turn_ns;
+            let answered = drive.carry_out(command).await?.response().0 as f64;
+            is_prompt &= answered < HIT_PART * turn_ns;
+        }
+        if is_prompt {
+            return Ok(true);
         }
     }
-    Ok(are_prompt.contains(&true))
+    Ok(false)
 }
 
 /// Whether anything of the cache can be set.
 fn can_set(pages: CachePages) -> bool {
     pages.can_set_reads || pages.can_set_writes || pages.can_set_read_ahead
+}
+
+/// What was found of a cache.
+struct Looked {
+    cache: Option<CacheFound>,
+    fields: CacheFields,
+    hits: Hits,
+    doubts: Vec<&'static str>,
 }
 
 /// Looks at the cache, which is switched off until then.
@@ -343,16 +359,17 @@ async fn cache_of(
     pages: CachePages,
     cached: CachePage,
     writes: bool,
-) -> Result<(Option<CacheFound>, CacheFields, Hits, bool)> {
+) -> Result<Looked> {
     let mut tests = CacheTests::new(rig).await?;
     let stays = CachePage { writes: pages.current.writes && !pages.can_set_writes, ..cached };
     let mut fields = CacheFields::of(pages);
-    let reports_off = pages.can_set_writes && writes && tests.reports().await? != Reported::None;
     if can_set(pages) {
         tests.rig.drive.set_cache(stays).await?;
     }
+    let writing = CachePage { writes: pages.can_set_writes || pages.current.writes, ..cached };
+    let mut doubts = Vec::new();
     let mut cache = tests.reads().await?;
-    // Without it, none were answered from it.
+    // Without it none was answered so: that was looked at before anything was measured.
     fields.reads.tried(cache.is_some());
     let mut hits = Hits::default();
     if let Some(found) = &mut cache {
@@ -363,16 +380,15 @@ async fn cache_of(
         // What reads no further ahead than the limit shows nothing of it.
         if pages.can_set_read_ahead && tests.ahead > u64::from(LIMIT) {
             let limited = CachePage { read_ahead_blocks: LIMIT, ..stays };
-            tests.rig.drive.set_cache(limited).await?;
-            fields.read_ahead.tried(tests.obeys(u64::from(LIMIT)).await?);
+            // A drive may refuse so small a limit.
+            if tests.rig.drive.set_cache(limited).await.is_ok() {
+                fields.read_ahead.tried(tests.is_limited_to_less().await?);
+            }
         }
         if writes {
-            let writing =
-                CachePage { writes: pages.can_set_writes || pages.current.writes, ..cached };
             tests.rig.drive.set_cache(writing).await?;
             tests.writes(found).await?;
-            let reports = found.reported.is_some_and(|reported| reported != Reported::None);
-            fields.writes.tried(reports && !reports_off);
+            fields.writes.tried(found.reported.is_some_and(|reported| reported != Reported::None));
             hits.after_write = tests.hit_ns(Some(Op::Write), 1).await?;
             if hits.after_write.is_none() {
                 hits.after_write = tests.written_hit_ns().await?;
@@ -385,8 +401,22 @@ async fn cache_of(
             }
         }
     }
-    let is_limited = tests.is_limited && cache.is_some();
-    Ok((cache, fields, hits, is_limited))
+    let reported = cache.and_then(|found| found.reported);
+    if reported == Some(Reported::Sequential) {
+        doubts.push("whether a write that goes on where the one before ended joins its segment was not looked at");
+    }
+    if cache.is_none() && writes && pages.can_set_writes {
+        tests.rig.drive.set_cache(writing).await?;
+        let reports = tests.reports().await? != Reported::None;
+        fields.writes.tried(reports);
+        if reports {
+            doubts.push("no read is answered from its cache, and writes are reported before they are on the media: that cache is left out");
+        }
+    }
+    if tests.is_limited && cache.is_some() {
+        doubts.push("it has too few cylinders without defects to look at its cache well: that may hold more");
+    }
+    Ok(Looked { cache, fields, hits, doubts })
 }
 
 /// Zones that are told from each other by their skews alone, at most.
@@ -441,7 +471,12 @@ impl Sums {
         let (watermark, reconnect) = buffering(&self.tails, responses.sector, block);
         // What follows the last sector of a read, and of a write: their difference shows, and no more.
         let behind_write = responses.later_than_write.map(|later| block + reconnect - later);
-        let read_completion = behind_write.map_or(0.0, |write| (-write).max(0.0));
+        let mut read_completion = behind_write.map_or(0.0, |write| (-write).max(0.0));
+        // A hit takes its completion, too; what that has no room for is before the transfer.
+        let least_hit = hits.after_read.into_iter().chain(hits.after_write).reduce(f64::min);
+        let room = least_hit.map_or(f64::INFINITY, |hit| (hit - block).max(0.0));
+        let reconnect = reconnect + (read_completion - room).max(0.0);
+        read_completion = read_completion.min(room);
         let write_completion = behind_write.map_or(0.0, |write| write.max(0.0));
         let behind_read = block + reconnect + read_completion;
         let sector = responses.sector;
@@ -459,10 +494,15 @@ impl Sums {
             AfterNs { read: hit(write.read), write: write.write.map(hit) }
         });
         let (write_miss, settle) = self.write_misses(write_hit, block, write_completion);
+        // Of writes that are never reported at once, what shows is when the head has their data.
+        let on_track = responses.write.map(|write| {
+            let data = |ns: f64| (ns - sector - write_completion - block).max(0.0);
+            AfterNs { read: data(write.read), write: write.write.map(data) }
+        });
         let overheads = Overheads {
             read_hit,
             read_miss,
-            write_hit: write_hit.or(write_miss),
+            write_hit: write_hit.or(on_track),
             write_miss,
             reconnect,
             read_completion,

@@ -14,6 +14,10 @@ use crate::error::Result;
 const LONG_WRITE: u64 = 1024;
 /// A block that is read meanwhile ends this part of a turn later, or the bus is too fast to be seen.
 const VISIBLE_PART: f64 = 0.05;
+/// Times of a block that differ by less are alike.
+const ALIKE: f64 = 0.02;
+/// What lies so near to whole turns, in parts of one, is put down to the media.
+const BY_TURNS: f64 = 0.01;
 
 /// Times by the command before, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -116,39 +120,48 @@ impl Rig<'_, '_> {
         Ok(AfterNs { read, write: Some(write) })
     }
 
-    /// The time of a block on the bus, by what a long transfer of a write makes a read wait. `None` where it does not show.
+    /// The time of a block on the bus, by what a long transfer of a write makes a read wait that the arm takes first. `None` where it
+    /// does not show.
     pub(super) async fn bus_by_writes(&mut self) -> Result<Option<f64>> {
         let Some((one, two)) = self.on_a_track() else { return Ok(None) };
-        let far = Lbn(if two.0 > self.geometry.capacity().0 / 2 {
-            0
-        } else {
-            self.geometry.capacity().0.saturating_sub(4 * LONG_WRITE)
-        });
+        // The arm takes what is decoded first, so where reads take longer for that the write must come later.
+        let overhead_ns = (self.least_read_ns - self.sector_ns(two)).max(0.0);
+        for later in [0.0, 0.5, 0.8, 0.95] {
+            let ends = self.ends_beside_writes(one, two, later * overhead_ns).await?;
+            if let Some(block_ns) = block_of(&ends, self.turn_ns()) {
+                return Ok(Some(block_ns));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a read of `two` after one of `one` takes beside writes that come later, by their blocks; fewer where the disk is small.
+    async fn ends_beside_writes(
+        &mut self,
+        one: Lbn,
+        two: Lbn,
+        later_ns: f64,
+    ) -> Result<Vec<(f64, f64)>> {
+        let capacity = self.geometry.capacity().0;
+        let is_behind = two.0 > capacity / 2;
+        let far = if is_behind { 0 } else { capacity.saturating_sub(4 * LONG_WRITE) };
         let mut ends = Vec::new();
         for count in [1, 2, 3, 4] {
-            let count = (count * LONG_WRITE).min(self.geometry.capacity().0 / 8).max(1);
+            let count = (count * LONG_WRITE).min(capacity / 8).max(1);
             // A batch must not have a block twice.
-            if (far.0..far.0 + count).contains(&two.0) {
-                return Ok(None);
+            if (far..far + count).contains(&two.0) {
+                break;
             }
             let mut least = f64::INFINITY;
             for _ in 0..2 {
-                let both = vec![
-                    self.drive.prepare(Op::Read, two, 1).await?,
-                    self.drive.prepare(Op::Write, far, count).await?,
-                ];
+                let write = self.drive.prepare(Op::Write, Lbn(far), count).await?;
                 self.drive.read(one, 1).await?;
-                let timings = self.drive.submit(both).await?;
-                let read = timings.first().map_or(0.0, |timing| timing.response().0 as f64);
-                least = least.min(read);
+                let read = self.drive.read_beside(two, later_ns, write).await?;
+                least = least.min(read.response().0 as f64);
             }
             ends.push((count as f64, least));
         }
-        // The read that waits for the bus ends later by the time of the further blocks.
-        let (Some(three), Some(four)) = (ends.get(2), ends.get(3)) else { return Ok(None) };
-        let block = (four.1 - three.1) / (four.0 - three.0).max(1.0);
-        let visible = (four.1 - three.1) > VISIBLE_PART * self.turn_ns();
-        Ok(visible.then_some(block))
+        Ok(ends)
     }
 
     /// The time of a block on the bus, by whole tracks that a drive reads from wherever the head comes down, in ns, if its bus
@@ -195,6 +208,25 @@ impl Rig<'_, '_> {
         }
         Ok(tails)
     }
+}
+
+/// The time of a block on the bus, where reads end later by the time of the further blocks: by as much for each, and not by turns, as those
+/// do that wait for the platter.
+fn block_of(ends: &[(f64, f64)], turn: f64) -> Option<f64> {
+    let steps: Vec<(f64, f64)> = ends
+        .iter()
+        .zip(ends.iter().skip(1))
+        .map(|(one, other)| (other.0 - one.0, other.1 - one.1))
+        .filter(|(blocks, later)| *blocks > 0.0 && *later > VISIBLE_PART * turn)
+        .collect();
+    let last = steps.last().map(|(blocks, later)| later / blocks)?;
+    let turns = |later: f64| (later / turn - (later / turn).round()).abs();
+    let are_alike = steps
+        .iter()
+        .rev()
+        .take(2)
+        .all(|(blocks, later)| (later / blocks / last - 1.0).abs() < ALIKE);
+    (are_alike && steps.iter().any(|(_, later)| turns(*later) > BY_TURNS)).then_some(last)
 }
 
 /// The part of a read that must be in the buffer, and the time to take the bus again, that explain how long reads end.

@@ -41,6 +41,11 @@ impl Survey<'_, '_> {
     /// The schemes that gaps and tails allow, the likeliest first.
     fn schemes(&self, found: &[Found]) -> Vec<Sparing> {
         let mut schemes = Vec::new();
+        // Sectors of whole tracks could be left out one by one, but drives that list tracks leave out tracks.
+        let bad = self.defects.primary.iter().chain(&self.defects.grown);
+        if bad.clone().next().is_some() && bad.clone().all(|defect| defect.sector.is_none()) {
+            schemes.push(Sparing::TracksPerZone);
+        }
         let heads = u64::from(self.heads);
         let with_gaps = found.iter().filter(|zone| !zone.gaps.is_empty());
         let most = with_gaps.max_by_key(|zone| (zone.gaps.len(), zone.frame.blocks.count));

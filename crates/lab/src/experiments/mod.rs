@@ -12,12 +12,14 @@ mod page_layouts;
 mod placement;
 mod quadrangles;
 mod raid5_scan;
+mod segment_writes;
 mod ssd_updates;
 mod store_bed;
 mod tpcc_layouts;
 mod track_access;
 mod track_extents;
 mod track_queries;
+mod track_requests;
 mod update_logging;
 mod update_queries;
 mod update_recovery;
@@ -34,6 +36,7 @@ pub fn all() -> &'static [Experiment] {
     &[
         raid5_scan::EXPERIMENT,
         track_access::EXPERIMENT,
+        segment_writes::EXPERIMENT,
         video_streams::EXPERIMENT,
         quadrangles::EFFICIENCY,
         quadrangles::RANDOM,

@@ -1,11 +1,12 @@
 //! Track-aligned and unaligned requests to one disk: thesis 5.3.1, figures 5.1, 5.2, 5.4 and 5.6, and table 5.1.
 
-use moirai::runtime::{Random, block_on_virtual, random};
+use moirai::runtime::{block_on_virtual, random};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, Instant, Lbn};
 use moirai_models::analytic::UnalignedAccess;
-use moirai_models::{Direction, Disk, DiskCompletion, DiskRequest, Profile, Scheduler};
+use moirai_models::{Direction, Disk, DiskRequest, Profile, Scheduler};
 use rand::Rng;
 
+use super::track_requests::{Lies, TrackRequests, first_zone, revolution_ms, track_sectors};
 use crate::context::Stage;
 use crate::setting::profile;
 use crate::{Context, Experiment, Failure, Row, Tolerance};
@@ -55,98 +56,6 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     })
 }
 
-/// How requests lie.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lies {
-    Aligned,
-    Anywhere,
-}
-
-/// Requests to a disk's first zone.
-#[derive(Clone, Copy)]
-struct Workload {
-    direction: Direction,
-    lies: Lies,
-    /// Blocks of a request.
-    blocks: u64,
-    /// Requests in flight.
-    depth: usize,
-}
-
-/// What a run gives.
-struct Measured {
-    /// The mean time that the head spends on a request.
-    head_ms: f64,
-    /// Of the responses that do not come from the cache.
-    deviation_ms: f64,
-}
-
-impl Workload {
-    /// A random place in the first zone.
-    fn place(&self, disk: &Profile, random: &mut Random) -> BlockRange {
-        let track = track_sectors(disk);
-        let tracks = first_zone(disk).0 / track;
-        let longest = self.blocks.div_ceil(track);
-        let first = match self.lies {
-            Lies::Aligned => {
-                let track = random.random_range(0..tracks - longest) * track;
-                // Where defects or spares shorten tracks, they begin elsewhere.
-                disk.geometry.track(Lbn(track)).map_or(Lbn(track), |track| track.blocks.first)
-            }
-            Lies::Anywhere => Lbn(random.random_range(0..(tracks - longest) * track)),
-        };
-        BlockRange::new(first, BlockCount(self.blocks))
-    }
-
-    fn run(&self, disk: &Profile, requests: usize) -> Measured {
-        let mut random = random("places");
-        let mut model = Disk::new(disk.clone(), Scheduler::Fcfs);
-        let mut now = Instant::ZERO;
-        let mut submitted = 0;
-        let mut submit = |model: &mut Disk, now| {
-            submitted += 1;
-            let blocks = self.place(disk, &mut random);
-            model.submit(now, DiskRequest { id: submitted, direction: self.direction, blocks });
-        };
-        (0..self.depth).for_each(|_| submit(&mut model, now));
-        let mut all: Vec<DiskCompletion> = Vec::with_capacity(requests);
-        let mut done = Vec::new();
-        while all.len() < requests {
-            let Some(next) = model.next_event() else { break };
-            now = next;
-            model.advance(now, &mut done);
-            done.iter().for_each(|_| submit(&mut model, now));
-            all.append(&mut done);
-        }
-        let from_media = all.iter().filter(|one| one.cached == BlockCount::ZERO);
-        let times: Vec<f64> =
-            from_media.map(|one| one.finished.since(one.issued).as_ms()).collect();
-        let count = times.len() as f64;
-        let mean = times.iter().sum::<f64>() / count;
-        let variance = times.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() / count;
-        let last = all.last().map_or(Instant::ZERO, |last| last.finished);
-        Measured {
-            head_ms: last.since(Instant::ZERO).as_ms() / all.len() as f64,
-            deviation_ms: variance.sqrt(),
-        }
-    }
-}
-
-fn track_sectors(disk: &Profile) -> u64 {
-    disk.file.zones.first().map_or(1, |zone| u64::from(zone.track_sectors))
-}
-
-/// Blocks of the first zone.
-fn first_zone(disk: &Profile) -> BlockCount {
-    let zone = disk.file.zones.first();
-    let tracks = zone.map_or(1, |zone| u64::from(zone.cylinders)) * u64::from(disk.file.heads);
-    BlockCount(tracks * track_sectors(disk))
-}
-
-fn revolution_ms(disk: &Profile) -> f64 {
-    disk.mechanics.revolution_ps as f64 / 1e9
-}
-
 /// Reads and writes of a track on the Atlas 10K II, and how much responses vary.
 fn atlas(stage: &Stage) -> Result<Vec<Row>, Failure> {
     let disk = profile(ATLAS)?;
@@ -160,8 +69,9 @@ fn atlas(stage: &Stage) -> Result<Vec<Row>, Failure> {
     ];
     for (index, (direction, depth, what, head, ratio)) in cases.into_iter().enumerate() {
         stage.called(what).at(index as f64 / cases.len() as f64);
-        let time =
-            |lies| Workload { direction, lies, blocks: track, depth }.run(&disk, REQUESTS).head_ms;
+        let time = |lies| {
+            TrackRequests { direction, lies, blocks: track, depth }.run(&disk, REQUESTS).head_ms
+        };
         let (aligned, anywhere) = (time(Lies::Aligned), time(Lies::Anywhere));
         let row = |lies: &str, ours, published: Option<f64>| {
             let row =
@@ -185,7 +95,7 @@ fn atlas(stage: &Stage) -> Result<Vec<Row>, Failure> {
     for (lies, what, published) in
         [(Lies::Aligned, "aligned", 0.4), (Lies::Anywhere, "anywhere", 1.5)]
     {
-        let workload = Workload { direction: Direction::Read, lies, blocks: track, depth: 1 };
+        let workload = TrackRequests { direction: Direction::Read, lies, blocks: track, depth: 1 };
         let ours = workload.run(&disk, REQUESTS).deviation_ms;
         let figure = format!("Atlas 10K II, reads, {what}, standard deviation");
         let row = Row::new(figure, "virtual ms", ours).beside(published);
@@ -212,7 +122,7 @@ fn efficiencies(stage: &Stage) -> Result<Vec<Row>, Failure> {
         let track = track_sectors(&disk);
         let efficiency = |lies, tracks: u64| {
             let blocks = track * tracks;
-            let workload = Workload { direction: Direction::Read, lies, blocks, depth: 2 };
+            let workload = TrackRequests { direction: Direction::Read, lies, blocks, depth: 2 };
             tracks as f64 * revolution_ms(&disk) / workload.run(&disk, REQUESTS).head_ms
         };
         let (aligned, anywhere) = (efficiency(Lies::Aligned, 1), efficiency(Lies::Anywhere, 1));
@@ -258,7 +168,7 @@ fn predictions(stage: &Stage) -> Result<Vec<Row>, Failure> {
                 Row::new(figure("enumerated"), "", more(UnalignedAccess::exact_revolutions));
             rows.push(exact.beside(1.0 + analytic).because(PREDICTION));
             let time = |lies| {
-                let workload = Workload { direction: Direction::Read, lies, blocks, depth: 2 };
+                let workload = TrackRequests { direction: Direction::Read, lies, blocks, depth: 2 };
                 workload.run(&disk, REQUESTS).head_ms
             };
             let simulated = time(Lies::Anywhere) / time(Lies::Aligned);

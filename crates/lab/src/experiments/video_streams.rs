@@ -6,6 +6,7 @@ use moirai_models::analytic::{VideoRound, scheduled_seek};
 use moirai_models::{Direction, Disk, DiskRequest, Profile, Scheduler};
 use rand::Rng;
 
+use super::track_requests::Lies;
 use crate::context::Stage;
 use crate::setting::profile;
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
@@ -37,12 +38,6 @@ const STREAMS_MOST: u64 = 80;
 /// The thesis's sizes of a request, in KB of 1,000 bytes, with the streams that it gives for them.
 const HARD: [(u64, f64, f64); 2] = [(1, 67.0, 36.0), (2, 75.0, 52.0)];
 const TENTH: Tolerance = Tolerance::Published(0.1);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lies {
-    Aligned,
-    Anywhere,
-}
 
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     let disk = uncached()?;

@@ -7,10 +7,10 @@ mod writes;
 
 use std::collections::BTreeSet;
 
-use moirai_geometry::TrackOrder;
+use moirai_geometry::{Track, TrackOrder};
 use moirai_runtime::now;
 use moirai_storage::Op;
-use moirai_units::{Instant, Lbn, Location};
+use moirai_units::{BlockCount, Instant, Lbn, Location};
 
 use super::rig::Rig;
 use crate::error::Result;
@@ -30,7 +30,7 @@ const SEGMENTS_MAX: u64 = 512;
 const ADAPTIVE_PARTS: u64 = 8;
 /// Places that are tried for one with room behind it.
 const PLACES_TRIED: usize = 16;
-/// How far before the end of a track or cylinder a block is read whose reading ahead may stop there.
+/// See [`CacheTests::before_end`]; at most.
 const BEFORE_END: u64 = 8;
 /// Blocks behind a read that may have passed by the time of the next command.
 const PASSED_MAX: u64 = 48;
@@ -63,7 +63,8 @@ pub struct CacheFound {
     pub write_segments: Option<u64>,
     /// How far it reads ahead.
     pub read_ahead: ReadAhead,
-    /// Blocks behind a request that reading ahead reaches, where that is less than the kind says.
+    /// Blocks behind a request that reading ahead reaches, where that is less than the kind says or, with [`ReadAhead::NextTrack`], in any
+    /// case.
     pub read_ahead_blocks: Option<u64>,
     /// Reading ahead goes on after a hit on a segment that was left.
     pub resumes_on_hit: bool,
@@ -103,6 +104,8 @@ pub(super) struct CacheTests<'t, 'r, 'd> {
     pub(super) is_limited: bool,
     /// What a hit is asked of behind a read of one block: the block itself, or the next one.
     further: u64,
+    /// What was sent is given up.
+    discards_sent: bool,
 }
 
 /// Where in its cylinder a block lies that is read.
@@ -142,6 +145,7 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             forgotten_after: 64,
             is_limited: false,
             further: 0,
+            discards_sent: false,
         })
     }
 
@@ -259,12 +263,18 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         let along_surface = matches!(geometry.order(), TrackOrder::SurfaceSerpentine { .. });
         let first = tracks.iter().min_by_key(|track| track.first)?;
         let last = tracks.iter().max_by_key(|track| track.first)?;
+        let before = self.before_end();
         match at {
             At::CylinderFront => Some(first.first),
-            At::TrackEnd => Some(Lbn(first.end().0 - 1 - BEFORE_END)),
-            At::CylinderEnd if along_surface => Some(Lbn(first.end().0 - 1 - BEFORE_END)),
-            At::CylinderEnd => Some(Lbn(last.end().0 - 1 - BEFORE_END)),
+            At::TrackEnd => Some(Lbn(first.end().0 - 1 - before)),
+            At::CylinderEnd if along_surface => Some(Lbn(first.end().0 - 1 - before)),
+            At::CylinderEnd => Some(Lbn(last.end().0 - 1 - before)),
         }
+    }
+
+    /// How far before the end of a track or cylinder a block is read whose reading ahead may stop there: less far than it reaches.
+    fn before_end(&self) -> u64 {
+        BEFORE_END.min(self.ahead.saturating_sub(1))
     }
 
     /// How many blocks behind a read come to be in the cache.
@@ -326,23 +336,26 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             let on_track = self.reach(At::TrackEnd, 1).await?;
             let on_cylinder = self.reach(At::CylinderEnd, 1).await?;
             let track = self.rig.geometry.track(first).map_or(0, |track| track.blocks.count.0);
-            read_ahead = match (on_track <= BEFORE_END, on_cylinder <= BEFORE_END) {
-                (true, _) if self.goes_on_next_track().await? => ReadAhead::NextTrack,
-                (true, _) => ReadAhead::Track,
-                (false, true) => ReadAhead::Cylinder,
-                (false, false) => ReadAhead::Segment,
+            let before = self.before_end();
+            let of_next = if on_track <= before { self.beyond_track().await? } else { None };
+            read_ahead = match (on_track <= before, of_next, on_cylinder <= before) {
+                (true, Some(_), _) => ReadAhead::NextTrack,
+                (true, None, _) => ReadAhead::Track,
+                (false, _, true) => ReadAhead::Cylinder,
+                (false, _, false) => ReadAhead::Segment,
             };
             limit = match read_ahead {
                 ReadAhead::Track => (ahead + 1 < track).then_some(ahead),
-                ReadAhead::NextTrack => {
-                    let crossing = self.reach(At::TrackEnd, 2 * BEFORE_END + 1).await?;
-                    (crossing + BEFORE_END < 2 * track).then_some(crossing)
+                ReadAhead::NextTrack => of_next,
+                ReadAhead::Cylinder => {
+                    let heads = u64::from(self.rig.geometry.heads());
+                    (ahead + 1 < track * heads).then_some(ahead)
                 }
                 _ => Some(ahead),
             };
         }
         let (mut segment, whole) = self.segment(ahead).await?;
-        let discards_sent = !keeps;
+        self.discards_sent = !keeps;
         if !whole {
             segment = segment.max(ahead);
         }
@@ -356,7 +369,8 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         }
         self.forgotten_after = 4 * segments;
         let resumes_on_hit = keeps && ahead > 1 && self.resumes(ahead).await?;
-        let limit = limit.filter(|limit| *limit < segment);
+        let is_next_track = read_ahead == ReadAhead::NextTrack;
+        let limit = limit.filter(|limit| *limit < segment || is_next_track);
         Ok(Some(CacheFound {
             segments,
             segment_blocks: segment,
@@ -368,7 +382,7 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
             reads_while_waiting: self.reads_while_waiting().await?,
             hits_on_arriving: false,
             hits_behind: if ahead > 0 { self.hits_behind().await? } else { (0, 1.0) },
-            discards_sent,
+            discards_sent: !keeps,
             write_drops_reads: None,
             hits_on_written: None,
             reported: None,
@@ -376,18 +390,51 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         }))
     }
 
-    /// Whether reading ahead goes on to the end of the next track behind a read that came from the track before.
-    async fn goes_on_next_track(&mut self) -> Result<bool> {
-        let long = 2 * BEFORE_END + 1;
-        let Some(first) = self.fresh_with_room(At::TrackEnd, long).await? else {
-            return Ok(false);
-        };
+    /// How many blocks reading ahead goes on behind a read that came from the track before, where it does not end with the track; two
+    /// tracks where it does with the next one.
+    async fn beyond_track(&mut self) -> Result<Option<u64>> {
+        // The read must be short enough for the segment to have blocks of the first track, and end where what is read ahead reaches the
+        // third. Of that, what reading ahead began with falls out of a short segment, and it may end before the track does.
+        for part in [0.0, 0.5, 0.8, 1.0] {
+            for probe in [0.0, 0.5, 1.0] {
+                let Some((last, third)) = self.read_across(part).await? else { return Ok(None) };
+                let further = third.blocks.first.since(last).0;
+                let most = third.blocks.end().since(last).0 - 1;
+                let mut reached = further + (probe * (most - further) as f64) as u64;
+                if !self.hits(last + BlockCount(reached)).await? {
+                    continue;
+                }
+                let mut beyond = most + 1;
+                while beyond - reached > 1 {
+                    let middle = u64::midpoint(reached, beyond);
+                    let Some((last, _)) = self.read_across(part).await? else { break };
+                    match self.hits(last + BlockCount(middle)).await? {
+                        true => reached = middle,
+                        false => beyond = middle,
+                    }
+                }
+                let two = 2 * u64::from(self.track_sectors);
+                return Ok(Some(if reached < most { reached } else { two }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads from the end of a track to a part of the next one, and lets reading ahead come to its end; gives the last block that was
+    /// read, and the track behind its own.
+    async fn read_across(&mut self, part: f64) -> Result<Option<(Lbn, Track)>> {
+        let before = self.before_end();
+        let room = 2 * u64::from(self.track_sectors);
+        let Some(first) = self.fresh_with_room(At::TrackEnd, room).await? else { return Ok(None) };
         let geometry = self.rig.geometry;
-        let Some(next) = geometry.track(Lbn(first.0 + BEFORE_END + 1)) else { return Ok(false) };
-        let Some(third) = geometry.track(next.blocks.end()) else { return Ok(false) };
-        self.rig.drive.read(first, long).await?;
+        let next = geometry.track(Lbn(first.0 + before + 1));
+        let third = next.and_then(|next| geometry.track(next.blocks.end()));
+        let (Some(next), Some(third)) = (next, third) else { return Ok(None) };
+        let most = next.blocks.count.0.saturating_sub(1 + before) as f64;
+        let last = Lbn(next.blocks.first.0 + before / 2 + (part * most) as u64);
+        self.rig.drive.read(first, last.since(first).0 + 1).await?;
         self.settle().await;
-        self.hits(Lbn(third.blocks.first.0 + BEFORE_END)).await
+        Ok(Some((last, third)))
     }
 
     /// Blocks of a segment: the window that is kept of a long read and what is read ahead. Also, whether its lower end was seen.
@@ -481,6 +528,10 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
                 return Ok(false);
             };
             self.rig.drive.read(other, count).await?;
+            if self.discards_sent {
+                // A segment is in use once something was read ahead into it.
+                self.rig.drive.wait(self.rig.turn_ns()).await;
+            }
         }
         self.hits(Lbn(first.0 + self.further)).await
     }
@@ -553,9 +604,9 @@ impl<'t, 'r, 'd> CacheTests<'t, 'r, 'd> {
         Ok((response < most || count > 1).then_some(response))
     }
 
-    /// Whether a limit of reading ahead in the caching page has an effect.
-    pub(super) async fn obeys(&mut self, limit: u64) -> Result<bool> {
-        Ok(self.reach(At::CylinderFront, 1).await? <= limit)
+    /// Whether reading ahead reaches less far than without the limit that was set: a drive may round it.
+    pub(super) async fn is_limited_to_less(&mut self) -> Result<bool> {
+        Ok(self.reach(At::CylinderFront, 1).await? < self.ahead)
     }
 }
 
