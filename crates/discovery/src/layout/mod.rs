@@ -34,6 +34,8 @@ const DEFECTS_ASKED: usize = 2048;
 const PLACES_ASKED: usize = 128;
 /// How far behind a place a block is looked for.
 const REACH: u64 = 64;
+/// Cylinders of a unit of spares at whose front a zone may begin, at most.
+const UNIT_CYLINDERS: u32 = 24;
 /// Translations after which a layout counts as unknown: ten times what the drives of the thesis took.
 const QUESTIONS_MAX: u64 = 400_000;
 /// Defects of a drive, at most, and sectors of bad tracks.
@@ -49,6 +51,8 @@ pub(crate) struct Survey<'s, 'd> {
     defects: DefectLists,
     /// Cylinders at which zones begin that are told by their skews alone.
     cuts: Vec<u32>,
+    /// A cylinder that was taken to be there and is not: one between two zones whose tracks are equally long.
+    missing: Option<u32>,
     located: BTreeMap<Lbn, Located>,
     sectors: BTreeMap<Location, Option<Sector>>,
 }
@@ -77,7 +81,8 @@ pub(crate) async fn layout(drive: &mut Drive<'_>, cuts: &[u32]) -> Result<Geomet
     defects.grown.sort_unstable();
     let (located, sectors) = (BTreeMap::new(), BTreeMap::new());
     let cuts = cuts.to_vec();
-    let mut survey = Survey { drive, capacity, heads: 0, defects, cuts, located, sectors };
+    let mut survey =
+        Survey { drive, capacity, heads: 0, defects, cuts, missing: None, located, sectors };
     survey.heads = survey.count_heads().await?;
     let mut runs = survey.runs().await?;
     survey.cuts.iter().for_each(|at| cylinders::cut_at(&mut runs, *at));
@@ -121,6 +126,11 @@ impl Survey<'_, '_> {
                 if wrong.is_none() {
                     return Ok(Ok(self.merged(order, runs, geometry).await?));
                 }
+                if let Some(cylinder) = self.missing.take()
+                    && let Some(missed) = self.missed_run(&runs, &[cylinder]).await?
+                {
+                    runs = missed;
+                }
                 // Another scheme may explain that as well.
                 refuted = wrong;
                 continue;
@@ -138,7 +148,8 @@ impl Survey<'_, '_> {
                 cylinders::cut_at(&mut gaps, at);
             }
             cuts.push(gaps);
-            let mut best = (wrong, None);
+            // Looking for the cuts has shown more of where it is wrong.
+            let mut best = (self.refuted_by(&geometry), None);
             for cut in cuts.into_iter().filter(|cut| *cut != runs) {
                 let frames = self.frames(&cut).await?;
                 let Some((_, wrong)) = self.fit(order, &frames).await? else { continue };
@@ -293,6 +304,10 @@ impl Survey<'_, '_> {
             let Some(at) = place_at(geometry, part) else { continue };
             let holds = geometry.lbn_at(at).map_or(Sector::Reserved, Sector::Block);
             let told = self.sector(at).await?;
+            if told.is_none() {
+                self.missing = Some(at.cylinder);
+                return Ok(Some(self.last()));
+            }
             if told != Some(holds) {
                 return Err(self.drive.contradiction(format!(
                     "it says of cylinder {}, head {}, sector {} that there is {told:?}, and of blocks nearby that there is \
@@ -333,6 +348,16 @@ impl Survey<'_, '_> {
         let expected = geometry.locate(wrong).map_or(told, |at| at.cylinder);
         let before = self.locate(right).await?.location.cylinder;
         let mut cylinders = vec![told, expected, before, before + 1];
+        // The first spares of the next zone, by which it shows, are at the end of a unit.
+        let unit = match geometry.sparing() {
+            Sparing::SectorsPerCylinders { cylinders } => cylinders,
+            _ => 1,
+        };
+        let tracks = match geometry.order() {
+            TrackOrder::SurfaceSerpentine { .. } => unit * self.heads,
+            _ => unit,
+        };
+        cylinders.extend((1..=tracks.min(UNIT_CYLINDERS)).map(|back| told.saturating_sub(back)));
         cylinders.sort_unstable();
         cylinders.dedup();
         if let Some(missed) = self.missed_run(runs, &cylinders).await? {

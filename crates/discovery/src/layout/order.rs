@@ -47,10 +47,11 @@ impl Survey<'_, '_> {
                 }
             }
         }
-        if steps.down == 0 && steps.along == 0 {
-            return Ok(vec![TrackOrder::Cylinder]);
-        }
         let mut orders = [false, true].map(|restart| TrackOrder::CylinderSerpentine { restart });
+        if steps.down == 0 && steps.along == 0 {
+            // In a zone of one cylinder all are alike.
+            return Ok([TrackOrder::Cylinder].into_iter().chain(orders).collect());
+        }
         let mut fits = Vec::new();
         for order in orders {
             let fitted = self.fit(order, &frames).await?;
