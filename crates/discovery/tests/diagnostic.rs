@@ -59,36 +59,6 @@ fn without_leave_to_write_nothing_is_written() {
     assert_eq!(found.cache.unwrap().segments, 7);
 }
 
-/// A drive without defects, with some keys of its profile other than usual.
-fn plain(changes: &[(&str, &str)]) -> Profile {
-    let mut keys = vec![
-        ("heads", "4"),
-        ("rotation_rpm", "7200"),
-        ("head_switch_ms", "0.8"),
-        ("write_settle_ms", "0.3"),
-        ("zero_latency_read", "false"),
-        ("zero_latency_write", "false"),
-        ("bus_mb_per_s", "40"),
-        ("bus_in_order", "false"),
-        ("seek_ms", "[[1, 1.0], [100, 3.0], [1000, 8.0], [3000, 14.0]]"),
-        ("overheads", "{ command_ms = 0.2 }"),
-        (
-            "zones",
-            "[{ cylinders = 1000, track_sectors = 300, track_skew = 50, cylinder_skew = 60 }, \
-                   { cylinders = 1000, track_sectors = 240, track_skew = 40, cylinder_skew = 50 }]",
-        ),
-    ];
-    for (key, value) in changes {
-        keys.retain(|(other, _)| other != key);
-        keys.push((*key, *value));
-    }
-    let lines: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-    let sources: String =
-        keys.iter().map(|(key, _)| format!("{key} = \"interpolated: a plain drive\"\n")).collect();
-    let text = format!("name = \"plain\"\ndescription = \"plain\"\n{lines}[sources]\n{sources}");
-    Profile::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 #[test]
 fn plain_drives_are_extracted_as_they_are() {
     let cache = |of: &str| format!("{{ segments = 4, segment_blocks = 256, {of} }}");
@@ -186,7 +156,7 @@ fn plain_drives_are_extracted_as_they_are() {
     for (name, keys) in &drives {
         let keys: Vec<(&str, &str)> =
             keys.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let truth = plain(&keys);
+        let truth = Profile::parse(&odd::plain(&keys)).unwrap();
         let found =
             block_on_virtual(1, async { extract(&*odd::start(truth.clone()), true, |_| ()).await });
         let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &found {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use moirai_discovery::{find_array, find_tracks};
 use moirai_models::Profile;
-use moirai_runtime::{each_seed, random};
+use moirai_runtime::{block_on_virtual, each_seed, random};
 use moirai_units::Lbn;
 use odd::profile;
 
@@ -56,5 +56,32 @@ fn no_wrong_boundary_is_called_certain() {
         drawn == 1 || looked_at * 2 > drawn,
         "of {drawn} drives only {looked_at} are looked at"
     );
-    assert!(certain * 1000 >= all * 999, "{certain} of {all} boundaries are certain");
+    assert!(certain * 1000 >= all * 998, "{certain} of {all} boundaries are certain");
+}
+
+#[test]
+fn a_block_at_the_end_of_another_track_makes_no_wrong_boundary_certain() {
+    // The last block of a cylinder's last track but one is on the last sector of the next: it passes just before that one's first.
+    let remapped: Vec<String> = [100, 250, 700]
+        .map(|cylinder| format!("[{}, {}]", 600 * cylinder + 299, 600 * cylinder + 599))
+        .into();
+    let text = odd::plain(&[
+        ("heads", "2"),
+        ("sparing", "{ scheme = \"sectors-per-cylinder\" }"),
+        (
+            "zones",
+            &format!(
+                "[{{ cylinders = 1000, track_sectors = 300, track_skew = 50, cylinder_skew = 60, spares = 10, remapped = [{}] }}]",
+                remapped.join(", ")
+            ),
+        ),
+    ]);
+    block_on_virtual(1, async {
+        let disk = odd::start(Profile::parse(&text).unwrap());
+        let found = find_tracks(&*disk, |_| ()).await.unwrap();
+        for first in found.firsts.iter().filter(|first| found.is_certain(**first)) {
+            assert_eq!(disk.ensemble(*first).unwrap().blocks.first, *first);
+        }
+        assert!(found.firsts.iter().filter(|first| found.is_certain(**first)).count() > 1900);
+    });
 }

@@ -27,7 +27,7 @@ const SWITCH_TRIES: usize = 6;
 const NEIGHBOUR_PART: f64 = 8.0;
 
 /// How neighbouring blocks lie.
-enum Neighbours {
+pub(super) enum Neighbours {
     OnTrack,
     /// On different tracks: the second was read a revolution later.
     Apart(Behind),
@@ -118,7 +118,7 @@ impl Search<'_> {
     }
 
     /// How a block and the next one lie, as far as it tells whether both can be read in one revolution.
-    async fn neighbours(&mut self, lbn: Lbn) -> Result<Neighbours> {
+    pub(super) async fn neighbours(&mut self, lbn: Lbn) -> Result<Neighbours> {
         let next = lbn + BlockCount(1);
         let mut seen = 0;
         for _ in 0..SWITCH_TRIES {

@@ -23,6 +23,7 @@ use futures::StreamExt;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
+use self::ends::Neighbours;
 use crate::error::Result;
 use crate::map::is_certain;
 use crate::probe::{Prober, Read};
@@ -41,6 +42,10 @@ const AHEAD: usize = 256;
 const SAME_TIMES: usize = 3;
 /// Tracks on either side that a track is compared with.
 const BESIDE: usize = 3;
+/// The same for tracks whose lengths none beside them has.
+const ALONE_BESIDE: usize = 8;
+/// Tracks after which lengths repeat, as spares at the ends of cylinders make them: more than heads that drives have.
+const PERIOD_MAX: usize = 33;
 /// How far behind a track whose end is not found the next one is looked for at first, where no length is known; then half as far again
 /// each time.
 const SKIPPED: u64 = 64;
@@ -106,7 +111,7 @@ pub async fn find_tracks(device: &dyn Device, progress: impl FnMut(Progress)) ->
         ended: began_at,
     };
     search.all(progress).await?;
-    search.doubt_odd_tracks();
+    search.doubt_odd_tracks().await?;
     let Search { prober, mut firsts, mut switches, unsure, ended, .. } = search;
     firsts.retain(|first| *first < capacity);
     switches.resize(firsts.len(), 0);
@@ -314,7 +319,9 @@ impl Search<'_> {
 
     /// Takes tracks as they are expected for those before `end`, or none where nothing is expected.
     fn guess(&mut self, first: Lbn, end: Lbn, length: u64) {
-        self.unsure.push(BlockRange::between(first, end));
+        // Where the end of a track does not show, it may not begin where it seemed to.
+        let before = self.firsts.len().checked_sub(2).and_then(|before| self.firsts.get(before));
+        self.unsure.push(BlockRange::between(before.copied().unwrap_or(first), end));
         let mut at = first;
         while length > 0 && at.0 + length + length / 2 < end.0 {
             at += BlockCount(length);
@@ -327,32 +334,102 @@ impl Search<'_> {
         self.turns.resize(self.firsts.len() - 1, 0);
     }
 
-    /// Doubts pairs of neighbours that would have room on one track, with what passed between them: many slipped sectors in a row look
-    /// like a skew. And tracks that are longer than all beside them: a boundary without a skew is not seen.
-    fn doubt_odd_tracks(&mut self) {
+    /// Doubts what looks like a track and may be none.
+    ///
+    /// Pairs of neighbours that would have room on one track, with what passed between them: many slipped sectors in a row look like a
+    /// skew. Tracks that are longer than all beside them: a boundary without a skew is not seen. Tracks of a length that none beside them
+    /// has, where the drive reads over their ends without a switch. And neighbours of which one has a block less and the next one more than
+    /// where their lengths come again: a block that was moved from the end of a track to that of the next passes as if it began that one.
+    async fn doubt_odd_tracks(&mut self) -> Result<()> {
+        let lengths = self.expected.lengths.clone();
+        let mut odd = Vec::new();
         let gaps = self.switches.iter().zip(&self.turns);
-        for (tracks, (switch, turn)) in self.firsts.windows(3).zip(gaps) {
+        for (at, (tracks, (switch, turn))) in self.firsts.windows(3).zip(gaps).enumerate() {
             if let &[first, _, end] = tracks
                 && end.since(first).0 + u64::from(*switch) <= u64::from(*turn) + 1
             {
-                self.unsure.push(BlockRange::between(first, end));
+                odd.push((at, 2));
             }
         }
-        let lengths = &self.expected.lengths;
-        for (at, length) in lengths.iter().enumerate() {
-            let before = lengths.get(at.saturating_sub(BESIDE)..at).unwrap_or_default();
-            let behind = lengths.get(at + 1..(at + 1 + BESIDE).min(lengths.len()));
-            let behind = behind.unwrap_or_default();
-            let is_longest = |others: &[u64]| others.iter().all(|other| other < length);
-            let is_odd = !before.is_empty() && !behind.is_empty();
-            if is_odd
-                && is_longest(before)
-                && is_longest(behind)
-                && let (Some(first), Some(end)) = (self.firsts.get(at), self.firsts.get(at + 1))
-            {
+        odd.extend((0..lengths.len()).filter(|at| is_longest(&lengths, *at)).map(|at| (at, 1)));
+        odd.extend(
+            (0..lengths.len()).filter(|at| takes_from_next(&lengths, *at)).map(|at| (at, 2)),
+        );
+        for (at, tracks) in odd {
+            let (first, end) = (self.firsts.get(at), self.firsts.get(at + tracks));
+            if let (Some(first), Some(end)) = (first, end) {
                 self.unsure.push(BlockRange::between(*first, *end));
             }
         }
+        for at in (0..lengths.len()).filter(|at| is_alone(&lengths, *at)) {
+            for at in [at, at + 1] {
+                let Some(&[before, first, end]) =
+                    at.checked_sub(1).and_then(|before| self.firsts.get(before..before + 3))
+                else {
+                    continue;
+                };
+                if !self.is_apart(at - 1, first).await? {
+                    self.unsure.push(BlockRange::between(before, end));
+                }
+            }
+        }
         self.unsure.sort_unstable_by_key(|range| range.first);
+        Ok(())
     }
+
+    /// Whether a block lies on another track than the one before it, which is of the track `at`, as far as times tell.
+    async fn is_apart(&mut self, at: usize, first: Lbn) -> Result<bool> {
+        // A guess is in doubt as it is.
+        let Some(sectors) = self.turns.get(at).copied().filter(|sectors| *sectors > 0) else {
+            return Ok(true);
+        };
+        self.sector_ns = self.rotation.period_ns / f64::from(sectors);
+        if DEVIATIONS * self.rotation.noise_ns >= SECTORS_MIN * self.sector_ns {
+            return Ok(true);
+        }
+        Ok(!matches!(self.neighbours(Lbn(first.0 - 1)).await?, Neighbours::OnTrack))
+    }
+}
+
+/// Whether a track is longer than all beside it.
+fn is_longest(lengths: &[u64], at: usize) -> bool {
+    let (before, behind) = beside(lengths, at, BESIDE);
+    let shorter = |others: &[u64]| others.iter().all(|other| Some(other) < lengths.get(at));
+    !before.is_empty() && !behind.is_empty() && shorter(before) && shorter(behind)
+}
+
+/// Whether none beside a track is as long.
+fn is_alone(lengths: &[u64], at: usize) -> bool {
+    let (before, behind) = beside(lengths, at, ALONE_BESIDE);
+    lengths.get(at).is_some_and(|length| !before.contains(length) && !behind.contains(length))
+}
+
+/// The lengths before and behind one of a track.
+fn beside(lengths: &[u64], at: usize, count: usize) -> (&[u64], &[u64]) {
+    let before = lengths.get(at.saturating_sub(count)..at);
+    let behind = lengths.get(at + 1..(at + 1 + count).min(lengths.len()));
+    (before.unwrap_or_default(), behind.unwrap_or_default())
+}
+
+/// Whether the track behind `at` has a block more, and this one has one less, than where the lengths beside them come again.
+fn takes_from_next(lengths: &[u64], at: usize) -> bool {
+    let pair = |from: Option<usize>| from.and_then(|from| lengths.get(from..from + 2));
+    let same = |one: Option<usize>, other: Option<usize>| {
+        pair(one).zip(pair(other)).is_some_and(|(one, other)| one == other)
+    };
+    (1..PERIOD_MAX).any(|period| {
+        let earlier = |from: usize| from.checked_sub(period);
+        let is_period = at.checked_sub(2).is_some_and(|before| same(Some(before), earlier(before)))
+            && same(Some(at + 2), Some(at + 2 + period));
+        is_period
+            && same(earlier(at), Some(at + period))
+            && same(earlier(at), earlier(at).and_then(earlier))
+            && same(Some(at + period), Some(at + 2 * period))
+            && match (pair(Some(at)), pair(Some(at + period))) {
+                (Some(&[one, two]), Some(&[of_one, of_two])) => {
+                    one + 1 == of_one && two == of_two + 1
+                }
+                _ => false,
+            }
+    })
 }

@@ -57,7 +57,7 @@ pub(crate) fn profile(random: &mut Random) -> String {
     .choose(random)
     .unwrap();
     let mut zones = String::new();
-    let (mut sectors, count) = (random.random_range(200..500_u32), random.random_range(1..5));
+    let (mut sectors, count) = (random.random_range(100..500_u32), random.random_range(1..5));
     for _ in 0..count {
         let cylinders =
             if random.random_bool(0.2) { 1 } else { random.random_range(2..400 / heads + 3) };
@@ -83,7 +83,11 @@ pub(crate) fn profile(random: &mut Random) -> String {
         let all = if kind == 5 { heads * cylinders } else { sectors * heads * cylinders };
         let mut slipped = BTreeSet::new();
         if random.random_bool(0.6) {
-            let most = if kind == 5 { 1 } else { random.random_range(1..40) };
+            let most = match random.random_range(0..10) {
+                _ if kind == 5 => 1,
+                0 => random.random_range(40..400),
+                _ => random.random_range(1..40),
+            };
             for _ in 0..most {
                 let at = random.random_range(0..all);
                 let unit_of = |at: &u32| at / unit;
@@ -322,4 +326,33 @@ pub(crate) fn any_drive(random: &mut Random) -> String {
         )
         .replace("seek = \"interpolated", "seek_ms = \"interpolated")
         .replace("[sources]\n", &sources)
+}
+
+/// A drive without defects, with some keys of its profile other than usual.
+pub(crate) fn plain(changes: &[(&str, &str)]) -> String {
+    let mut keys = vec![
+        ("heads", "4"),
+        ("rotation_rpm", "7200"),
+        ("head_switch_ms", "0.8"),
+        ("write_settle_ms", "0.3"),
+        ("zero_latency_read", "false"),
+        ("zero_latency_write", "false"),
+        ("bus_mb_per_s", "40"),
+        ("bus_in_order", "false"),
+        ("seek_ms", "[[1, 1.0], [100, 3.0], [1000, 8.0], [3000, 14.0]]"),
+        ("overheads", "{ command_ms = 0.2 }"),
+        (
+            "zones",
+            "[{ cylinders = 1000, track_sectors = 300, track_skew = 50, cylinder_skew = 60 }, \
+                   { cylinders = 1000, track_sectors = 240, track_skew = 40, cylinder_skew = 50 }]",
+        ),
+    ];
+    for (key, value) in changes {
+        keys.retain(|(other, _)| other != key);
+        keys.push((*key, *value));
+    }
+    let lines: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let sources: String =
+        keys.iter().map(|(key, _)| format!("{key} = \"interpolated: a plain drive\"\n")).collect();
+    format!("name = \"plain\"\ndescription = \"plain\"\n{lines}[sources]\n{sources}")
 }
