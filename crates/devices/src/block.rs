@@ -1,5 +1,5 @@
 //! A block device of Linux: how it is opened, and what it frees. Everything else is done with it as with a file.
-#![expect(unsafe_code, reason = "the ioctl takes an address")]
+#![expect(unsafe_code, reason = "the ioctl takes an address")] // tidy: allow(no crate wraps BLKDISCARD)
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use crate::file::file_error;
 use crate::{Access, SystemSays};
 
 /// `BLKDISCARD` of `<linux/fs.h>`.
-const DISCARD: libc::c_ulong = 0x1277;
+const DISCARD: libc::Ioctl = 0x1277;
 
 /// Opens a block device; tells whether it takes no writes. Who writes it has it alone: the kernel refuses one that is mounted, or that
 /// another program or an array has.
@@ -54,11 +54,12 @@ pub(crate) fn discard_unit(path: &Path) -> io::Result<Option<BlockCount>> {
     Ok(SystemSays::of(path)?.and_then(|says| says.discard).map(BlockCount::holding))
 }
 
-/// Lets it free a part, whose content is anything then.
+/// Discards a range; its content is undefined afterwards.
 pub(crate) fn discard(file: &File, offset: u64, length: ByteCount) -> io::Result<()> {
     let part = [offset, length.0];
     // SAFETY: the kernel reads two numbers at the address, and is done when the call returns.
-    match unsafe { libc::ioctl(file.as_raw_fd(), DISCARD, part.as_ptr()) } {
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), DISCARD, part.as_ptr()) }; // tidy: allow(no crate wraps BLKDISCARD)
+    match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -106,11 +106,13 @@ impl FileDevice {
             return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
         let physical_block = options.physical_block.unwrap_or(own_block);
-        let discard = match is_block {
-            _ if read_only => None,
+        let discard = if read_only {
+            None
+        } else if is_block {
             // It cannot be tried without discarding something.
-            true => block::discard_unit(&path).map_err(failed())?,
-            false => has_holes(&buffered, length).then_some(PAGE),
+            block::discard_unit(&path).map_err(failed())?
+        } else {
+            has_holes(&buffered, length).then_some(PAGE)
         };
         let discard = discard.map(|unit| unit.max(PAGE).max(physical_block));
         let name = format!("{}:{}", uri.scheme, path.display());

@@ -164,7 +164,7 @@ impl<'a> Drive<'a> {
         Ok(timings)
     }
 
-    /// Reads a block while a write waits, which comes so much later.
+    /// Reads a block, and submits a write `later_ns` after it; gives the read's timing.
     pub(crate) async fn read_beside(
         &mut self,
         lbn: Lbn,
@@ -179,12 +179,13 @@ impl<'a> Drive<'a> {
             sleep(Nanos(later_ns as u64)).await;
             device.submit(vec![write]).await
         };
-        let (mut read, mut written) = join!(device.submit(vec![read]), later);
-        let mut timing = None;
-        for done in [written.pop(), read.pop()].into_iter().flatten() {
-            timing = Some(done?.timing);
+        let (mut read, written) = join!(device.submit(vec![read]), later);
+        for done in written {
+            done?;
         }
-        timing.ok_or_else(|| self.contradiction("it gave no answer".to_owned()))
+        let read = read.pop().transpose()?;
+        read.map(|read| read.timing)
+            .ok_or_else(|| self.contradiction("it gave no answer".to_owned()))
     }
 
     /// Waits until what was written is on the media (SYNCHRONIZE CACHE).

@@ -6,7 +6,7 @@ mod compare;
 mod odd;
 
 use moirai_devices::{Access, open};
-use moirai_discovery::{DriveFound, Result, SchedulerKind, extract};
+use moirai_discovery::{DriveFound, ReadAhead, Result, SchedulerKind, extract};
 use moirai_models::{Profile, built_in_names};
 use moirai_runtime::block_on_virtual;
 use moirai_units::Nanos;
@@ -30,6 +30,14 @@ fn every_drive_is_extracted() {
         compare(name, &found, &truth);
         assert_eq!(found.scheduler, Some(SchedulerKind::Sptf), "{name}");
     }
+}
+
+#[test]
+fn reading_on_in_the_next_track_does_not_show_where_what_was_sent_is_given_up() {
+    let cache = "{ segments = 4, segment_blocks = 256, read_ahead = \"next-track\", immediate_report = \"none\", discard_sent = true }";
+    let profile = Profile::parse(&odd::plain(&[("cache", cache)])).unwrap();
+    let found = block_on_virtual(1, async { extract(&*odd::start(profile), true, |_| ()).await });
+    assert_eq!(found.unwrap().cache.unwrap().read_ahead, ReadAhead::Track);
 }
 
 #[test]
@@ -91,7 +99,7 @@ fn plain_drives_are_extracted_as_they_are() {
             "write_drops_reads = true, hit_on_written = true",
         ] {
             let of_reading_ahead = ["discard_sent", "resume_on_hit", "hit_on_arriving"];
-            // What was sent is given up, and so where the read began: it is as `track` then.
+            // What was sent is given up, and so where the read began: that is as `track`, below.
             if (read_ahead, flags) == ("next-track", "discard_sent = true") {
                 continue;
             }

@@ -38,9 +38,6 @@ fn layouts_are_found_and_never_wrong() {
                 let zones: Vec<u32> = truth.zones().map(|zone| zone.track_sectors).collect();
                 let is_alike = zones.windows(2).any(|pair| pair.first() == pair.last());
                 if is_alike { &unknown } else { &others }.fetch_add(1, Relaxed);
-                if std::env::var("ZP").is_ok() {
-                    eprintln!("ZP {is_alike} {error}\n{text}");
-                }
                 *last.lock() = format!("{error}\n{text}");
                 return;
             }

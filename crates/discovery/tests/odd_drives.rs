@@ -48,7 +48,8 @@ fn no_wrong_boundary_is_called_certain() {
         certain.fetch_add(sure.len(), Relaxed);
         all.fetch_add(truth.len(), Relaxed);
     });
-    // Of a single drive much may be in doubt: a few with caches and many slipped sectors come to four fifths.
+    // Of a single drive much may be in doubt: a few with caches and many slipped sectors come to four fifths. A tenth have up to 400 of
+    // these, among which a boundary looks as one does that a moved block makes.
     let (certain, all) = (certain.into_inner(), all.into_inner());
     let (looked_at, drawn) = (looked_at.into_inner(), drawn.into_inner());
     // A run of one may draw one that has no room.

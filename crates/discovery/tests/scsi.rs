@@ -237,7 +237,7 @@ fn blocks_and_the_cache_are_read_and_written() {
 
 /// UNIT ATTENTION: the drive was switched on or reset, or its settings were changed.
 const RESET: Sense = Sense { key: 6, code: 0x29, qualifier: 0, is_deferred: false };
-const CHANGED: Sense = Sense { code: 0x2a, ..RESET };
+const CHANGED: Sense = Sense { code: 0x2a, qualifier: 1, ..RESET };
 
 #[test]
 fn a_drive_that_was_switched_on_says_so_first_and_is_opened() {
@@ -259,6 +259,16 @@ fn a_drive_that_was_switched_on_says_so_first_and_is_opened() {
         assert!(lost.to_string().contains("29/00"), "{lost}");
         let flushed = device.flush().await;
         assert!(matches!(flushed, Err(Error::Latched { .. })), "{flushed:?}");
+        // A page in which at least 32 blocks are read ahead is as before when what was set is taken back.
+        let page = Mock::of("hp-c2247");
+        page.caching.lock()[7] = 32;
+        let drive = ScsiDrive::open("scsi:mock", page, false).unwrap();
+        let diagnostics = (&*drive as &dyn Device).diagnostics().unwrap();
+        let before = diagnostics.cache().await.unwrap().current;
+        let limited = CachePage { read_ahead_blocks: 4, ..before };
+        diagnostics.set_cache(limited).await.unwrap();
+        diagnostics.set_cache(before).await.unwrap();
+        assert_eq!(drive.transport().caching.lock()[6..10], [0, 32, 0xff, 0xff]);
         let late = Mock::of("hp-c2247");
         let says = Arc::clone(&late.says);
         let drive = ScsiDrive::open("scsi:mock", late, false).unwrap();

@@ -11,6 +11,13 @@ use crate::workload::{Arrivals, Stream, Workload};
 pub const UNIT_MIN: ByteCount = ByteCount(4 << 10);
 /// See [`UNIT_MIN`].
 pub const UNIT_MAX: ByteCount = ByteCount(4 << 20);
+/// The stripe units that are considered, in blocks.
+pub(crate) fn units() -> impl Iterator<Item = u64> {
+    let double = |unit: &u64| Some(unit * 2);
+    std::iter::successors(Some(BlockCount::holding(UNIT_MIN).0), double)
+        .take_while(|unit| BlockCount(*unit).bytes() <= UNIT_MAX)
+}
+
 /// What a write counts as many reads (placement paper 3.4): read-modify-write takes four accesses.
 pub const WRITE_WEIGHT: f64 = 4.0;
 

@@ -35,7 +35,7 @@ struct ServiceTimes {
 }
 
 /// Estimates plans for one workload; keeps what it measured of drives.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Estimator<'a> {
     workload: &'a Workload,
     drives: BTreeMap<String, ServiceTimes>,
@@ -159,18 +159,13 @@ impl<'a> Estimator<'a> {
         Estimator { workload, drives: BTreeMap::new(), streams: streams.collect() }
     }
 
-    /// Measures the drives of `system`, those that were not measured before.
-    pub fn measure(&mut self, system: &SystemDescription) {
+    /// Estimates `system`, whose objects have `goals`.
+    pub fn estimate(&mut self, system: &SystemDescription, goals: &[Option<Goal>]) -> Estimate {
         for profile in system.arrays.iter().filter_map(|array| array.first()) {
             if !self.drives.contains_key(&profile.file.name) {
                 self.drives.insert(profile.file.name.clone(), ServiceTimes::measure(profile));
             }
         }
-    }
-
-    /// Estimates `system`, whose objects have `goals`.
-    pub fn estimate(&mut self, system: &SystemDescription, goals: &[Option<Goal>]) -> Estimate {
-        self.measure(system);
         let used = used(system);
         let mut loads: Vec<Option<Load>> =
             system.objects.iter().map(|object| self.load(system, object, &used)).collect();
@@ -309,9 +304,10 @@ impl Load {
         let wait = self.arrays.iter().map(of).sum::<f64>() / count;
         let deviation = (self.deviation_ms * self.deviation_ms + wait * wait).sqrt();
         let read = self.access_ms + wait + deviation * self.slowest_read;
-        let write = match self.cached_writes {
-            true => 0.1,
-            false => self.write_ms + self.write_waits * wait + deviation * self.slowest_write,
+        let write = if self.cached_writes {
+            0.1
+        } else {
+            self.write_ms + self.write_waits * wait + deviation * self.slowest_write
         };
         self.reads * read + (1.0 - self.reads) * write
     }

@@ -76,7 +76,7 @@ pub struct Judgement {
     pub objects: Vec<ObjectFigures>,
     /// The share of the time that each disk worked.
     pub disk_utilisation: Vec<DiskFigures>,
-    /// How fast a disk is filled, where one is.
+    /// How fast a disk is filled, where one is and that shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<RebuildFigures>,
 }
@@ -423,7 +423,7 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
         meets_goals: missed_by == 0.0,
         missed_by,
         disk_utilisation: disks.collect(),
-        rebuild: runs.rebuilt.map(|rebuilt| {
+        rebuild: runs.rebuilt.filter(|rebuilt| rebuilt.blocks > BlockCount::ZERO).map(|rebuilt| {
             let mb_per_s = rebuilt.blocks.bytes().0 as f64 / 1e6 / rebuilt.elapsed.as_s().max(1e-9);
             let hours = rebuilt.of.bytes().0 as f64 / 1e6 / mb_per_s.max(1e-9) / 3600.0;
             RebuildFigures { mb_per_s, hours }

@@ -412,10 +412,7 @@ impl<'a> Search<'a> {
             }
         }
         if wanted.fixed_unit().is_none() {
-            let units = (0..40).map(|power| 1_u64 << power).filter(|unit| {
-                (choose::UNIT_MIN..=choose::UNIT_MAX).contains(&BlockCount(*unit).bytes())
-            });
-            for unit_blocks in units.filter(|unit| *unit != own.unit_blocks) {
+            for unit_blocks in choose::units().filter(|unit| *unit != own.unit_blocks) {
                 moved.push(Choice { unit_blocks, ..own.clone() });
             }
         }

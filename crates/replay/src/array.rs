@@ -65,6 +65,17 @@ struct Working<'a> {
     rebuild: Option<&'a Rebuild>,
 }
 
+impl<'a> Working<'a> {
+    fn new(
+        number: usize,
+        volume: &'a Hosted,
+        failed: &'a BTreeSet<usize>,
+        rebuild: Option<&'a Rebuild>,
+    ) -> Working<'a> {
+        Working { number, volume, failed, rebuild }
+    }
+}
+
 impl Present for Working<'_> {
     fn is_present(&self, disk: DiskIndex, stripe: StripeIndex) -> bool {
         let Some(DriveSection { drive, .. }) = self.volume.disks.get(disk.0) else { return false };
@@ -272,12 +283,7 @@ impl Array {
             Op::Read => (Direction::Read, &mut work.reads),
             Op::Write => (Direction::Write, &mut work.writes),
         };
-        let working = Working {
-            number: volume,
-            volume: hosted,
-            failed: &self.failed,
-            rebuild: self.rebuild.as_ref(),
-        };
+        let working = Working::new(volume, hosted, &self.failed, self.rebuild.as_ref());
         for Piece { stripe, extent } in self.pieces.iter().copied() {
             let copy = hosted.layout.preferred_copy(stripe);
             let role = Role::Data { position: extent.position, copy };
@@ -313,12 +319,7 @@ impl Array {
             self.extents.clear();
             self.extents.extend(of_stripe.iter().map(|piece| piece.extent));
             let Some(hosted) = self.volumes.get(volume) else { continue };
-            let working = Working {
-                number: volume,
-                volume: hosted,
-                failed: &self.failed,
-                rebuild: self.rebuild.as_ref(),
-            };
+            let working = Working::new(volume, hosted, &self.failed, self.rebuild.as_ref());
             let planned = self.plan.write(&hosted.layout, &working, stripe, &mut self.extents);
             if planned.is_err() {
                 continue;

@@ -1,6 +1,12 @@
 //! A volume whose drives are stepped directly takes, to the nanosecond, the times of the same volume
 //! behind the storage interface; and a drive of it that failed is filled again.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
+
 use std::sync::Arc;
 
 use futures::executor::block_on;
@@ -158,6 +164,21 @@ fn a_drive_that_failed_is_filled_from_those_that_hold_its_data() {
         let of_reads = busy(&mut array, |array| read_all(array, began + rebuilt.elapsed));
         assert!(of_reads[1] > 0, "{level}: it is read again");
     }
+}
+
+#[test]
+fn what_is_lost_is_not_filled() {
+    for (level, disks, failed) in [("raid0", 3, vec![1]), ("raid5", 4, vec![1, 2])] {
+        let mut array = array(level, disks);
+        failed.iter().for_each(|drive| array.fail(*drive));
+        array.rebuild(Instant::ZERO, 1);
+        assert_eq!(array.rebuilt().unwrap().blocks, BlockCount::ZERO, "{level}");
+        let of_reads = busy(&mut array, |array| read_all(array, Instant { ns: 1 }));
+        assert_eq!(of_reads[1], 0, "{level}");
+    }
+    let mut whole = array("raid5", 4);
+    whole.rebuild(Instant::ZERO, 1);
+    assert_eq!(whole.rebuilt(), None, "a drive that has not failed");
 }
 
 #[test]

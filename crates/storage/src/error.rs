@@ -88,9 +88,9 @@ pub enum Error {
         device: String,
     },
 
-    /// An operation after a failed flush, or after a reset of what has a write cache: writes before it may be lost.
+    /// An operation after a failed flush, or after a drive said that it may have lost writes.
     #[error(
-        "{device} failed to flush earlier, or was reset, so writes may be lost: reopen the device and check its data"
+        "{device} failed to flush earlier, or was reset or failed a write late, so writes may be lost: reopen the device and check its data"
     )]
     Latched {
         /// The device.

@@ -38,9 +38,10 @@ const RECOVERED: u8 = 1;
 const ILLEGAL_REQUEST: u8 = 5;
 const UNIT_ATTENTION: u8 = 6;
 const RESET: u8 = 0x29;
-/// Of UNIT ATTENTION: settings were changed, but with this qualifier the capacity.
+/// Of UNIT ATTENTION: parameters were changed, and by its qualifier which; others are of reservations and of the capacity.
 const PARAMETERS_CHANGED: u8 = 0x2a;
-const CAPACITY_CHANGED: u8 = 9;
+const MODE_PARAMETERS: u8 = 1;
+const LOG_PARAMETERS: u8 = 2;
 
 /// More blocks than any device has: their bytes can be counted.
 const BLOCKS_MAX: u64 = 1 << 54;
@@ -49,7 +50,7 @@ pub(super) const TRANSLATION_BYTES: usize = 14;
 pub(super) const CAPACITY_10_BYTES: usize = 8;
 pub(super) const CAPACITY_16_BYTES: usize = 32;
 pub(super) const DEFECT_BYTES_MAX: u16 = u16::MAX;
-/// What Linux carries in one command without more ado.
+/// Some 65,000 defects: what most host adapters carry in one command.
 pub(super) const LONG_DEFECT_BYTES_MAX: u32 = 512 << 10;
 pub(super) const MODE_BYTES: u16 = 255;
 /// The longest form of a block's address in the short commands.
@@ -112,12 +113,12 @@ impl Sense {
         self.key == ILLEGAL_REQUEST
     }
 
-    /// Settings were changed, and the command was not carried out: it may be given again.
+    /// Mode or log parameters were changed, and the command was not carried out: it may be given again.
     #[must_use]
     pub fn is_settings_changed(self) -> bool {
         self.is_unit_attention()
             && self.code == PARAMETERS_CHANGED
-            && self.qualifier != CAPACITY_CHANGED
+            && matches!(self.qualifier, MODE_PARAMETERS | LOG_PARAMETERS)
     }
 
     /// The drive was reset: settings are as they were when it was switched on, and what its write cache held is gone.
@@ -281,6 +282,11 @@ pub(super) fn decode_defects(bytes: &[u8]) -> Result<Option<Vec<Defect>>, String
     defects(bytes, 4, length).map(Some)
 }
 
+/// The bad places of a list in the short form that is as long as one can be.
+pub(super) fn decode_whole_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
+    defects(bytes, 4, usize::from(be_u16(bytes, 2)?))
+}
+
 /// The bad places of a list in the long form.
 pub(super) fn decode_long_defects(bytes: &[u8]) -> Result<Vec<Defect>, String> {
     let length = be_u32(bytes, 4)? as usize;
@@ -353,10 +359,12 @@ pub(super) fn decode_caching(current: &[u8], changeable: &[u8]) -> Result<CacheP
         current: CachePage {
             reads: !has(current, FLAGS_AT, READ_CACHE_DISABLED),
             writes: has(current, FLAGS_AT, WRITE_CACHE),
-            read_ahead_blocks: match has(current, MORE_FLAGS_AT, READ_AHEAD_DISABLED) {
-                true => 0,
-                false if is_limit => limit,
-                false => u16::MAX,
+            read_ahead_blocks: if has(current, MORE_FLAGS_AT, READ_AHEAD_DISABLED) {
+                0
+            } else if is_limit {
+                limit
+            } else {
+                u16::MAX
             },
         },
         can_set_reads: has(changeable, FLAGS_AT, READ_CACHE_DISABLED),
@@ -365,9 +373,9 @@ pub(super) fn decode_caching(current: &[u8], changeable: &[u8]) -> Result<CacheP
     })
 }
 
-/// What MODE SELECT is given: a header, and the caching page with these settings. What is read ahead at least is no more than what is at
-/// most.
-pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
+/// What MODE SELECT is given: a header, and the caching page with these settings. What is read ahead at least is what `first` says, the page
+/// before anything was set, but no more than what is at most.
+pub(super) fn with_caching(current: &[u8], first: &[u8], page: CachePage) -> Vec<u8> {
     let mut bytes = vec![0; 8];
     bytes.extend_from_slice(current);
     let page_at = 8;
@@ -383,7 +391,7 @@ pub(super) fn with_caching(current: &[u8], page: CachePage) -> Vec<u8> {
     let at = page_at + MAXIMUM_PREFETCH_AT;
     if let Some(field) = bytes.get_mut(at..at + 2).filter(|_| limits_blocks(current)) {
         field.copy_from_slice(&page.read_ahead_blocks.to_be_bytes());
-        let least = be_u16(current, MINIMUM_PREFETCH_AT).unwrap_or(0).min(page.read_ahead_blocks);
+        let least = be_u16(first, MINIMUM_PREFETCH_AT).unwrap_or(0).min(page.read_ahead_blocks);
         let at = page_at + MINIMUM_PREFETCH_AT;
         if let Some(field) = bytes.get_mut(at..at + 2) {
             field.copy_from_slice(&least.to_be_bytes());
@@ -449,7 +457,7 @@ pub fn fuzz(bytes: &[u8]) {
         && be_u16(current, MINIMUM_PREFETCH_AT) <= be_u16(current, MAXIMUM_PREFETCH_AT)
         && let Ok(pages) = decode_caching(current, changeable)
     {
-        let told = with_caching(current, pages.current);
+        let told = with_caching(current, current, pages.current);
         assert_eq!(caching_page(&told).map(|page| page.get(1..)), Ok(current.get(1..)));
     }
 }
@@ -528,7 +536,7 @@ mod tests {
             (true, true, false)
         );
         let off = CachePage { reads: false, writes: false, read_ahead_blocks: 7 };
-        let told = with_caching(page, off);
+        let told = with_caching(page, page, off);
         assert_eq!(told[..8], [0; 8]);
         assert_eq!(told[8..18], [0x08, 0x12, 0x01, 0, 0xff, 0xff, 0, 0, 0, 7]);
         assert_eq!(told[18..], page[10..]);
@@ -543,7 +551,7 @@ mod tests {
                 (pages.current.read_ahead_blocks, pages.can_set_read_ahead),
                 (blocks, false)
             );
-            assert_eq!(with_caching(&page, off)[16..18], [1, 2]);
+            assert_eq!(with_caching(&page, &page, off)[16..18], [1, 2]);
         }
     }
 }

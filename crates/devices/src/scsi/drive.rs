@@ -33,7 +33,9 @@ pub struct ScsiDrive<T> {
     translating: Arc<Mutex<()>>,
     /// Writes may be complete that are in its cache alone: it was opened so, or was set so since.
     holds_writes: Arc<AtomicBool>,
-    /// Set by a failed flush, and by a reset that lost what a write cache held; never cleared.
+    /// The caching page before anything was set.
+    first_caching: Option<Vec<u8>>,
+    /// Set by a failed flush, by a reset that may have lost what a write cache held, and by an error of an earlier command; never cleared.
     latched: Arc<AtomicBool>,
 }
 
@@ -43,7 +45,13 @@ impl<T: Transport> ScsiDrive<T> {
     /// # Errors
     /// A drive that does not answer or is not ready, or whose blocks have not 512 bytes.
     pub fn open(name: &str, transport: T, read_only: bool) -> Result<Arc<ScsiDrive<T>>> {
-        let commands = Commands { device: name, transport: &transport, loses: None };
+        let holds_writes = AtomicBool::new(false);
+        let commands = Commands {
+            device: name,
+            transport: &transport,
+            loses: None,
+            holds_writes: &holds_writes,
+        };
         commands.ready()?;
         // The long form says how large a physical sector is; older drives know only the short one.
         let mut long = [0; scsi::CAPACITY_16_BYTES];
@@ -63,7 +71,8 @@ impl<T: Transport> ScsiDrive<T> {
             Err(sense) => return Err(commands.sensed(sense)),
         };
         // A drive that does not say whether it has a write cache may have one.
-        let writes = commands.caching()?.is_none_or(|caching| caching.pages.current.writes);
+        let caching = commands.caching()?;
+        let writes = caching.as_ref().is_none_or(|caching| caching.pages.current.writes);
         let mode = commands.mode(false)?;
         let read_only = read_only || mode.is_some_and(|mode| scsi::is_write_protected(&mode));
         Ok(Arc::new(ScsiDrive {
@@ -82,9 +91,16 @@ impl<T: Transport> ScsiDrive<T> {
             },
             transport: Arc::new(transport),
             translating: Arc::default(),
+            first_caching: caching.map(|caching| caching.current),
             holds_writes: Arc::new(AtomicBool::new(writes)),
             latched: Arc::default(),
         }))
+    }
+
+    /// What carries its commands.
+    #[must_use]
+    pub fn transport(&self) -> &T {
+        &self.transport
     }
 
     /// Carries out commands on a thread that may block.
@@ -95,10 +111,12 @@ impl<T: Transport> ScsiDrive<T> {
         let (transport, device) = (Arc::clone(&self.transport), self.inquiry.name.clone());
         let holds = self.holds_writes.load(Ordering::Acquire) && !self.inquiry.read_only;
         let latched = holds.then(|| Arc::clone(&self.latched));
+        let holds_writes = Arc::clone(&self.holds_writes);
         Box::pin(async move {
             blocking(move || {
                 let loses = latched.as_deref();
-                ask(&Commands { device: &device, transport: &transport, loses })
+                let holds_writes = &holds_writes;
+                ask(&Commands { device: &device, transport: &transport, loses, holds_writes })
             })
             .await
         })
@@ -133,8 +151,9 @@ impl<T: Transport> ScsiDrive<T> {
 struct Commands<'a, T> {
     device: &'a str,
     transport: &'a T,
-    /// Set when the drive says that it may have lost writes.
+    /// Set when the drive says that it may have lost writes, where it may hold some.
     loses: Option<&'a AtomicBool>,
+    holds_writes: &'a AtomicBool,
 }
 
 /// The caching page of a drive.
@@ -173,15 +192,20 @@ impl<T: Transport> Commands<'_, T> {
     /// Gives a command, again where the drive says that its settings were changed. A reset or another medium is told to whoever asked:
     /// what was set is not set any more, and what was written may be gone.
     fn give(&self, command: &[u8], mut data: Data<'_>) -> io::Result<Reply> {
-        let mut reply = self.transport.execute(command, data.again())?;
+        let mut reply = self.give_once(command, data.again())?;
         for _ in 1..ATTENTIONS_MAX {
-            match reply.sense {
-                Some(sense) if sense.is_settings_changed() => {
-                    reply = self.transport.execute(command, data.again())?;
-                }
-                _ => break,
+            if !reply.sense.is_some_and(Sense::is_settings_changed) {
+                break;
             }
+            // Somebody may have switched the write cache on.
+            self.holds_writes.store(true, Ordering::Release);
+            reply = self.give_once(command, data.again())?;
         }
+        Ok(reply)
+    }
+
+    fn give_once(&self, command: &[u8], data: Data<'_>) -> io::Result<Reply> {
+        let reply = self.transport.execute(command, data)?;
         if let Some(loses) = self.loses.filter(|_| reply.sense.is_some_and(Sense::loses_writes)) {
             loses.store(true, Ordering::Release);
         }
@@ -217,7 +241,7 @@ impl<T: Transport> Commands<'_, T> {
         }
         let mut answer = [0; scsi::TRANSLATION_BYTES];
         // Without the commands between: the answer is to the page that was sent.
-        let reply = self.transport.execute(&scsi::receive_diagnostic(), Data::In(&mut answer));
+        let reply = self.give_once(&scsi::receive_diagnostic(), Data::In(&mut answer));
         let reply = reply.map_err(|source| self.failed("a SCSI command", source))?;
         match reply.sense.map_or(Ok(reply.bytes), Err) {
             Err(sense) if sense.is_illegal_request() => Ok(None),
@@ -232,9 +256,15 @@ impl<T: Transport> Commands<'_, T> {
         if let Some(defects) = self.decode(scsi::decode_defects(bytes))? {
             return Ok(defects);
         }
-        let mut answer = vec![0; scsi::LONG_DEFECT_BYTES_MAX as usize];
-        let bytes = self.read(&scsi::read_long_defects(grown), &mut answer)?;
-        self.decode(scsi::decode_long_defects(bytes))
+        let mut long = vec![0; scsi::LONG_DEFECT_BYTES_MAX as usize];
+        match self.execute(&scsi::read_long_defects(grown), Data::In(&mut long))? {
+            Ok(bytes) => self.decode(scsi::decode_long_defects(long.get(..bytes).unwrap_or(&long))),
+            // An old drive knows the short form alone, whose list may be all.
+            Err(sense) if sense.is_illegal_request() => {
+                self.decode(scsi::decode_whole_defects(&answer))
+            }
+            Err(sense) => Err(self.sensed(sense)),
+        }
     }
 
     /// The answer that has the caching page, as it is or as it can be changed; `None` where the drive has none.
@@ -401,11 +431,12 @@ impl<T: Transport> Diagnostics for ScsiDrive<T> {
         if page.writes {
             self.holds_writes.store(true, Ordering::Release);
         }
+        let first = self.first_caching.clone();
         self.ask(move |commands| {
             let current = commands.caching()?.map(|caching| caching.current);
             let current =
                 commands.decode(current.ok_or_else(|| "it has no caching page".to_owned()))?;
-            let told = scsi::with_caching(&current, page);
+            let told = scsi::with_caching(&current, first.as_deref().unwrap_or(&current), page);
             commands.write(&scsi::select_mode(told.len() as u16), Data::Out(&told))
         })
     }

@@ -7,7 +7,8 @@ use moirai_storage::CachePages;
 pub struct CacheField {
     /// The drive says that it can be changed.
     pub can_set: bool,
-    /// The cache behaves as the field says, set and clear; `None` where that was not tried.
+    /// A change of it shows: with the cache off nothing hits and with it on something does, and with a limit less is read ahead. `None` where
+    /// that was not tried.
     pub has_effect: Option<bool>,
 }
 

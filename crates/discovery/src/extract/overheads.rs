@@ -219,14 +219,11 @@ fn block_of(ends: &[(f64, f64)], turn: f64) -> Option<f64> {
         .map(|(one, other)| (other.0 - one.0, other.1 - one.1))
         .filter(|(blocks, later)| *blocks > 0.0 && *later > VISIBLE_PART * turn)
         .collect();
-    let last = steps.last().map(|(blocks, later)| later / blocks)?;
-    let turns = |later: f64| (later / turn - (later / turn).round()).abs();
-    let are_alike = steps
-        .iter()
-        .rev()
-        .take(2)
-        .all(|(blocks, later)| (later / blocks / last - 1.0).abs() < ALIKE);
-    (are_alike && steps.iter().any(|(_, later)| turns(*later) > BY_TURNS)).then_some(last)
+    let &[.., (of_before, before), (of_last, last)] = steps.as_slice() else { return None };
+    let (block_ns, other_ns) = (last / of_last, before / of_before);
+    let is_by_turns = |later: f64| (later / turn - (later / turn).round()).abs() <= BY_TURNS;
+    let are_alike = (other_ns / block_ns - 1.0).abs() < ALIKE;
+    (are_alike && !(is_by_turns(before) && is_by_turns(last))).then_some(block_ns)
 }
 
 /// The part of a read that must be in the buffer, and the time to take the bus again, that explain how long reads end.

@@ -43,6 +43,14 @@ const DEFECTS_MAX: usize = 100_000;
 /// How often zones are cut further before the layout counts as unknown.
 const ROUNDS_MAX: usize = 64;
 
+/// What is not as a layout says.
+enum Refuted {
+    /// The first block that is elsewhere.
+    Block(Lbn),
+    /// A place that the drive does not have, as of a cylinder left out between zones whose tracks are equally long.
+    Place(Location),
+}
+
 /// What is known of a drive's layout, and the drive to ask.
 pub(crate) struct Survey<'s, 'd> {
     drive: &'s mut Drive<'d>,
@@ -51,8 +59,6 @@ pub(crate) struct Survey<'s, 'd> {
     defects: DefectLists,
     /// Cylinders at which zones begin that are told by their skews alone.
     cuts: Vec<u32>,
-    /// A cylinder that was taken to be there and is not: one between two zones whose tracks are equally long.
-    missing: Option<u32>,
     located: BTreeMap<Lbn, Located>,
     sectors: BTreeMap<Location, Option<Sector>>,
 }
@@ -81,8 +87,7 @@ pub(crate) async fn layout(drive: &mut Drive<'_>, cuts: &[u32]) -> Result<Geomet
     defects.grown.sort_unstable();
     let (located, sectors) = (BTreeMap::new(), BTreeMap::new());
     let cuts = cuts.to_vec();
-    let mut survey =
-        Survey { drive, capacity, heads: 0, defects, cuts, missing: None, located, sectors };
+    let mut survey = Survey { drive, capacity, heads: 0, defects, cuts, located, sectors };
     survey.heads = survey.count_heads().await?;
     let mut runs = survey.runs().await?;
     survey.cuts.iter().for_each(|at| cylinders::cut_at(&mut runs, *at));
@@ -120,19 +125,22 @@ impl Survey<'_, '_> {
             if runs != known {
                 continue;
             }
-            let Some((geometry, mut wrong)) = self.fit(order, &frames).await? else { break };
+            let Some((geometry, wrong)) = self.fit(order, &frames).await? else { break };
             if wrong.is_none() {
-                wrong = self.refute(&geometry).await?;
-                if wrong.is_none() {
-                    return Ok(Ok(self.merged(order, runs, geometry).await?));
+                match self.refute(&geometry).await? {
+                    None => return Ok(Ok(self.merged(order, runs, geometry).await?)),
+                    // Another scheme may explain that as well.
+                    Some(Refuted::Block(lbn)) => refuted = Some(lbn),
+                    Some(Refuted::Place(at)) => {
+                        let Some(missed) = self.missed_run(&runs, &[at.cylinder]).await? else {
+                            return Err(self.drive.contradiction(format!(
+                                "it says that it has no cylinder {}, head {}, sector {}, and has others like it",
+                                at.cylinder, at.head, at.sector
+                            )));
+                        };
+                        runs = missed;
+                    }
                 }
-                if let Some(cylinder) = self.missing.take()
-                    && let Some(missed) = self.missed_run(&runs, &[cylinder]).await?
-                {
-                    runs = missed;
-                }
-                // Another scheme may explain that as well.
-                refuted = wrong;
                 continue;
             }
             refuted = wrong;
@@ -262,8 +270,8 @@ impl Survey<'_, '_> {
         Ok(Lbn(low))
     }
 
-    /// Asks further, to refute a layout; gives the first block that is not where it says.
-    async fn refute(&mut self, geometry: &Geometry) -> Result<Option<Lbn>> {
+    /// Asks further, to refute a layout.
+    async fn refute(&mut self, geometry: &Geometry) -> Result<Option<Refuted>> {
         let mut asked: Vec<Lbn> = Vec::new();
         for blocks in geometry.zone_blocks().filter(|blocks| !blocks.is_empty()) {
             asked.extend([blocks.first, Lbn(blocks.end().0 - 1)]);
@@ -295,7 +303,7 @@ impl Survey<'_, '_> {
         for lbn in asked {
             let told = self.locate(lbn).await?;
             if !agrees(geometry, lbn, told) {
-                return Ok(Some(lbn));
+                return Ok(Some(Refuted::Block(lbn)));
             }
         }
         let mut part = 0.0;
@@ -305,8 +313,7 @@ impl Survey<'_, '_> {
             let holds = geometry.lbn_at(at).map_or(Sector::Reserved, Sector::Block);
             let told = self.sector(at).await?;
             if told.is_none() {
-                self.missing = Some(at.cylinder);
-                return Ok(Some(self.last()));
+                return Ok(Some(Refuted::Place(at)));
             }
             if told != Some(holds) {
                 return Err(self.drive.contradiction(format!(
@@ -353,11 +360,11 @@ impl Survey<'_, '_> {
             Sparing::SectorsPerCylinders { cylinders } => cylinders,
             _ => 1,
         };
-        let tracks = match geometry.order() {
+        let reached = match geometry.order() {
             TrackOrder::SurfaceSerpentine { .. } => unit * self.heads,
             _ => unit,
         };
-        cylinders.extend((1..=tracks.min(UNIT_CYLINDERS)).map(|back| told.saturating_sub(back)));
+        cylinders.extend((1..=reached.min(UNIT_CYLINDERS)).map(|back| told.saturating_sub(back)));
         cylinders.sort_unstable();
         cylinders.dedup();
         if let Some(missed) = self.missed_run(runs, &cylinders).await? {

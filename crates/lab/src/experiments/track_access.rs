@@ -1,8 +1,8 @@
-//! Track-aligned and unaligned requests to one disk: thesis 5.3.1, figures 5.1, 5.2, 5.4 and 5.6, and table 5.1.
+//! Track-aligned and unaligned requests to one disk: thesis 5.3.1, figures 3.6, 5.1, 5.2 and 5.4 to 5.7, and table 5.1.
 
 use moirai::runtime::{block_on_virtual, random};
 use moirai::units::{BLOCK_BYTES, BlockCount, BlockRange, Instant, Lbn};
-use moirai_models::analytic::UnalignedAccess;
+use moirai_models::analytic::{UnalignedAccess, ordinary_revolutions, zero_latency_revolutions};
 use moirai_models::{Direction, Disk, DiskRequest, Profile, Scheduler};
 use rand::Rng;
 
@@ -13,7 +13,7 @@ use crate::{Context, Experiment, Failure, Row, Tolerance};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "track-access",
-    source: "thesis 5.3.1, figures 5.1, 5.2, 5.4 and 5.6, table 5.1",
+    source: "thesis 5.3.1, figures 3.6, 5.1, 5.2, 5.4 to 5.7, table 5.1",
     summary: "track-aligned and unaligned requests to the first zone of five disks: onereq and tworeq",
     assumptions: &[
         "5,000 random requests within the first zone. onereq has one in flight; its head time is the response. tworeq keeps \
@@ -37,6 +37,8 @@ const ATLAS: &str = "quantum-atlas-10k-ii";
 /// Why writes take less here.
 const SETTLING: &str =
     "how long this drive's writes settle is not published: the profile's 0.4 ms are assumed";
+/// Why so much or so little overlaps.
+const OVERLAP: &str = "a bus in the order of blocks sends what the head comes down on last; the drive's buffering is not published";
 /// A track of the Cheetah 36ES on the bus.
 const BUS_MS: f64 = 2.7;
 /// What is known of the difference.
@@ -46,12 +48,15 @@ const PREDICTION: &str =
 const TENTH: Tolerance = Tolerance::Published(0.1);
 
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
-    let [atlas_stage, others, table, pieces] = context.stage().split([3.0, 3.0, 1.0, 1.0]);
+    let [atlas_stage, others, table, pieces, turns] =
+        context.stage().split([3.0, 3.0, 1.0, 1.0, 1.0]);
     block_on_virtual(context.seed(), async {
         let mut rows = atlas(&atlas_stage)?;
         rows.extend(efficiencies(&others)?);
         rows.extend(predictions(&table)?);
         rows.extend(in_pieces(&pieces)?);
+        rows.extend(turning(&turns)?);
+        rows.extend(switches());
         Ok(rows)
     })
 }
@@ -212,6 +217,50 @@ fn in_pieces(stage: &Stage) -> Result<Vec<Row>, Failure> {
     let whole = Row::new("Cheetah 36ES, a track with one request", "virtual ms", response_ms(1));
     let eight = Row::new("Cheetah 36ES, a track in eight", "virtual ms", response_ms(8));
     Ok(vec![whole.beside(14.87).judged(TENTH), eight.beside(11.33).judged(TENTH)])
+}
+
+/// What requests within a track take on the medium, beside the equations that figure 3.6 draws, and what of their transfer overlaps
+/// (figure 5.5).
+fn turning(stage: &Stage) -> Result<Vec<Row>, Failure> {
+    stage.called("parts of a track").at(0.0);
+    let mut rows = Vec::new();
+    let disks: [(&str, &str, fn(u64, u64) -> f64); 2] = [
+        (ATLAS, "Atlas 10K II", zero_latency_revolutions),
+        ("seagate-cheetah-x15", "Cheetah X15", ordinary_revolutions),
+    ];
+    for (name, called, expected) in disks {
+        let disk = profile(name)?;
+        let track = track_sectors(&disk);
+        for quarters in 1..=4 {
+            let blocks = track * quarters / 4;
+            let (direction, lies) = (Direction::Read, Lies::Aligned);
+            let measured = TrackRequests { direction, lies, blocks, depth: 1 }.run(&disk, REQUESTS);
+            let figure = format!("{called}, {} % of a track, latency and transfer", quarters * 25);
+            let row = Row::new(figure, "revolutions", measured.turning_ms / revolution_ms(&disk));
+            rows.push(row.beside(expected(track, blocks)).judged(TENTH));
+            if quarters == 4 && name == ATLAS {
+                let bus_ms = BlockCount(track).bytes().0 as f64 / 1e3 / disk.file.bus_mb_per_s;
+                let figure = "Atlas 10K II, aligned reads, onereq, share of the bus that overlaps";
+                let row = Row::new(figure, "", 1.0 - measured.bus_ms / bus_ms);
+                rows.push(row.beside(0.03).because(OVERLAP));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Figure 5.7: what requests of a track anywhere take more than aligned ones, by what a switch takes of a revolution.
+fn switches() -> Vec<Row> {
+    let more = |part: u64, published: f64| {
+        // As long as the first zone's track of the Atlas 10K II.
+        let track = 528;
+        let model = UnalignedAccess::new(track, track / part, track, true);
+        let more =
+            model.map_or(f64::NAN, |model| model.revolutions() / model.aligned_revolutions());
+        let figure = format!("a switch of 1:{part} of a revolution, anywhere to aligned, A.12");
+        Row::new(figure, "", more).beside(published).judged(TENTH)
+    };
+    vec![more(5, 1.55), more(4, 1.60)]
 }
 
 #[cfg(test)]

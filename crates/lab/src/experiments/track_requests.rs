@@ -29,6 +29,10 @@ pub(super) struct Measured {
     pub(super) head_ms: f64,
     /// Of the responses that do not come from the cache.
     pub(super) deviation_ms: f64,
+    /// What the same spend on the medium, waiting for the wanted sectors included, on average.
+    pub(super) turning_ms: f64,
+    /// And on the bus, where nothing else goes on.
+    pub(super) bus_ms: f64,
 }
 
 impl TrackRequests {
@@ -69,8 +73,9 @@ impl TrackRequests {
             all.append(&mut done);
         }
         let from_media = all.iter().filter(|one| one.cached == BlockCount::ZERO);
+        let from_media: Vec<&DiskCompletion> = from_media.collect();
         let times: Vec<f64> =
-            from_media.map(|one| one.finished.since(one.issued).as_ms()).collect();
+            from_media.iter().map(|one| one.finished.since(one.issued).as_ms()).collect();
         let count = times.len() as f64;
         let mean = times.iter().sum::<f64>() / count;
         let variance = times.iter().map(|ms| (ms - mean).powi(2)).sum::<f64>() / count;
@@ -78,6 +83,12 @@ impl TrackRequests {
         Measured {
             head_ms: last.since(Instant::ZERO).as_ms() / all.len() as f64,
             deviation_ms: variance.sqrt(),
+            turning_ms: from_media
+                .iter()
+                .map(|one| (one.parts.rotation + one.parts.media).as_ms())
+                .sum::<f64>()
+                / count,
+            bus_ms: from_media.iter().map(|one| one.parts.bus.as_ms()).sum::<f64>() / count,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Filling a drive that was put in the place of one that failed, as [`moirai_volume::Volume::rebuild`] does it: stripe by stripe,
 //! beside the requests.
 
+use std::collections::BTreeSet;
+
 use moirai_units::{BlockCount, BlockRange, Instant, Nanos};
 use moirai_volume::plan::{Access, Extent};
 use moirai_volume::{DiskIndex, Role, StripeIndex};
@@ -15,6 +17,8 @@ pub(super) struct Rebuild {
     volume: usize,
     stripe: u64,
     began: Instant,
+    /// Stripes that are lost: too many of their disks have failed.
+    lost: BTreeSet<(usize, StripeIndex)>,
     rebuilt: Rebuilt,
 }
 
@@ -23,7 +27,7 @@ pub(super) struct Rebuild {
 pub struct Rebuilt {
     /// Blocks that were written.
     pub blocks: BlockCount,
-    /// Blocks that the volumes have on it.
+    /// Blocks that the volumes have on it; those that are lost are not filled.
     pub of: BlockCount,
     /// How long the former took.
     pub elapsed: Nanos,
@@ -32,13 +36,19 @@ pub struct Rebuilt {
 impl Rebuild {
     /// Whether a stripe of volume `number` is on the drive.
     pub(super) fn has_filled(&self, drive: usize, number: usize, stripe: StripeIndex) -> bool {
-        self.drive == drive && (number, stripe.0) < (self.volume, self.stripe)
+        self.drive == drive
+            && (number, stripe.0) < (self.volume, self.stripe)
+            && !self.lost.contains(&(number, stripe))
     }
 }
 
 impl Array {
-    /// Puts another drive in the place of one that failed, and begins to fill it.
+    /// Puts another drive in the place of one that failed, and begins to fill it. Does nothing where the drive has not failed, or where one
+    /// was put in a place already.
     pub fn rebuild(&mut self, at: Instant, drive: usize) {
+        if !self.failed.contains(&drive) || self.rebuild.is_some() {
+            return;
+        }
         let of = self.volumes.iter().flat_map(|hosted| {
             let disks = hosted.disks.iter().filter(move |disk| disk.drive == drive);
             disks.flat_map(|_| {
@@ -46,7 +56,8 @@ impl Array {
             })
         });
         let rebuilt = Rebuilt { of: of.sum(), ..Rebuilt::default() };
-        self.rebuild = Some(Rebuild { drive, volume: 0, stripe: 0, began: at, rebuilt });
+        let lost = BTreeSet::new();
+        self.rebuild = Some(Rebuild { drive, volume: 0, stripe: 0, began: at, lost, rebuilt });
         self.fill_next(at);
     }
 
@@ -79,12 +90,7 @@ impl Array {
                 continue;
             };
             let (volume, stripe) = (rebuild.volume, StripeIndex(rebuild.stripe));
-            let working = Working {
-                number: volume,
-                volume: hosted,
-                failed: &self.failed,
-                rebuild: Some(rebuild),
-            };
+            let working = Working::new(volume, hosted, &self.failed, Some(rebuild));
             let role = hosted.layout.role(stripe, disk);
             let count = hosted.layout.unit(stripe);
             let planned = match role {
@@ -95,6 +101,7 @@ impl Array {
                 Role::P | Role::Q => self.plan.read_data(&hosted.layout, &working, stripe),
             };
             if planned.is_err() {
+                rebuild.lost.insert((volume, stripe));
                 rebuild.stripe += 1;
                 continue;
             }

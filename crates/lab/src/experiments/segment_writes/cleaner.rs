@@ -17,7 +17,7 @@ const EMPTY: f64 = 0.02;
 const CLEANED_PART: usize = 100;
 const CLEANED_LEAST: usize = 2;
 /// Segments that are kept empty at least, for new data and for what is moved.
-const EMPTY_LEAST: usize = 6;
+const EMPTY_LEAST: usize = 4;
 
 const NOTHING: SegmentCost =
     SegmentCost { new_written: 0.0, clean_read: 0.0, clean_written: 0.0, data_written: 0.0 };
@@ -108,7 +108,11 @@ impl Log {
         let is_full =
             |at: usize| self.segments.get(at).is_none_or(|one| one.held.len() >= one.blocks);
         if self.open.get(which).copied().flatten().is_none_or(is_full) {
-            let Some(next) = self.empty.pop_front() else { return };
+            let Some(next) = self.empty.pop_front() else {
+                panic!(
+                    "{EMPTY_LEAST} segments are kept empty, and {CLEANED_LEAST} and more filled none"
+                );
+            };
             self.empty_blocks -= self.segments.get(next).map_or(0, |one| one.blocks);
             if let Some(open) = self.open.get_mut(which) {
                 *open = Some(next);
