@@ -224,12 +224,13 @@ fn in_pieces(stage: &Stage) -> Result<Vec<Row>, Failure> {
 fn turning(stage: &Stage) -> Result<Vec<Row>, Failure> {
     stage.called("parts of a track").at(0.0);
     let mut rows = Vec::new();
-    let disks: [(&str, &str, fn(u64, u64) -> f64); 2] = [
-        (ATLAS, "Atlas 10K II", zero_latency_revolutions),
-        ("seagate-cheetah-x15", "Cheetah X15", ordinary_revolutions),
-    ];
-    for (name, called, expected) in disks {
+    for (name, called) in [(ATLAS, "Atlas 10K II"), ("seagate-cheetah-x15", "Cheetah X15")] {
         let disk = profile(name)?;
+        let expected = if disk.mechanics.zero_latency_read {
+            zero_latency_revolutions
+        } else {
+            ordinary_revolutions
+        };
         let track = track_sectors(&disk);
         for quarters in 1..=4 {
             let blocks = track * quarters / 4;
