@@ -1,6 +1,10 @@
 //! What is extracted of simulated drives by diagnostic commands, beside what they are made of.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it did not expect"
+)]
 
 mod compare;
 mod odd;
