@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use moirai_units::ByteCount;
-use rustix::fs::{major, minor};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
 /// What the system says of a block device. A claim that is missing, or zero where that says nothing, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct SystemSays {
     pub discard: Option<ByteCount>,
     /// The longest write that is whole or not there after a power cut.
     pub atomic_write: Option<ByteCount>,
+    /// What the places and lengths of direct I/O are multiples of, for the file.
+    pub direct_io: Option<ByteCount>,
     /// Whether it turns.
     pub is_rotational: Option<bool>,
     /// Requests that the system lets wait for it.
@@ -67,7 +69,13 @@ impl SystemSays {
         let file = metadata(path)?;
         let number = if file.file_type().is_block_device() { file.rdev() } else { file.dev() };
         let name = format!("{}:{}", major(number), minor(number));
-        Ok(SystemSays::in_folder(&Path::new("/sys/dev/block").join(name)))
+        let says = SystemSays::in_folder(&Path::new("/sys/dev/block").join(name));
+        let wanted = StatxFlags::DIOALIGN;
+        let direct_io = statx(CWD, path, AtFlags::empty(), wanted)
+            .ok()
+            .filter(|stat| stat.stx_mask & wanted.bits() != 0 && stat.stx_dio_offset_align > 0)
+            .map(|stat| ByteCount(u64::from(stat.stx_dio_offset_align)));
+        Ok(says.map(|says| SystemSays { direct_io, ..says }))
     }
 
     /// What a folder of `/sys` says, of a device or of a partition of one.
@@ -94,6 +102,7 @@ impl SystemSays {
             discard: of_queue("discard_granularity")
                 .filter(|_| of_queue("discard_max_bytes").is_some()),
             atomic_write: of_queue("atomic_write_unit_max_bytes"),
+            direct_io: None,
             is_rotational: number::<u8>(&queue.join("rotational")).map(|turns| turns == 1),
             requests: number(&queue.join("nr_requests")),
             zones: text(&queue.join("zoned")).filter(|zones| zones != "none"),

@@ -33,6 +33,18 @@ impl From<&Array> for ShownArray {
 }
 
 impl ShownArray {
+    pub(super) fn disks(&self) -> Option<usize> {
+        self.disks
+    }
+
+    /// The stripe unit, where there is one.
+    pub(super) fn unit_bytes(&self) -> Option<u64> {
+        match &*self.units {
+            [all] => Some(BlockCount(all.unit_blocks).bytes().0),
+            _ => None,
+        }
+    }
+
     pub(super) fn facts(&self) -> [(&'static str, String); 3] {
         let disks = self.disks.map_or_else(|| "several".to_owned(), |count| count.to_string());
         [

@@ -8,10 +8,11 @@ use moirai::units::ByteCount;
 use serde::Serialize;
 
 use super::Discovered;
+use super::array::ShownArray;
 use crate::failure::Failure;
 use crate::print;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Claims {
     device: String,
     rotational: Option<bool>,
@@ -23,6 +24,7 @@ pub(super) struct Claims {
     maximum_io_bytes: Option<u64>,
     discard_bytes: Option<u64>,
     atomic_write_bytes: Option<u64>,
+    direct_io_bytes: Option<u64>,
     requests: Option<u64>,
     zones: Option<String>,
     open_zones_max: Option<u64>,
@@ -33,6 +35,17 @@ pub(super) struct Claims {
     below: Vec<String>,
     /// Where that and the measurement disagree.
     doubts: Vec<String>,
+}
+
+/// What was found that the system says something of, too.
+struct Seen {
+    turns: bool,
+    /// Of what does not turn: bytes beyond which requests gain little.
+    ensemble: Option<u64>,
+    parallelism: u32,
+    disks: Option<usize>,
+    /// Of an array all of whose units are alike.
+    unit: Option<u64>,
 }
 
 impl Claims {
@@ -55,6 +68,7 @@ impl Claims {
                 maximum_io_bytes: bytes(says.maximum_io),
                 discard_bytes: bytes(says.discard),
                 atomic_write_bytes: bytes(says.atomic_write),
+                direct_io_bytes: bytes(says.direct_io),
                 requests: says.requests,
                 zones: says.zones,
                 open_zones_max: says.open_zones_max,
@@ -71,29 +85,61 @@ impl Claims {
 
     /// Compares it with what was found.
     pub(super) fn doubt(&mut self, found: &Discovered) {
-        match (self.rotational, &found.profile) {
-            (Some(true), None) => {
-                self.doubts.push("it is said to turn, and no rotation shows".to_owned());
+        self.doubts = self.doubts_of(&Seen {
+            turns: found.profile.is_some() || found.array.is_some(),
+            ensemble: found.throughput.as_ref().map(|throughput| throughput.ensemble_bytes),
+            parallelism: found.parallelism,
+            disks: found.array.as_ref().and_then(ShownArray::disks),
+            unit: found.array.as_ref().and_then(ShownArray::unit_bytes),
+        });
+    }
+
+    fn doubts_of(&self, seen: &Seen) -> Vec<String> {
+        let mut doubts = Vec::new();
+        match (self.rotational, seen.turns) {
+            (Some(true), false) => {
+                doubts.push("it is said to turn, and no rotation shows".to_owned());
             }
-            (Some(false), Some(_)) => {
-                self.doubts.push("it is said not to turn, and a rotation shows".to_owned());
+            (Some(false), true) => {
+                doubts.push("it is said not to turn, and a rotation shows".to_owned());
             }
             _ => {}
         }
         let physical = self.physical_block_bytes.unwrap_or(512);
         if let Some(optimal) = self.optimal_io_bytes.filter(|optimal| optimal % physical != 0) {
-            self.doubts.push(format!(
+            doubts.push(format!(
                 "the optimal size of {optimal} bytes is no multiple of the physical block: it is passed over"
             ));
-        } else if let (Some(optimal), Some(throughput)) = (self.optimal_io_bytes, &found.throughput)
-            && optimal > 2 * throughput.ensemble_bytes
+        } else if let (Some(optimal), Some(ensemble)) = (self.optimal_io_bytes, seen.ensemble)
+            && optimal > 2 * ensemble
         {
-            self.doubts.push(format!(
+            doubts.push(format!(
                 "the optimal size is said to be {}, and reads beyond {} gain under 5 %",
                 ByteCount(optimal),
-                ByteCount(throughput.ensemble_bytes)
+                ByteCount(ensemble)
             ));
         }
+        if let Some(requests) = self.requests.filter(|most| u64::from(seen.parallelism) > *most) {
+            doubts.push(format!(
+                "{requests} requests may wait for it, and {} at a time bring more",
+                seen.parallelism
+            ));
+        }
+        if let (Some(said), Some(seen)) = (self.array_disks, seen.disks)
+            && said != seen as u64
+        {
+            doubts.push(format!("it is said to have {said} disks, and {seen} show"));
+        }
+        if let (Some(said), Some(seen)) = (self.array_chunk_bytes, seen.unit)
+            && said != seen
+        {
+            doubts.push(format!(
+                "its disks are said to have {} of a stripe each, and {} show",
+                ByteCount(said),
+                ByteCount(seen)
+            ));
+        }
+        doubts
     }
 
     pub(super) fn print(&self) -> Result<(), Failure> {
@@ -104,10 +150,11 @@ impl Claims {
             size("physical block", self.physical_block_bytes),
             size("minimum request", self.minimum_io_bytes),
             size("optimal request", self.optimal_io_bytes),
-            size("chunk", self.chunk_bytes),
+            size(if self.zones.is_some() { "zone" } else { "chunk" }, self.chunk_bytes),
             size("longest request", self.maximum_io_bytes),
             size("unit of discards", self.discard_bytes),
             size("atomic write", self.atomic_write_bytes),
+            size("alignment of direct I/O", self.direct_io_bytes),
             self.requests.map(|requests| ("requests that wait", requests.to_string())),
             self.zones.clone().map(|zones| ("zones", zones)),
             self.actuators.map(|count| ("actuators", count.to_string())),
@@ -123,5 +170,37 @@ impl Claims {
             facts.into_iter().flatten().map(row).collect(),
         )?;
         self.doubts.iter().try_for_each(|doubt| print::line(format!("Doubtful: {doubt}.")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_is_doubted_where_it_does_not_show() {
+        let seen =
+            |turns, ensemble| Seen { turns, ensemble, parallelism: 1, disks: None, unit: None };
+        let none: [String; 0] = [];
+        let disk = Claims { rotational: Some(true), ..Claims::default() };
+        assert_eq!(disk.doubts_of(&seen(true, None)), none);
+        assert_eq!(disk.doubts_of(&seen(false, Some(1 << 20))).len(), 1);
+        // A claim of some enclosures: no multiple of anything.
+        let optimal_io_bytes = Some(33_553_920);
+        let flash =
+            Claims { optimal_io_bytes, physical_block_bytes: Some(4096), ..Claims::default() };
+        assert!(flash.doubts_of(&seen(false, Some(1 << 20)))[0].contains("passed over"));
+        let array = Claims {
+            array_disks: Some(4),
+            array_chunk_bytes: Some(512 << 10),
+            requests: Some(64),
+            ..Claims::default()
+        };
+        let as_said =
+            Seen { disks: Some(4), unit: Some(512 << 10), parallelism: 64, ..seen(true, None) };
+        assert_eq!(array.doubts_of(&as_said), none);
+        let other =
+            Seen { disks: Some(3), unit: Some(64 << 10), parallelism: 128, ..seen(true, None) };
+        assert_eq!(array.doubts_of(&other).len(), 3, "{:?}", array.doubts_of(&other));
     }
 }
