@@ -21,9 +21,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Overall write cost is the write cost times the transfer inefficiency. The latter is measured: 5,000 writes of a segment in the first \
          zone, one more queued, beside what its sectors take to pass.",
         "The thesis takes the write cost from Matthews et al. (1997), who had it of the Auspex trace; that is not in the papers here. Ours is \
-         of a simulated cleaner: blocks of 8 KB in a space that is 80 % full, of which nine of ten writes go to a tenth (Rosenblum and \
-         Ousterhout's hot and cold data), cleaned by their cost and benefit, a hundredth of the segments at a time, read whole and written \
-         by age.",
+         of a simulated cleaner: files of 8 KB to 1 MB (their logarithms as likely), which are written whole, in a space that is 80 % full; \
+         nine of ten writes go to a tenth of the files (Rosenblum and Ousterhout's hot and cold data); segments are cleaned by cost and \
+         benefit, a hundredth of them at a time, read whole and written by age. The workload matters: where single blocks are overwritten \
+         at random, segments of eight tracks cost a tenth more than those of one, and are the best.",
         "The model's line is Matthews' with the thesis's 5.2 ms and 40 MB/s.",
         "Variable segments are the tracks of all zones, beside segments of their mean length.",
     ],
@@ -49,6 +50,10 @@ const BANDWIDTH_MB_PER_S: f64 = 40.0;
 /// Why the gain at one track differs.
 const GAIN: &str = "the thesis's own head times of writes, 10.2 and 13.8 ms, are 26 % apart, and its efficiencies of reads, 0.73 and 0.50, \
                     32 %: what the 44 % compare is not said";
+
+/// Why the model is below.
+const MODEL: &str =
+    "it has the thesis's 2.2 ms of seeks and 3 of latency, and neither settling nor head switches";
 
 /// A size of segments.
 struct Sized {
@@ -107,7 +112,7 @@ fn of_sizes(disk: &Profile, space: f64, stage: &Stage, context: &Context) -> Vec
             let row = Row::new("a track, aligned to anywhere", "", aligned / anywhere);
             rows.push(row.beside(0.56).because(GAIN));
             let row = Row::new("a track, the model to anywhere", "", model / anywhere);
-            rows.push(row.beside(1.0).judged(Tolerance::Published(0.15)));
+            rows.push(row.beside(1.0).because(MODEL));
         }
     }
     let least = |lies: fn(&Sized) -> f64| {
@@ -158,7 +163,8 @@ mod tests {
         };
         assert_eq!(of("least overall cost, aligned: segment in tracks"), 1.0);
         let (track, eight) = (of("264 KB, write cost"), of("2112 KB, write cost"));
-        assert!((1.0..1.5).contains(&(eight / track)), "{track} and {eight}");
+        // More where files share a segment, and not because no segments are empty.
+        assert!((1.5..3.0).contains(&(eight / track)), "{track} and {eight}");
         let variable = of("segments of tracks in all zones, write cost");
         let fixed = of("segments of their mean length, write cost");
         assert!((variable / fixed - 1.0).abs() < 0.05, "{variable} and {fixed}");
