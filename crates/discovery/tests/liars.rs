@@ -46,6 +46,8 @@ enum Lie {
     KeepsWriteCache,
     /// Says that it reads ahead no further than it was told, and does.
     IgnoresReadAhead,
+    /// Fails when it is told to read ahead no further than some blocks.
+    RefusesLimits,
 }
 
 struct Liar {
@@ -166,8 +168,13 @@ impl Diagnostics for Liar {
     }
 
     fn set_cache(&self, page: CachePage) -> Answer<'_, ()> {
-        *self.told.lock() = Some(page);
         let limit = u16::MAX;
+        if self.lie == Lie::RefusesLimits && page.read_ahead_blocks < limit {
+            let blocks = BlockRange::new(Lbn(0), BlockCount(1));
+            let error = storage::Error::Corrupt { device: "liar".to_owned(), blocks };
+            return Box::pin(async move { Err(error) });
+        }
+        *self.told.lock() = Some(page);
         self.honest().set_cache(match self.lie {
             Lie::KeepsCache => CachePage { reads: true, writes: true, read_ahead_blocks: limit },
             Lie::KeepsWriteCache => CachePage { writes: true, ..page },
@@ -377,6 +384,8 @@ fn a_limit_that_is_not_minded_has_no_effect() {
     assert_eq!((minded.reads, minded.read_ahead), (field(Some(true)), field(Some(true))));
     assert_eq!((ignored.reads, ignored.read_ahead), (field(Some(true)), field(Some(false))));
     assert_eq!(minded.writes, field(None), "not without leave to write");
+    let refused = extract_from(Lie::RefusesLimits).unwrap().cache_fields;
+    assert_eq!((refused.reads, refused.read_ahead), (field(Some(true)), field(None)));
 }
 
 #[test]
