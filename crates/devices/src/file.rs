@@ -15,13 +15,14 @@ use moirai_storage::{
     Flushed, Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::block;
 use crate::flushes::Flushes;
 use crate::lock::lock;
 use crate::ring::{Carried, Ring};
+use crate::system::direct_io_of;
 use crate::{Access, NewFiles};
 
 /// What a file's size and its volume block are multiples of: the page of common file systems.
@@ -347,16 +348,12 @@ fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
         OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path).ok()?;
     let page = PAGE.bytes().0;
     let mut direct = Direct { file, offset_align: page, memory_align: page as usize };
-    // Kernels from 6.1 on tell the alignment; before, a page is right for every file system.
-    let wanted = StatxFlags::DIOALIGN;
-    if let Ok(stat) = rustix::fs::statx(&direct.file, "", AtFlags::EMPTY_PATH, wanted)
-        && stat.stx_mask & wanted.bits() != 0
-    {
-        if stat.stx_dio_offset_align == 0 {
+    // Where the kernel does not tell the alignment, a page is right for every file system.
+    if let Some(align) = direct_io_of(&direct.file, "", AtFlags::EMPTY_PATH) {
+        if align.offset == 0 {
             return None;
         }
-        direct.offset_align = u64::from(stat.stx_dio_offset_align);
-        direct.memory_align = stat.stx_dio_mem_align as usize;
+        (direct.offset_align, direct.memory_align) = (align.offset, align.memory);
     }
     // Some file systems accept the flag and refuse the first transfer.
     let mut probe = IoBuf::zeroed(PAGE);

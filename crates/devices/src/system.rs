@@ -2,12 +2,14 @@
 
 use std::fs::{metadata, read_dir, read_to_string};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use moirai_units::ByteCount;
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
+use rustix::path::Arg;
 
 /// What the system says of a block device. A claim that is missing, or zero where that says nothing, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,11 +72,8 @@ impl SystemSays {
         let number = if file.file_type().is_block_device() { file.rdev() } else { file.dev() };
         let name = format!("{}:{}", major(number), minor(number));
         let says = SystemSays::in_folder(&Path::new("/sys/dev/block").join(name));
-        let wanted = StatxFlags::DIOALIGN;
-        let direct_io = statx(CWD, path, AtFlags::empty(), wanted)
-            .ok()
-            .filter(|stat| stat.stx_mask & wanted.bits() != 0 && stat.stx_dio_offset_align > 0)
-            .map(|stat| ByteCount(u64::from(stat.stx_dio_offset_align)));
+        let direct_io = direct_io_of(CWD, path, AtFlags::empty());
+        let direct_io = direct_io.map(|align| ByteCount(align.offset)).filter(|align| align.0 > 0);
         Ok(says.map(|says| SystemSays { direct_io, ..says }))
     }
 
@@ -117,6 +116,28 @@ impl SystemSays {
             below,
         })
     }
+}
+
+/// What direct I/O to a file must be a multiple of.
+pub(crate) struct DirectIoAlign {
+    /// Places and lengths; 0 where the file takes no direct I/O.
+    pub(crate) offset: u64,
+    /// Addresses.
+    pub(crate) memory: usize,
+}
+
+/// The same, of a file that is named as for `statx`; `None` where the kernel does not tell (before 6.1).
+pub(crate) fn direct_io_of(
+    folder: impl AsFd,
+    path: impl Arg,
+    flags: AtFlags,
+) -> Option<DirectIoAlign> {
+    let wanted = StatxFlags::DIOALIGN;
+    let stat = statx(folder, path, flags, wanted).ok()?;
+    (stat.stx_mask & wanted.bits() != 0).then_some(DirectIoAlign {
+        offset: u64::from(stat.stx_dio_offset_align),
+        memory: stat.stx_dio_mem_align as usize,
+    })
 }
 
 fn text(path: &Path) -> Option<String> {

@@ -40,8 +40,9 @@ pub struct Options {
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
-    /// Bytes that a scan reads ahead, for each disk of the data device; 16 MiB in all at most. It reads parts of partitions, of up to
-    /// 1 MiB each, until so much is under way; with less than one part has, it reads one ahead. 2 MiB by default.
+    /// Bytes that a scan reads ahead, for each disk of the data device, and 16 MiB in all at most. 2 MiB by default. A scan reads up to
+    /// 1 MiB of a partition at a time, and begins another read while reads of fewer bytes than this are in flight: so it always reads
+    /// ahead once, however small this is.
     pub read_ahead: ByteCount,
     /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,

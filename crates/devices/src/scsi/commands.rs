@@ -33,10 +33,11 @@ const MORE_FLAGS_AT: usize = 12;
 const WRITE_PROTECTED: u8 = 0x80;
 /// What a drive with more blocks than 32 bits count says.
 const TOO_LARGE: u32 = u32::MAX;
-/// NO SENSE and RECOVERED ERROR, up to which a command is done; ILLEGAL REQUEST, UNIT ATTENTION, and its code for a drive that was switched on or reset.
+/// Sense keys: up to RECOVERED ERROR (0 is NO SENSE) a command is done; ILLEGAL REQUEST; UNIT ATTENTION.
 const RECOVERED: u8 = 1;
 const ILLEGAL_REQUEST: u8 = 5;
 const UNIT_ATTENTION: u8 = 6;
+/// Of UNIT ATTENTION: the drive was switched on or reset.
 const RESET: u8 = 0x29;
 /// Of UNIT ATTENTION: parameters were changed, and by its qualifier which; others are of reservations and of the capacity.
 const PARAMETERS_CHANGED: u8 = 0x2a;
@@ -130,7 +131,12 @@ impl Sense {
     /// Writes that were acknowledged may be lost: the drive was reset, or says only now that an earlier command failed.
     #[must_use]
     pub fn loses_writes(self) -> bool {
-        self.is_reset() || (self.is_deferred && self.key > RECOVERED)
+        self.is_reset() || (self.is_deferred && !self.is_recovered())
+    }
+
+    /// The command that it is of is done.
+    pub(super) fn is_recovered(self) -> bool {
+        self.key <= RECOVERED
     }
 
     /// Something happened to the drive before the command, which was not carried out.

@@ -145,8 +145,10 @@ fn verdict(status: u8, host: u16, sense: &[u8], bytes: usize) -> io::Result<Repl
         return Ok(Reply { bytes, sense: None });
     }
     match Sense::decode(sense) {
-        // NO SENSE and RECOVERED ERROR of this command, and not of one before it.
-        Some(sense) if sense.key <= 1 && !sense.is_deferred => Ok(Reply { bytes, sense: None }),
+        // It is of this command, and not of one before it.
+        Some(sense) if sense.is_recovered() && !sense.is_deferred => {
+            Ok(Reply { bytes, sense: None })
+        }
         Some(sense) => Ok(Reply { bytes: 0, sense: Some(sense) }),
         None => Err(io::Error::other("it failed, and does not say why")),
     }

@@ -276,7 +276,7 @@ async fn extract_with(
     progress(Step::Cache);
     // Where reading ahead is resumed, a read may wait for that one's seek as well.
     rig.drive.set_longest(2.0 * longest + but_seeks);
-    let Looked { mut cache, fields: cache_fields, hits, doubts: of_cache } = loop {
+    let CacheResults { mut cache, fields: cache_fields, hits, doubts: of_cache } = loop {
         let late = rig.drive.late();
         let found = cache_of(&mut rig, pages, cached, writes).await?;
         if rig.drive.late() == late {
@@ -346,7 +346,7 @@ fn can_set(pages: CachePages) -> bool {
 }
 
 /// What was found of a cache.
-struct Looked {
+struct CacheResults {
     cache: Option<CacheFound>,
     fields: CacheFields,
     hits: Hits,
@@ -359,7 +359,7 @@ async fn cache_of(
     pages: CachePages,
     cached: CachePage,
     writes: bool,
-) -> Result<Looked> {
+) -> Result<CacheResults> {
     let mut tests = CacheTests::new(rig).await?;
     let stays = CachePage { writes: pages.current.writes && !pages.can_set_writes, ..cached };
     let mut fields = CacheFields::of(pages);
@@ -418,7 +418,7 @@ async fn cache_of(
     if tests.is_limited && cache.is_some() {
         doubts.push("it has too few cylinders without defects to look at its cache well: that may hold more");
     }
-    Ok(Looked { cache, fields, hits, doubts })
+    Ok(CacheResults { cache, fields, hits, doubts })
 }
 
 /// Zones that are told from each other by their skews alone, at most.

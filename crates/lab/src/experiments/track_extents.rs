@@ -68,7 +68,7 @@ const CLIENTS: [(u64, f64, f64); 5] = [
 ];
 const WARM_UP: Nanos = Nanos(10_000_000_000);
 const TIME: Nanos = Nanos(60_000_000_000);
-/// A pause between runs, in which the stores apply what is pending.
+/// A pause between runs. In it the stores sweep: they apply pending modifications to their partitions.
 const SETTLES: Nanos = Nanos(60_000_000_000);
 /// Why transactions gain nothing beside queries.
 const BESIDE: &str = "a transaction waits behind two requests of the query, which are three times as long in tracks; the query is over sooner";
