@@ -28,7 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "The model's line is Matthews' with the thesis's 5.2 ms and 40 MB/s.",
         "Variable segments are the tracks of all zones, beside segments of their mean length.",
     ],
-    takes: "10 s",
+    takes: "2 s",
     scaling: Some(Scaling { least: 0.25, shorter: 0.25, what: "the space that is cleaned" }),
     run,
 };
