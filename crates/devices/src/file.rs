@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::block;
 use crate::flushes::Flushes;
-use crate::lock::lock;
+use crate::lock::{lock, unlock};
 use crate::ring::{Carried, Ring};
 use crate::system::direct_io_of;
 use crate::{Access, NewFiles};
@@ -82,7 +82,8 @@ impl FileDevice {
             true => block::open_block(uri, &path, access)?,
             false => open_or_create(uri, &path, options.size, access)?,
         };
-        lock(&buffered, &path, read_only)?;
+        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
+        lock_for_transfers(&buffered, direct.as_ref(), &path, read_only, access)?;
         let failed = || file_error(&path, "reading the size");
         let (length, own_block) = match is_block {
             true => (
@@ -117,7 +118,6 @@ impl FileDevice {
         };
         let discard = discard.map(|unit| unit.max(PAGE).max(physical_block));
         let name = format!("{}:{}", uri.scheme, path.display());
-        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
         if options.direct && direct.is_none() {
             tracing::warn!(
                 "{}: the file system does not support direct I/O, so transfers use the page cache",
@@ -363,6 +363,31 @@ fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
     }
 }
 
+/// Locks what transfers by io_uring use: they go on when this process is killed, and until they are done nobody else may
+/// write the file. Those that use the page cache end before the process does.
+fn lock_for_transfers(
+    buffered: &File,
+    direct: Option<&Direct>,
+    path: &Path,
+    read_only: bool,
+    access: Access<'_>,
+) -> Result<()> {
+    let Some(direct) = direct else { return lock(buffered, path, read_only) };
+    if let Access::Create(new) = access
+        && new.contains(path)
+    {
+        // A new file is locked since it was made.
+        unlock(buffered, path)?;
+        let locked = lock(&direct.file, path, read_only);
+        if locked.is_err() {
+            // Another process was faster, and has it now.
+            new.forget(path);
+        }
+        return locked;
+    }
+    lock(&direct.file, path, read_only)
+}
+
 impl Files {
     /// The file to use for a transfer: past the page cache when its alignment allows.
     fn file_for(&self, offset: u64, buffer: &[u8]) -> &File {
@@ -533,5 +558,37 @@ impl Device for FileDevice {
                 source,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel keeps the file of a transfer that goes on after its process was killed, and nothing else of that process.
+    #[test]
+    fn a_file_is_locked_until_its_last_transfer_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let uri: DeviceUri = format!("file:{}", folder.path().join("x").display()).parse().unwrap();
+        let options = FileOptions {
+            size: Some(ByteCount(1 << 20)),
+            ensemble: PAGE.bytes(),
+            direct: true,
+            physical_block: None,
+        };
+        let new = NewFiles::new();
+        // As it is made, and as it is found.
+        for access in [Access::Create(&new), Access::Write] {
+            let options = FileOptions { size: options.size.filter(|_| !new.any()), ..options };
+            let device = FileDevice::open(&uri, options, access).unwrap();
+            let Some(direct) = &device.files.direct else { return };
+            let transfer = direct.file.try_clone().unwrap();
+            drop(device);
+            let options = FileOptions { size: None, ..options };
+            let early = FileDevice::open(&uri, options, Access::Write).unwrap_err();
+            assert!(matches!(early, Error::InUse { .. }), "{early}");
+            drop(transfer);
+            FileDevice::open(&uri, options, Access::Write).unwrap();
+        }
     }
 }

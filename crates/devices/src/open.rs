@@ -84,6 +84,11 @@ impl NewFiles {
         self.0.lock().push(path.to_owned());
     }
 
+    /// Leaves the file to others, who have it now.
+    pub(crate) fn forget(&self, path: &Path) {
+        self.0.lock().retain(|new| new != path);
+    }
+
     /// Whether `path` was created.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use moirai_devices::{FaultyDevice, Power};
 use moirai_runtime::{block_on_virtual, sleep};
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Op, Request,
+    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, IoBuf, Op, Request,
     Result as StorageResult,
 };
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn, Nanos};
@@ -85,12 +85,7 @@ impl Made {
         };
         let made =
             Made { data: device("data", 4000), logs: [device("log 0", 800), device("log 1", 800)] };
-        let logs = made.logs.clone().map(|log| log as _);
-        let block_bytes = ByteCount(512);
-        let format = Format { block_bytes, partition_blocks: 4, ..Format::default() };
-        Engine::format(&*made.data, &logs, &WholeBlocks, format).await.unwrap();
-        let engine = made.open_for_writing().await;
-        engine.create_space(SPACE).await.unwrap();
+        let engine = made.formatted().await;
         for key in 0..PLACED {
             put(&engine, key).await.unwrap();
         }
@@ -101,6 +96,30 @@ impl Made {
         drop(engine);
         sleep(Nanos(10_000_000)).await;
         made
+    }
+
+    /// An engine on new devices, with an empty space.
+    async fn formatted(&self) -> Engine {
+        let logs = self.logs.clone().map(|log| log as _);
+        let block_bytes = ByteCount(512);
+        let format = Format { block_bytes, partition_blocks: 4, ..Format::default() };
+        Engine::format(&*self.data, &logs, &WholeBlocks, format).await.unwrap();
+        let engine = self.open_for_writing().await;
+        engine.create_space(SPACE).await.unwrap();
+        engine
+    }
+
+    async fn block(&self, lbn: Lbn) -> Vec<u8> {
+        let data: &dyn Device = &*self.data;
+        data.read(BlockRange::new(lbn, BlockCount(1))).await.unwrap().to_vec()
+    }
+
+    async fn set_block(&self, lbn: Lbn, block: &[u8]) {
+        let data: &dyn Device = &*self.data;
+        let mut buffer = IoBuf::zeroed(BlockCount(1));
+        buffer.copy_from_slice(block);
+        data.write(lbn, buffer).await.unwrap();
+        data.flush().await.unwrap();
     }
 
     async fn open_for_writing(&self) -> Engine {
@@ -196,6 +215,57 @@ fn engines_for_reading_only_write_nothing_and_serve_all_reads() {
         sleep(Nanos(10_000_000_000)).await;
         check_content(&made.open_for_writing().await).await;
     });
+}
+
+/// The second copy of the superblock may be older than the first one: a crash came between them.
+#[test]
+fn a_crash_while_a_checkpoint_is_taken_is_no_damage() {
+    let mut older = 0;
+    for writes in 0.. {
+        let is_whole = block_on_virtual(writes, async {
+            let power = Power::on();
+            let device = |name: &str, blocks| {
+                FaultyDevice::new(
+                    name.into(),
+                    BlockCount(blocks),
+                    BlockCount(16),
+                    Arc::clone(&power),
+                )
+            };
+            let logs = [device("log 0", 800), device("log 1", 800)];
+            let made = Made { data: device("data", 4000), logs };
+            let engine = made.formatted().await;
+            for key in 0..PLACED {
+                put(&engine, key).await.unwrap();
+            }
+            power.fail_after(writes);
+            let is_whole = engine.checkpoint().await.is_ok();
+            drop(engine);
+            sleep(Nanos(10_000_000)).await;
+            power.bring_back();
+            for device in made.logs.iter().chain([&made.data]) {
+                device.restart();
+            }
+            let copies = [made.block(Lbn(0)).await, made.block(Lbn(8)).await];
+            older += u32::from(copies[0] != copies[1]);
+            let devices = made.sealed();
+            let check = async || open(&devices, Options::default()).await.unwrap().check().await;
+            assert_eq!(check().await, [], "after {writes} writes");
+            // The first copy is never the older one.
+            if copies[0] != copies[1] {
+                made.set_block(Lbn(0), &copies[1]).await;
+                made.set_block(Lbn(8), &copies[0]).await;
+                assert_eq!(check().await.len(), 1, "after {writes} writes");
+                made.open_for_writing().await.close().await.unwrap();
+                assert_eq!(check().await, []);
+            }
+            is_whole
+        });
+        if is_whole {
+            assert!(older > 0 && writes > 5, "{older} of {writes}");
+            return;
+        }
+    }
 }
 
 /// Reads that would have a running engine sweep, and blocks that it would clear.

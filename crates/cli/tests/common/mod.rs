@@ -21,6 +21,6 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, St
 /// Runs the tool, which must succeed; gives its standard output.
 pub(crate) fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let (status, output, error) = run(folder, arguments);
-    assert_eq!(status, Some(0), "moirai {}: {error}", arguments.join(" "));
+    assert_eq!(status, Some(0), "moirai {}: {error}{output}", arguments.join(" "));
     output
 }

@@ -228,18 +228,23 @@ impl Superblock {
         }
     }
 
-    /// The copies on `device` that are not `current`.
+    /// The copies on `device` that are neither `current` nor, for the second one, the superblock before it: a crash
+    /// between the writes of both leaves that, and the next opening for writing writes it anew.
     pub(crate) async fn damaged_copies(device: &dyn Device, current: &Superblock) -> Vec<Damage> {
         let mut damaged = Vec::new();
-        for copy in 0..2 {
-            let blocks = BlockRange::new(Lbn(copy * COPY_BLOCKS.0), COPY_BLOCKS);
+        for number in 0..2 {
+            let blocks = BlockRange::new(Lbn(number * COPY_BLOCKS.0), COPY_BLOCKS);
             let read = device.read(blocks).await.ok();
             let mut copy = read.and_then(|read| Superblock::decode(&read));
             if let Some(copy) = &mut copy {
                 // Who only reads has written nothing of a device that was enlarged.
                 copy.layout = copy.layout.grown(device.inquiry().capacity);
             }
-            if copy.as_ref() != Some(current) {
+            let is_right = copy.is_some_and(|copy| {
+                let is_before = copy.id == current.id && copy.generation + 1 == current.generation;
+                copy == *current || (number == 1 && is_before)
+            });
+            if !is_right {
                 let device = device.inquiry().name.clone();
                 damaged.push(Damage { what: "a superblock", device, blocks, keys: None });
             }
