@@ -381,11 +381,15 @@ fn a_superblock_that_is_not_right_is_written_anew() {
                 let options = Options { read_only: true, ..Options::default() };
                 let (store, _) = bench.open(options).await;
                 let damage = store.check().await;
-                assert_eq!(damage.len(), 1, "{damage:?}");
-                assert_eq!((damage[0].what, damage[0].blocks.first), ("a superblock", Lbn(place)));
+                let damaged: Vec<_> =
+                    damage.iter().map(|one| (one.what, one.blocks.first)).collect();
+                // A crash between the writes of both leaves an older second copy.
+                let expected = [("a superblock", Lbn(place))];
+                assert_eq!(damaged, expected[usize::from(is_old && place == 8)..]);
                 drop(store);
                 let (store, tree) = bench.open(Options::default()).await;
                 assert_eq!(store.check().await, []);
+                assert_eq!(copy(0).await.unwrap()[..], copy(8).await.unwrap()[..]);
                 let found = store.get(&tree, b"key").await.unwrap();
                 assert_eq!(found, Some(2_u64.to_le_bytes().to_vec()));
                 store.close().await.unwrap();

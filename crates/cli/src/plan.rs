@@ -5,6 +5,7 @@ mod characterise;
 mod make;
 mod page;
 mod shown;
+mod traced;
 mod watch;
 
 use std::path::PathBuf;
@@ -112,12 +113,18 @@ pub(crate) struct Simulate {
     /// Also simulate what may be other than expected
     #[arg(long, conflicts_with = "trace")]
     what_if: bool,
-    /// Use the requests of a trace in place of a workload; its devices are the plan's objects, in their order
+    /// Use the requests of a trace in place of a workload; its devices are the plan's objects, in their order or as --name says
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     trace: Option<PathBuf>,
     /// Format of the trace, or auto
     #[arg(long, default_value = "auto", requires = "trace")]
     format: String,
+    /// Name the object of a device of the trace, like 0=orders
+    #[arg(long = "name", value_name = "N=NAME", value_parser = named, requires = "trace")]
+    names: Vec<(u32, String)>,
+    /// Multiply the times of an object's requests, like orders=0.75 for a third more of them a second
+    #[arg(long = "time-scale", value_name = "NAME=FACTOR", value_parser = scaled, requires = "trace")]
+    time_scales: Vec<(String, f64)>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -226,6 +233,17 @@ fn named(text: &str) -> Result<(u32, String), String> {
     match name.is_empty() {
         true => Err("the name is empty".into()),
         false => Ok((device, name.to_owned())),
+    }
+}
+
+/// An object and what its times are multiplied by.
+fn scaled(text: &str) -> Result<(String, f64), String> {
+    let (name, scale) =
+        text.rsplit_once('=').ok_or("write a name and a factor, like orders=0.75")?;
+    let scale: f64 = scale.parse().map_err(|_| format!("`{scale}` is no number"))?;
+    match (1e-3..=1e3).contains(&scale) {
+        true => Ok((name.to_owned(), scale)),
+        false => Err(format!("{scale} is not from 0.001 to 1000")),
     }
 }
 

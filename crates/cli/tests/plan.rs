@@ -139,11 +139,21 @@ fn a_trace_becomes_a_plan_on_simulated_disks() {
     assert!(of("mb_per_s") > 0.0 && of("hours") > 0.0, "{rebuilt}");
     let traced =
         ["plan", "simulate", "plan.toml", "--trace", "trace.csv", "--requests", "4200", "--json"];
-    let traced = json(&succeed(folder, &traced));
-    assert!(traced["plans"][0]["cost"].as_f64().unwrap() > 0.0);
+    let of_trace = |more: &[&str]| json(&succeed(folder, &[&traced[..], more].concat()));
+    let as_it_is = of_trace(&[]);
+    assert!(as_it_is["plans"][0]["cost"].as_f64().unwrap() > 0.0);
+    let names = ["--name", "0=orders", "--name", "1=reports"];
+    assert_eq!(of_trace(&names), as_it_is);
+    // At a fourth of the pace.
+    let slow = of_trace(&["--time-scale", "orders=4", "--time-scale", "reports=4"]);
+    for object in 0..2 {
+        let rate = |of: &serde_json::Value| of["plans"][0]["objects"][object]["iops"].as_f64();
+        let ratio = rate(&as_it_is).unwrap() / rate(&slow).unwrap();
+        assert!((ratio - 4.0).abs() < 0.2, "{ratio}");
+    }
     let watched = ["plan", "watch", "plan.toml", "--workload", "load.toml", "--trace", "trace.csv"];
-    let names = ["--name", "0=orders", "--name", "1=reports", "--requests", "2000", "--json"];
-    let watched = json(&succeed(folder, &[&watched[..], &names[..]].concat()));
+    let short = ["--requests", "2000", "--json"];
+    let watched = json(&succeed(folder, &[&watched[..], &names[..], &short[..]].concat()));
     assert_eq!(watched["fits"], true, "{watched}");
     succeed(folder, &["plan", "apply", "plan.toml", "--to", "placed"]);
     succeed(folder, &["kv", "--store", "volume:placed/orders.toml", "put", "fruit", "apple"]);
@@ -237,6 +247,13 @@ fn wrong_input_is_named() {
     let simulate = |trace: &str| run(folder, &["plan", "simulate", "only.toml", "--trace", trace]);
     let (status, _, error) = simulate("trace.csv");
     assert!(status == Some(1) && error.contains("line"), "{error}");
+    for wrong in
+        [["--name", "0=nobody"], ["--time-scale", "nobody=2"], ["--time-scale", "orders=0"]]
+    {
+        let simulate = ["plan", "simulate", "only.toml", "--trace", "trace.csv"];
+        let (status, _, error) = run(folder, &[&simulate[..], &wrong[..]].concat());
+        assert!(status == Some(2) && error.contains(&wrong[1][..6]), "{error}");
+    }
     let (status, _, error) =
         run(folder, &["plan", "apply", "only.toml", "--to", "x", "--device", "file:d?size=1MiB"]);
     assert!(status == Some(2) && error.contains("6 disks"), "{error}");

@@ -2,17 +2,13 @@
 
 use std::path::Path;
 
-use moirai::units::{ByteCount, Instant, grouped_decimals};
+use moirai::units::{ByteCount, grouped_decimals};
 use moirai_policy::search::{Judged, compare as better};
-use moirai_policy::{
-    Judge, Judgement, Plan, Scenario, TraceSource, TracedRequest, Workload, scenarios,
-};
-use moirai_replay::trace::Arrival;
+use moirai_policy::{Judge, Judgement, Plan, Scenario, Workload, scenarios};
 use serde::Serialize;
 
-use super::{Compare, How, Simulate, page};
+use super::{Compare, How, Simulate, page, traced};
 use crate::failure::Failure;
-use crate::replay::open_trace;
 use crate::{output, print, progress};
 
 #[derive(Serialize)]
@@ -203,7 +199,7 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     let plan = Plan::read(&arguments.plan)?;
     let bar = progress::clock("simulating");
     let (judgement, what_if) = match &arguments.trace {
-        Some(trace) => (of_trace(arguments, trace, &plan)?, Vec::new()),
+        Some(trace) => (traced::judged(arguments, trace, &plan)?, Vec::new()),
         None => {
             let workload = workload(&arguments.how)?;
             let judge = judge(&arguments.how, &workload);
@@ -278,64 +274,6 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         ]
     });
     print::table(&columns, rows.collect())
-}
-
-/// The figures of a plan under the requests of a trace.
-fn of_trace(arguments: &Simulate, path: &Path, plan: &Plan) -> Result<Judgement, Failure> {
-    let (reader, _) = open_trace(path, &arguments.format)?;
-    let sizes: Vec<_> =
-        plan.system()?.objects.into_iter().map(|object| (object.name, object.size)).collect();
-    let mut requests = Vec::new();
-    let mut first: Option<Instant> = None;
-    let mut reader = reader;
-    for traced in reader.by_ref().take(arguments.how.requests as usize) {
-        let traced = traced?;
-        let Arrival::At(at) = traced.at else {
-            return Err(Failure::Failed(
-                "the trace has delays between requests in place of times".into(),
-            ));
-        };
-        let Some((name, size)) = sizes.get(traced.device as usize) else {
-            return Err(Failure::Failed(format!(
-                "line {}: the trace has a device {}, but the plan has {} objects",
-                traced.line,
-                traced.device,
-                sizes.len()
-            )));
-        };
-        if traced.blocks.end().0 > size.0 {
-            return Err(Failure::Failed(format!(
-                "line {}: the request ends at block {}, past the end of object `{name}` at {}: give it {} or more",
-                traced.line,
-                traced.blocks.end(),
-                size,
-                ByteCount(traced.blocks.end().0 * 512)
-            )));
-        }
-        let first = *first.get_or_insert(at);
-        let at = Instant { ns: at.ns.saturating_sub(first.ns) };
-        requests.push(TracedRequest {
-            at,
-            object: traced.device,
-            op: traced.op,
-            blocks: traced.blocks,
-        });
-    }
-    if requests.is_empty() {
-        return Err(Failure::Failed("the trace has no request".into()));
-    }
-    if reader.next().is_some() {
-        let count = print::counted(arguments.how.requests, "request");
-        print::note(format!("the first {count} of the trace are used: give --requests for more"));
-    }
-    let workload = Workload { streams: Vec::new() };
-    let judge = Judge {
-        workload: &workload,
-        requests: requests.len() as u64,
-        seed: arguments.how.seed,
-        runs: 1,
-    };
-    Ok(judge.judge_source(plan, &mut TraceSource::new(requests, &[]))?)
 }
 
 fn workload(how: &How) -> Result<Workload, Failure> {

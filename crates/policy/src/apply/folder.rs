@@ -435,3 +435,104 @@ fn write(path: &Path, text: &str) -> Result<()> {
     })();
     written.map_err(failed(path, "writing"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files of a folder.
+    type Files = BTreeMap<String, Vec<u8>>;
+
+    fn files(path: &Path) -> Files {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let content = |path: PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read(&path).unwrap())
+        };
+        entries.map(content).collect()
+    }
+
+    fn restored(files: &Files) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        folder
+    }
+
+    /// A place on some arrays.
+    fn place(arrays: &[usize]) -> Placed {
+        let array = |array: &usize| PlacedArray { array: *array, first: 0, count: 4096 };
+        Placed {
+            blocks: 4096,
+            level: "raid5".into(),
+            unit_blocks: 16,
+            generation: 0,
+            arrays: arrays.iter().map(array).collect(),
+        }
+    }
+
+    /// A folder at `path` whose object `orders` lies on one array and moves to two.
+    fn moving(path: &Path) -> Folder {
+        let array = |name: &str| PlannedArray {
+            name: name.into(),
+            profile: "seagate-cheetah-36es".into(),
+            disks: 3,
+            cost: 0.0,
+        };
+        let plan = Plan {
+            name: "plan".into(),
+            controller: crate::Arrays::default(),
+            arrays: vec![array("a"), array("b")],
+            objects: Vec::new(),
+        };
+        let disk = |array: usize, disk: usize| {
+            format!("file:{}", path.join(format!("{array}{disk}.img")).display())
+        };
+        let disks: Vec<Vec<String>> =
+            (0..2).map(|array| (0..3).map(|index| disk(array, index)).collect()).collect();
+        let mut folder = Folder::open(path, &plan, &disks).unwrap();
+        folder.begin("orders", place(&[0])).unwrap();
+        folder.switch("orders").unwrap();
+        folder.begin("orders", place(&[0, 1])).unwrap();
+        folder
+    }
+
+    /// What a program that is killed in the switch leaves: of the files that it writes and then removes, in their order, as many as
+    /// it came to.
+    #[test]
+    fn a_switch_that_is_cut_off_is_done_from_its_description_on() {
+        let made = tempfile::tempdir().unwrap();
+        let mut folder = moving(made.path());
+        let mut left = files(made.path());
+        let (from, to) =
+            (folder.placed("orders").unwrap().clone(), folder.moving().unwrap().to.clone());
+        folder.switch("orders").unwrap();
+        drop(folder);
+        let done = files(made.path());
+        let mut steps = vec![("nothing", left.clone())];
+        for name in ["orders.toml", FILE] {
+            assert_ne!(left[name], done[name], "{name}");
+            left.insert(name.into(), done[name].clone());
+            steps.push((name, left.clone()));
+        }
+        assert_eq!(left.len(), done.len() + 1, "the former description is removed");
+        steps.push(("all", done));
+        for (step, left) in steps {
+            let folder = restored(&left);
+            let mut opened = Folder::reopen(folder.path()).unwrap();
+            let given_up = opened.settle().unwrap();
+            let is_back = step == "nothing";
+            assert_eq!(given_up.is_some(), is_back, "after {step}");
+            assert_eq!(opened.placed("orders"), Some(if is_back { &from } else { &to }));
+            assert_eq!(opened.moving(), None);
+            // Every description that is referred to is there, and the folder says the same when it is read again.
+            for (path, _) in
+                opened.part_descriptions("orders", opened.placed("orders").unwrap()).unwrap()
+            {
+                assert!(path.exists(), "{} after {step}", path.display());
+            }
+            assert_eq!(Folder::read(folder.path()).unwrap().state, opened.state);
+        }
+    }
+}
