@@ -247,12 +247,14 @@ fn wrong_input_is_named() {
     let simulate = |trace: &str| run(folder, &["plan", "simulate", "only.toml", "--trace", trace]);
     let (status, _, error) = simulate("trace.csv");
     assert!(status == Some(1) && error.contains("line"), "{error}");
-    for wrong in
-        [["--name", "0=nobody"], ["--time-scale", "nobody=2"], ["--time-scale", "orders=0"]]
-    {
-        let simulate = ["plan", "simulate", "only.toml", "--trace", "trace.csv"];
-        let (status, _, error) = run(folder, &[&simulate[..], &wrong[..]].concat());
-        assert!(status == Some(2) && error.contains(&wrong[1][..6]), "{error}");
+    for (option, value, named) in [
+        ("--name", "0=nobody", "the plan has no object `nobody`"),
+        ("--time-scale", "nobody=2", "the plan has no object `nobody`"),
+        ("--time-scale", "orders=0", "0 is not from 0.001 to 1000"),
+    ] {
+        let simulate = ["plan", "simulate", "only.toml", "--trace", "trace.csv", option, value];
+        let (status, _, error) = run(folder, &simulate);
+        assert!(status == Some(2) && error.contains(named), "{error}");
     }
     let (status, _, error) =
         run(folder, &["plan", "apply", "only.toml", "--to", "x", "--device", "file:d?size=1MiB"]);
