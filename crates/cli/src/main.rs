@@ -124,3 +124,14 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    /// That options which others name are there, and what else clap asserts.
+    #[test]
+    fn all_arguments_are_possible() {
+        super::Arguments::command().debug_assert();
+    }
+}

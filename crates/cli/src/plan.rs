@@ -110,7 +110,7 @@ pub(crate) struct Simulate {
     plan: PathBuf,
     #[command(flatten)]
     how: How,
-    /// Also simulate what may be other than expected
+    /// Also simulate what-if scenarios: growth, streams that coincide, a failed disk and its rebuild
     #[arg(long, conflicts_with = "trace")]
     what_if: bool,
     /// Use the requests of a trace in place of a workload; its devices are the plan's objects, in their order or as --name says
@@ -172,7 +172,7 @@ pub(crate) struct Apply {
     /// Give up a move that was interrupted: the object stays where it was
     #[arg(long)]
     back: bool,
-    /// Use disks that hold something, which is lost
+    /// Use disks that hold data: it is lost
     #[arg(long)]
     overwrite: bool,
     /// Print JSON
@@ -182,7 +182,8 @@ pub(crate) struct Apply {
 
 /// Compare a trace of what happens with the workload that was planned for, and say whether the plan still fits
 ///
-/// Exit status: 1 when goals are missed, or the mean response is a quarter longer than planned.
+/// Exit status: 1 when goals are missed, the mean response is a quarter longer than planned, or an object is accessed
+/// that the plan does not have.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Watch {
@@ -213,7 +214,7 @@ pub(crate) struct Watch {
 #[derive(Args)]
 pub(crate) struct How {
     /// Workload: a stream for each object
-    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
+    #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
     /// Requests of each run
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]

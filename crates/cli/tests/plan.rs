@@ -151,6 +151,14 @@ fn a_trace_becomes_a_plan_on_simulated_disks() {
         let ratio = rate(&as_it_is).unwrap() / rate(&slow).unwrap();
         assert!((ratio - 4.0).abs() < 0.2, "{ratio}");
     }
+    let compare = ["plan", "compare", "plan.toml", "plan.toml", "--requests", "500", "--json"];
+    let compared = json(&succeed(
+        folder,
+        &[&compare[..], &["--runs", "1", "--workload", "load.toml"]].concat(),
+    ));
+    assert_eq!(compared["plans"][0]["cost"], compared["plans"][1]["cost"]);
+    let (status, _, error) = run(folder, &compare);
+    assert!(status == Some(2) && error.contains("--workload"), "{error}");
     let watched = ["plan", "watch", "plan.toml", "--workload", "load.toml", "--trace", "trace.csv"];
     let short = ["--requests", "2000", "--json"];
     let watched = json(&succeed(folder, &[&watched[..], &names[..], &short[..]].concat()));
@@ -255,6 +263,18 @@ fn wrong_input_is_named() {
         let simulate = ["plan", "simulate", "only.toml", "--trace", "trace.csv", option, value];
         let (status, _, error) = run(folder, &simulate);
         assert!(status == Some(2) && error.contains(named), "{error}");
+    }
+    // What cannot be carried out leaves nothing behind.
+    for (name, replaced) in [("a/b", "orders"), ("full", "24MiB")] {
+        let text = std::fs::read_to_string(folder.join("only.toml")).unwrap();
+        // All of the disks, which leaves no room for labels.
+        let other = if name == "full" { "73345138688" } else { name };
+        std::fs::write(folder.join("not.toml"), text.replace(replaced, other)).unwrap();
+        let (status, _, error) = run(folder, &["plan", "apply", "not.toml", "--to", "y"]);
+        assert_eq!(status, Some(1), "{error}");
+        let left: Vec<_> = std::fs::read_dir(folder.join("y")).unwrap().collect();
+        let names: Vec<_> = left.iter().map(|one| one.as_ref().unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| name == ".lock"), "{error}: {names:?}");
     }
     let (status, _, error) =
         run(folder, &["plan", "apply", "only.toml", "--to", "x", "--device", "file:d?size=1MiB"]);

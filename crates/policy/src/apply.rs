@@ -7,7 +7,7 @@
 //!
 //! 1. `placement.toml` notes the sections that the object moves to;
 //! 2. its volume is made there, and the object is copied; writes meanwhile go to both;
-//! 3. both are read and compared, and the new volume is flushed;
+//! 3. both are read and compared, writes wait, and the new volume is flushed;
 //! 4. `NAME.toml` is replaced by the description of the new volume: from here on the object lies there;
 //! 5. `placement.toml` forgets the old sections.
 //!
@@ -73,14 +73,15 @@ pub async fn apply(
     let are_blank = are_blank && folder.objects().next().is_none() && folder.moving().is_none();
     folder.check(plan)?;
     folder.settle()?;
-    let arrays: Vec<&str> = plan.arrays.iter().map(|array| array.name.as_str()).collect();
+    let names: Vec<&str> = plan.arrays.iter().map(|array| array.name.as_str()).collect();
+    check_room(folder, plan, &names, disks)?;
     let mut waiting: Vec<&Placement> = plan.objects.iter().collect();
     // An object may have to wait until another has left.
     while !waiting.is_empty() {
         let mut left = Vec::new();
         let mut problem = None;
         for object in &waiting {
-            match place(folder, plan, object, &arrays, (disks, are_blank), report).await {
+            match place(folder, plan, object, &names, (disks, are_blank), report).await {
                 Ok(()) => {}
                 Err(Error::NoRoom(why)) => {
                     problem = Some(Error::NoRoom(why));
@@ -93,6 +94,19 @@ pub async fn apply(
             return Err(problem);
         }
         waiting = left;
+    }
+    Ok(())
+}
+
+/// Whether a folder without objects has room for all of them: before the first is made.
+fn check_room(folder: &Folder, plan: &Plan, names: &[&str], disks: &Disks) -> Result<()> {
+    if folder.objects().next().is_some() {
+        return Ok(());
+    }
+    let mut tried = folder.tried();
+    for object in &plan.objects {
+        let place = room::find(&tried, &Wanted::of(plan, object)?, names, disks)?;
+        tried.take(&object.name, place);
     }
     Ok(())
 }
@@ -143,9 +157,7 @@ async fn place(
         moving.copy(copied).await?;
         let compared = |done| report(Step::Comparing(object.name.clone(), done, blocks));
         moving.compare(compared).await?;
-        volume.flush().await?;
-        folder.switch(&object.name)?;
-        moving.switch();
+        moving.switch(|| folder.switch(&object.name)).await?;
     } else {
         volume.flush().await?;
         folder.switch(&object.name)?;

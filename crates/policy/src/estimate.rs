@@ -133,7 +133,7 @@ struct Load {
     /// The response to a write that the cache does not take, without waiting, in ms, and how often it waits.
     write_ms: f64,
     write_waits: f64,
-    /// By how many deviations the slowest disk of a read, and of a write, is behind their mean.
+    /// How much later than the mean the slowest disk of a read, and of a write, is done, in deviations.
     slowest_read: f64,
     slowest_write: f64,
     arrays: Vec<usize>,
@@ -366,13 +366,23 @@ fn used(system: &SystemDescription) -> Vec<f64> {
     blocks.iter().zip(&system.arrays).map(share).collect()
 }
 
+/// On and off periods after which it does not show where they began.
+const SETTLED_CYCLES: f64 = 50.0;
+
 /// The sampled moments at which a stream with these on periods is on.
 fn moments_on(mut windows: Windows, horizon_ns: f64) -> Moments {
     let mut window = windows.next();
     let at = |moment: usize| (horizon_ns * (moment as f64 + 0.5) / MOMENTS as f64) as u64;
+    let cycle_ns = windows.cycle_ns();
+    // Of short periods between two moments the last ones are enough.
+    let are_many = horizon_ns / MOMENTS as f64 > 2.0 * SETTLED_CYCLES * cycle_ns;
     let mut on = 0;
     for moment in 0..MOMENTS {
         let at = Instant { ns: at(moment) };
+        if are_many {
+            windows.skip_to(at.ns as f64 - SETTLED_CYCLES * cycle_ns);
+            window = windows.next();
+        }
         while window.is_some_and(|(_, end)| end <= at) {
             window = windows.next();
         }

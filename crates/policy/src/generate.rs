@@ -44,6 +44,9 @@ pub trait Source {
     }
 }
 
+/// Requests later than this, in some 150 years, never come.
+const LAST_NS: u64 = 1 << 62;
+
 /// The requests of a workload.
 #[derive(Debug)]
 pub struct Generator {
@@ -94,7 +97,7 @@ impl Generator {
 
 impl Source for Generator {
     fn next_at(&self) -> Option<Instant> {
-        self.next.peek().map(|Reverse((at, _))| *at)
+        self.next.peek().map(|Reverse((at, _))| *at).filter(|at| at.ns < LAST_NS)
     }
 
     fn take(&mut self) -> Option<TracedRequest> {
@@ -162,7 +165,7 @@ impl Generated {
             from = next.0.max(self.window.1);
             self.window = next;
         }
-        from + wait
+        Instant { ns: from.ns.saturating_add(wait.0) }
     }
 
     fn request(&mut self, at: Instant) -> TracedRequest {

@@ -255,6 +255,7 @@ impl Judge<'_> {
             let problem = "the workload accesses no object of the plan: their names must agree";
             return Err(Error::Mismatch(problem.into()));
         }
+        check_sizes(&workload, &sizes)?;
         let mut runs = Runs::default();
         let mut seeds = seeded(self.seed, "seeds of the runs");
         for run in 0..self.runs.max(1) {
@@ -282,9 +283,10 @@ impl Judge<'_> {
         runs: &mut Runs,
     ) -> Result<()> {
         let mut system = System::new(description).map_err(Error::Mismatch)?;
-        let warm_up = self.requests / 10;
+        // What comes after a rebuild is as expected again, so all that comes before counts.
+        let warm_up = if description.rebuilds { 0 } else { self.requests / 10 };
         system.run(source, Run { requests: self.requests, warm_up });
-        runs.counted_share = 1.0 - warm_up as f64 / self.requests.max(1) as f64;
+        runs.counted_share = 1.0 - warm_up as f64 / system.issued().max(1) as f64;
         let counted: u64 = system.responses().iter().map(Response::requests).sum();
         let sum_ns: u128 = system.responses().iter().map(|response| response.sum_ns).sum();
         runs.costs.push(sum_ns as f64 / 1e6 / counted.max(1) as f64);
@@ -361,6 +363,21 @@ impl Judge<'_> {
     }
 }
 
+/// Refuses a stream whose requests are larger than its object.
+fn check_sizes(workload: &Workload, objects: &[(String, BlockCount)]) -> Result<()> {
+    for (name, size) in objects {
+        let Some(stream) = workload.stream(name) else { continue };
+        if BlockCount::holding(stream.mean_bytes()) > *size {
+            return Err(Error::Mismatch(format!(
+                "stream of `{name}`: requests of {} are larger than the object, which has {}",
+                stream.mean_bytes(),
+                size.bytes()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// How much less than its goal a measured rate may be.
 const RATE_TOLERANCE: f64 = 0.03;
 
@@ -432,11 +449,13 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
     }
 }
 
-/// By how much `goal` is missed, and in words; `None` when it is met. An object without requests
-/// misses none.
+/// By how much `goal` is missed, and in words; `None` when it is met. Of an object without requests it is not known, which
+/// counts as missed.
 fn missed(goal: &Goal, response: &Response, iops: f64) -> Option<(f64, String)> {
     if response.requests() == 0 {
-        return None;
+        let words =
+            "no request while it was simulated: it has no stream, or one that is off for long";
+        return Some((1.0, words.into()));
     }
     let had = match goal.percentile {
         Some(percent) => response.percentile_ms(percent),

@@ -92,6 +92,7 @@ pub fn search(
     options: &Options,
     report: &mut dyn FnMut(&str, f64),
 ) -> Result<Vec<Judged>> {
+    check_rates(policy, workload)?;
     let all = Plan::arrays_of(policy, "planned", usize::MAX).arrays.len();
     let has_goals = policy.objects.iter().any(|object| object.goal.is_some());
     if policy.arrays.fixed || !has_goals {
@@ -111,6 +112,33 @@ pub fn search(
         last = Some(found);
     }
     last.ok_or_else(|| Error::Impossible("the objects fit on no arrays of these disks".into()))
+}
+
+/// Refuses goals of more requests a second than there are.
+fn check_rates(policy: &Policy, workload: &Workload) -> Result<()> {
+    if policy.objects.iter().all(|object| workload.stream(&object.name).is_none()) {
+        let problem = "the workload accesses no object of the policy: their names must agree";
+        return Err(Error::Mismatch(problem.into()));
+    }
+    for object in &policy.objects {
+        let Some(goal) = object.goal else { continue };
+        let Some(stream) = workload.stream(&object.name) else {
+            return Err(Error::Impossible(format!(
+                "object `{}` has a goal, and the workload has no stream of it: leave the goal out, or give the stream",
+                object.name
+            )));
+        };
+        if let (Some(least), Some(offered)) = (goal.iops, workload.mean_iops(stream))
+            && least > offered
+        {
+            return Err(Error::Impossible(format!(
+                "object `{}` wants {least} requests/s, and its stream has {offered:.3} on average: no plan serves more \
+                 than come",
+                object.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Orders plans, the better first.
@@ -202,6 +230,9 @@ impl<'a> Search<'a> {
         }
         best.extend(baselines);
         best.sort_by(|one, other| compare(&one.judgement, &other.judgement));
+        if !self.policy.arrays.fixed {
+            best.iter_mut().for_each(without_unused);
+        }
         Ok(best)
     }
 
@@ -215,12 +246,15 @@ impl<'a> Search<'a> {
             .flatten()
             .map(|disk| disk.geometry.capacity().bytes().0)
             .sum();
+        let last =
+            self.system.misfit().map(|problem| format!(" (of the last plan tried, {problem})"));
         Error::Impossible(format!(
-            "the objects do not fit: they have {} before redundancy, {} disks have {} together; add disks, \
+            "the objects do not fit: they have {} before redundancy, {} disks have {} together{}; add disks, \
              or let objects survive less",
             moirai_units::ByteCount(needed),
             self.system.arrays.iter().map(Vec::len).sum::<usize>(),
-            moirai_units::ByteCount(there)
+            moirai_units::ByteCount(there),
+            last.unwrap_or_default()
         ))
     }
 
@@ -303,10 +337,14 @@ impl<'a> Search<'a> {
         let mut choices: Vec<Option<Choice>> = vec![None; order.len()];
         for index in order {
             let object = self.policy.objects.get(index)?;
-            let part = (0..parts).max_by_key(|part| room.get(*part).copied())?;
+            // Not all arrays have as many disks as a level needs.
+            let possible = (0..parts).filter_map(|part| {
+                let choice = self.choice(object, (part * size..(part + 1) * size).collect())?;
+                Some((part, choice))
+            });
+            let (part, choice) = possible.max_by_key(|(part, _)| room.get(*part).copied())?;
             *room.get_mut(part)? -= i128::from(object.blocks().0);
-            *choices.get_mut(index)? =
-                self.choice(object, (part * size..(part + 1) * size).collect());
+            *choices.get_mut(index)? = Some(choice);
         }
         let choices: Option<Choices> = choices.into_iter().collect();
         choices.filter(|choices| self.fits(choices))
@@ -527,6 +565,15 @@ impl<'a> Search<'a> {
         }
         Ok(())
     }
+}
+
+/// Takes arrays out of a plan on which nothing lies: nobody buys them.
+fn without_unused(judged: &mut Judged) {
+    let Judged { plan, judgement } = judged;
+    let used: BTreeSet<&String> = plan.objects.iter().flat_map(|object| &object.arrays).collect();
+    plan.arrays.retain(|array| used.contains(&array.name));
+    judgement.disk_utilisation.retain(|disk| used.contains(&disk.array));
+    judgement.price = plan.price();
 }
 
 fn order(one: (f64, f64), other: (f64, f64)) -> Ordering {

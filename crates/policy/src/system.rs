@@ -282,6 +282,18 @@ impl System {
         self.drives.rebuilt()
     }
 
+    /// How many requests were issued.
+    #[must_use]
+    pub fn issued(&self) -> u64 {
+        self.issued
+    }
+
+    /// Whether more requests are issued: a drive that is filled ends a run when it is.
+    fn is_open(&self, run: Run) -> bool {
+        let is_filled = self.drives.rebuilt().is_some_and(|rebuilt| rebuilt.blocks >= rebuilt.of);
+        self.issued < run.requests && !is_filled
+    }
+
     /// Issues requests of `source` and waits until all are done.
     pub fn run(&mut self, source: &mut impl Source, run: Run) {
         self.warm_up = run.warm_up;
@@ -289,8 +301,7 @@ impl System {
             self.issue(request);
         }
         loop {
-            let is_open = self.issued < run.requests;
-            let arrival = source.next_at().filter(|_| is_open);
+            let arrival = source.next_at().filter(|_| self.is_open(run));
             let served = self.served.peek().map(|Reverse((at, _))| *at);
             let until = [arrival, served].into_iter().flatten().min();
             // A drive may still be filled.
@@ -302,7 +313,7 @@ impl System {
             if !done.is_empty() {
                 for done in done.drain(..) {
                     let next = self.finish_access(&done, source);
-                    if let Some(request) = next.filter(|_| self.issued < run.requests) {
+                    if let Some(request) = next.filter(|_| self.is_open(run)) {
                         self.issue(request);
                     }
                 }
@@ -314,7 +325,7 @@ impl System {
                 (_, Some(at)) if arrival.is_none_or(|arrival| at <= arrival) => {
                     let Some(Reverse((_, index))) = self.served.pop() else { continue };
                     let next = self.finish_part(index, at, source);
-                    if let Some(request) = next.filter(|_| self.issued < run.requests) {
+                    if let Some(request) = next.filter(|_| self.is_open(run)) {
                         self.issue(request);
                     }
                 }
@@ -506,9 +517,16 @@ impl SystemDescription {
                 if let Err(problem) = object.level.check(disks.len()) {
                     return Some(format!("object `{}`: array {index}: {problem}", object.name));
                 }
-                *used += object.blocks_a_disk(disks.len());
                 let smallest = disks.iter().map(|disk| disk.geometry.capacity()).min();
                 let smallest = smallest.unwrap_or_default();
+                if object.unit > smallest {
+                    return Some(format!(
+                        "object `{}`: its stripe unit of {} is larger than a disk of array {index}",
+                        object.name,
+                        object.unit.bytes()
+                    ));
+                }
+                *used += object.blocks_a_disk(disks.len());
                 if *used > smallest {
                     return Some(format!(
                         "object `{}`: array {index} has no room for it: its disks have {} and would need {}",

@@ -11,6 +11,9 @@ use crate::workload::{Stream, Workload};
 pub(crate) struct Windows {
     periods: OnOff,
     random: Random,
+    /// What the periods are drawn from.
+    seed: u64,
+    leader: String,
     /// The end of the last cycle.
     at_ns: f64,
     /// How a follower's periods lie to those of its leader; `None` for a stream of its own.
@@ -47,7 +50,20 @@ impl Windows {
             (overlap, named("overlap", &stream.object))
         });
         let random = named("periods", &leader.object);
-        Some(Windows { periods, random, at_ns: 0.0, overlap })
+        let leader = leader.object.clone();
+        Some(Windows { periods, random, seed, leader, at_ns: 0.0, overlap })
+    }
+
+    /// Leaves out the periods before `from_ns`. Those of a leader and of its followers are left out alike.
+    pub(crate) fn skip_to(&mut self, from_ns: f64) {
+        self.at_ns = from_ns;
+        let name = format!("periods of {} from {from_ns} ns", self.leader);
+        self.random = seeded(self.seed, &name);
+    }
+
+    /// The mean length of an on period and the off period after it.
+    pub(crate) fn cycle_ns(&self) -> f64 {
+        self.periods.on_ns + self.periods.off_ns
     }
 }
 
@@ -121,6 +137,24 @@ mod tests {
         for x in [0.0, 0.25, 0.5, 0.75, 1.0] {
             assert!((overlap(x) - x).abs() < 0.02, "{x}: {}", overlap(x));
         }
+    }
+
+    #[test]
+    fn periods_that_are_left_out_are_left_out_of_both_streams() {
+        let mut leader = Stream::open("leader", 1.0, ByteCount(4096));
+        (leader.on_ms, leader.off_ms) = (Some(100.0), Some(100.0));
+        let mut follower = Stream::open("follower", 1.0, ByteCount(4096));
+        (follower.follows, follower.overlap) = (Some("leader".into()), Some(1.0));
+        let workload = Workload { streams: vec![leader, follower] };
+        let after = |index: usize, before: usize| -> Vec<(Instant, Instant)> {
+            let mut windows = Windows::of(&workload, &workload.streams[index], 1).unwrap();
+            assert_eq!(windows.by_ref().take(before).count(), before);
+            windows.skip_to(1e15);
+            windows.take(50).collect()
+        };
+        // However many periods each had before.
+        assert_eq!(after(0, 3), after(1, 4));
+        assert!(after(0, 3).iter().all(|(start, _)| start.ns >= 1_000_000_000_000_000));
     }
 
     #[test]

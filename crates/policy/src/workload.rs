@@ -111,6 +111,8 @@ pub enum Arrivals {
 /// Bounds of what a stream may be: from a request a month to more than any system serves.
 const IOPS: (f64, f64) = (1e-6, 1e8);
 const CONCURRENCY_MAX: u32 = 100_000;
+/// Requests in an on period, at the least and on average.
+const REQUESTS_WHILE_ON_MIN: f64 = 1e-4;
 /// From a microsecond to a year.
 const PERIODS_MS: (f64, f64) = (1e-3, 3.2e10);
 
@@ -188,6 +190,16 @@ impl Workload {
             stream.check().map_err(|problem| format!("stream of `{name}`: {problem}"))?;
         }
         for stream in &self.streams {
+            let periods = stream.follows.as_ref().and_then(|leader| self.stream(leader));
+            let on_ms = periods.unwrap_or(stream).on_ms;
+            if let (Some(on_ms), Some(iops)) = (on_ms, stream.iops)
+                && on_ms / 1e3 * iops < REQUESTS_WHILE_ON_MIN
+            {
+                let name = &stream.object;
+                return Err(format!(
+                    "stream of `{name}`: `iops` and `on_ms` make less than one request in 10,000 on periods: give longer ones"
+                ));
+            }
             let Some(leader) = &stream.follows else { continue };
             let name = &stream.object;
             let Some(leader) = self.stream(leader) else {
@@ -365,6 +377,7 @@ mod tests {
             ("size = \"4KiB\"\niops = 1.0\nfollows = \"b\"", "`follows`"),
             ("size = \"4KiB\"\niops = 1.0\noverlap = 0.5", "`overlap`"),
             ("size = \"4KiB\"\niops = 1.0\ncolour = \"red\"", "unknown field `colour`"),
+            ("size = \"4KiB\"\niops = 1.0\non_ms = 0.001\noff_ms = 3.2e10", "`on_ms`"),
         ] {
             let problem = problem(text);
             assert!(problem.contains(named) && problem.starts_with("w.toml"), "{problem}");

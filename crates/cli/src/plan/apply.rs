@@ -50,11 +50,11 @@ pub(super) fn run(arguments: &Apply) -> Result<(), Failure> {
         return Err(Failure::Usage("name the plan".into()));
     };
     let plan = Plan::read(path)?;
-    let is_new = !folder.join("placement.toml").exists();
-    let uris = disks(arguments, &plan, is_new)?;
+    let is_new_folder = !folder.join("placement.toml").exists();
+    let uris = disks(arguments, &plan, is_new_folder)?;
     let all: Vec<String> = uris.concat();
     let is_virtual = moirai::are_simulated(&all)?;
-    if is_new {
+    if is_new_folder {
         std::fs::create_dir_all(folder).map_err(|problem| {
             Failure::Failed(format!("creating {}: {problem}", folder.display()))
         })?;
@@ -64,12 +64,12 @@ pub(super) fn run(arguments: &Apply) -> Result<(), Failure> {
         let mut disks: Disks = Vec::new();
         for array in &uris {
             let open = |uri: &String| {
-                let access = if is_new { Access::Create(&files) } else { Access::Write };
+                let access = if is_new_folder { Access::Create(&files) } else { Access::Write };
                 moirai::devices::open(uri.parse()?, access)
             };
             disks.push(array.iter().map(open).collect::<Result<_, _>>()?);
         }
-        if is_new {
+        if is_new_folder {
             let held = moirai::storage::occupants(&disks.concat(), arguments.overwrite).await?;
             let opened = disks.concat();
             for (index, occupant) in held {
@@ -84,17 +84,21 @@ pub(super) fn run(arguments: &Apply) -> Result<(), Failure> {
             let path = uri.parse::<DeviceUri>().ok().and_then(|uri| uri.data_path());
             path.is_some_and(|path| files.contains(&path))
         };
-        carry_out(&mut folder, &plan, &disks, all.iter().all(is_new)).await?;
+        let done = carry_out(&mut folder, &plan, &disks, all.iter().all(is_new)).await;
+        if done.is_err() && is_new_folder {
+            folder.remove_unused()?;
+        }
+        done?;
         Ok::<Folder, Failure>(folder)
     });
     if applied.is_err() && !folder.join("placement.toml").exists() {
         files.remove();
     }
     let applied = applied?;
-    if let Some(left) = applied
+    for left in applied
         .objects()
         .map(|(name, _)| name)
-        .find(|name| plan.objects.iter().all(|object| object.name != *name))
+        .filter(|name| plan.objects.iter().all(|object| object.name != *name))
     {
         print::note(format!("`{left}` is not in the plan: it stays where it is"));
     }

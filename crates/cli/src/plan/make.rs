@@ -16,14 +16,7 @@ pub(super) fn run(arguments: &Make) -> Result<(), Failure> {
     }
     let policy = Policy::read(&arguments.policy)?;
     let workload = Workload::read(&arguments.workload)?;
-    for stream in &workload.streams {
-        if policy.objects.iter().all(|object| object.name != stream.object) {
-            print::note(format!(
-                "the policy has no object `{}`: its stream is left out",
-                stream.object
-            ));
-        }
-    }
+    shown::note_left_out(&workload, "policy", policy.objects.iter().map(|object| &object.name));
     for object in &policy.objects {
         if workload.stream(&object.name).is_none() {
             print::note(format!(

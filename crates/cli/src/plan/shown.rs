@@ -202,6 +202,7 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         Some(trace) => (traced::judged(arguments, trace, &plan)?, Vec::new()),
         None => {
             let workload = workload(&arguments.how)?;
+            note_left_out(&workload, "plan", plan.objects.iter().map(|object| &object.name));
             let judge = judge(&arguments.how, &workload);
             let judgement = judge.judge(&plan)?;
             let mut what_if = Vec::new();
@@ -274,6 +275,22 @@ pub(super) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         ]
     });
     print::table(&columns, rows.collect())
+}
+
+/// Says which streams are to no object.
+pub(super) fn note_left_out<'a>(
+    workload: &Workload,
+    of: &str,
+    names: impl Iterator<Item = &'a String> + Clone,
+) {
+    for stream in &workload.streams {
+        if names.clone().all(|name| *name != stream.object) {
+            print::note(format!(
+                "the {of} has no object `{}`: its stream is left out",
+                stream.object
+            ));
+        }
+    }
 }
 
 fn workload(how: &How) -> Result<Workload, Failure> {

@@ -67,15 +67,15 @@ fn requests(
     for traced in reader.by_ref().take(arguments.how.requests as usize) {
         let traced = traced?;
         let Arrival::At(at) = traced.at else {
-            return Err(Failure::Failed(
-                "the trace has delays between requests in place of times".into(),
-            ));
+            let problem = "the trace has delays between requests in place of times";
+            return Err(Failure::Failed(format!("{}: {problem}", path.display())));
         };
         let object = object_of(traced.device);
         let found = object.and_then(|object| Some((object, objects.get(object as usize)?)));
         let Some((object, (name, size))) = found else {
             return Err(Failure::Failed(format!(
-                "line {}: device {} of the trace is no object of the plan, which has {}: name it with --name",
+                "{}: line {}: device {} is no object of the plan, which has {}: name it with --name",
+                path.display(),
                 traced.line,
                 traced.device,
                 objects.len()
@@ -83,7 +83,8 @@ fn requests(
         };
         if traced.blocks.end().0 > size.0 {
             return Err(Failure::Failed(format!(
-                "line {}: the request ends at block {}, past the end of object `{name}` at {}: give it {} or more",
+                "{}: line {}: the request ends at block {}, past the end of object `{name}` at {}: give it {} or more",
+                path.display(),
                 traced.line,
                 traced.blocks.end(),
                 size,
@@ -95,7 +96,7 @@ fn requests(
         requests.push(TracedRequest { at, object, op: traced.op, blocks: traced.blocks });
     }
     if requests.is_empty() {
-        return Err(Failure::Failed("the trace has no request".into()));
+        return Err(Failure::Failed(format!("{}: the trace has no request", path.display())));
     }
     if reader.next().is_some() {
         let count = print::counted(arguments.how.requests, "request");

@@ -133,6 +133,7 @@ impl Folder {
             }
             return Ok(folder);
         }
+        check_names(plan)?;
         let lock = Some(locked(path)?);
         let array = |(array, disks): (&PlannedArray, &Vec<String>)| ArrayState {
             name: array.name.clone(),
@@ -214,17 +215,7 @@ impl Folder {
                 text(&wanted)
             )));
         }
-        for object in &plan.objects {
-            let name = &object.name;
-            let is_odd = |letter: char| letter.is_control() || "/?&#".contains(letter);
-            let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains(is_odd);
-            if !is_name || name == "placement" || name.len() > NAME_BYTES_MAX {
-                return Err(Error::Mismatch(format!(
-                    "object `{name}`: the name is none of a file"
-                )));
-            }
-        }
-        Ok(())
+        check_names(plan)
     }
 
     /// The objects and where they lie.
@@ -256,13 +247,34 @@ impl Folder {
         self.state.objects.values().chain(moving)
     }
 
+    /// The folder as it is, to try in memory what fits.
+    pub(super) fn tried(&self) -> Folder {
+        Folder { path: self.path.clone(), state: self.state.clone(), lock: None }
+    }
+
+    /// Takes a place for an object, in memory.
+    pub(super) fn take(&mut self, object: &str, placed: Placed) {
+        self.state.objects.insert(object.to_owned(), placed);
+    }
+
     /// Notes that an object is made at, or moves to, `to`.
     pub(super) fn begin(&mut self, object: &str, mut to: Placed) -> Result<()> {
         if self.lock.is_none() {
             let problem = "the folder was opened to read alone";
             return Err(file::invalid(&self.path.join(FILE), problem));
         }
-        to.generation = self.placed(object).map_or(0, |placed| placed.generation + 1);
+        match self.placed(object) {
+            Some(placed) => {
+                to.generation = placed.generation + 1;
+                self.check_description(object, placed)?;
+            }
+            None if self.description(object).exists() => {
+                let problem = "this file is there already and is no object of the folder: name another folder, or the \
+                               object otherwise";
+                return Err(file::invalid(&self.description(object), problem));
+            }
+            None => {}
+        }
         let parts = self.part_descriptions(object, &to)?;
         for (path, text) in parts {
             write(&path, &text)?;
@@ -279,6 +291,18 @@ impl Folder {
         };
         write(&self.description(object), &self.text(object, &moving.to)?)?;
         self.finish(moving)
+    }
+
+    /// Refuses an object whose description has more than `placed`: the move would leave the rest behind.
+    fn check_description(&self, object: &str, placed: &Placed) -> Result<()> {
+        let path = self.description(object);
+        let own = Part { uri: self.whole_uri(object, placed), blocks: placed.blocks };
+        if Description::read(&path)?.parts == [own] {
+            return Ok(());
+        }
+        let problem = "it was changed, as by `moirai volume grow`, so that the object has more than its place in the folder: \
+                       let it grow in the policy instead, or leave it out of the plan";
+        Err(file::invalid(&path, problem))
     }
 
     /// Ends a move that reached the switch; gives up one that did not, and gives its object's name: the
@@ -382,10 +406,28 @@ impl Folder {
         }
     }
 
-    /// The text of an object's description.
+    /// The text of an object's description. What it has beside its part stays, like the trace that requests are recorded in.
     fn text(&self, object: &str, placed: &Placed) -> Result<String> {
-        let part = Part { uri: self.whole_uri(object, placed), blocks: placed.blocks };
-        Ok(Description::concatenated(vec![part]).text_for(&self.description(object))?)
+        let path = self.description(object);
+        let parts = vec![Part { uri: self.whole_uri(object, placed), blocks: placed.blocks }];
+        let mut description = match path.exists() {
+            true => Description::read(&path)?,
+            false => Description::concatenated(Vec::new()),
+        };
+        description.parts = parts;
+        Ok(description.text_for(&path)?)
+    }
+
+    /// Removes the files of a folder that has no object: for a plan that could not be carried out.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn remove_unused(&self) -> Result<()> {
+        if self.state.objects.is_empty() && self.state.moving.is_none() {
+            let path = self.path.join(FILE);
+            std::fs::remove_file(&path).map_err(failed(&path, "removing"))?;
+        }
+        Ok(())
     }
 
     fn save(&self) -> Result<()> {
@@ -395,6 +437,26 @@ impl Folder {
         let body = file::text(&state, &path)?;
         write(&path, &format!("{}\n{body}", checksum_line(&body)))
     }
+}
+
+/// Refuses objects whose files could not be made, or would be those of another.
+fn check_names(plan: &Plan) -> Result<()> {
+    for object in &plan.objects {
+        let name = &object.name;
+        let is_odd = |letter: char| letter.is_control() || "/?&#".contains(letter);
+        let is_name = !name.is_empty() && !name.starts_with('.') && !name.contains(is_odd);
+        if !is_name || name == "placement" || name.len() > NAME_BYTES_MAX {
+            let problem = format!("object `{name}`: the name cannot be that of a file");
+            return Err(Error::Mismatch(problem));
+        }
+        // The files below a description end so.
+        let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+        if !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit()) {
+            let problem = format!("object `{name}`: the name cannot end in a point and a number");
+            return Err(Error::Mismatch(problem));
+        }
+    }
+    Ok(())
 }
 
 fn uri_of(path: &Path) -> String {
@@ -437,102 +499,4 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The files of a folder.
-    type Files = BTreeMap<String, Vec<u8>>;
-
-    fn files(path: &Path) -> Files {
-        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-        let content = |path: PathBuf| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            (name, std::fs::read(&path).unwrap())
-        };
-        entries.map(content).collect()
-    }
-
-    fn restored(files: &Files) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, content) in files {
-            std::fs::write(folder.path().join(name), content).unwrap();
-        }
-        folder
-    }
-
-    /// A place on some arrays.
-    fn place(arrays: &[usize]) -> Placed {
-        let array = |array: &usize| PlacedArray { array: *array, first: 0, count: 4096 };
-        Placed {
-            blocks: 4096,
-            level: "raid5".into(),
-            unit_blocks: 16,
-            generation: 0,
-            arrays: arrays.iter().map(array).collect(),
-        }
-    }
-
-    /// A folder at `path` whose object `orders` lies on one array and moves to two.
-    fn moving(path: &Path) -> Folder {
-        let array = |name: &str| PlannedArray {
-            name: name.into(),
-            profile: "seagate-cheetah-36es".into(),
-            disks: 3,
-            cost: 0.0,
-        };
-        let plan = Plan {
-            name: "plan".into(),
-            controller: crate::Arrays::default(),
-            arrays: vec![array("a"), array("b")],
-            objects: Vec::new(),
-        };
-        let disk = |array: usize, disk: usize| {
-            format!("file:{}", path.join(format!("{array}{disk}.img")).display())
-        };
-        let disks: Vec<Vec<String>> =
-            (0..2).map(|array| (0..3).map(|index| disk(array, index)).collect()).collect();
-        let mut folder = Folder::open(path, &plan, &disks).unwrap();
-        folder.begin("orders", place(&[0])).unwrap();
-        folder.switch("orders").unwrap();
-        folder.begin("orders", place(&[0, 1])).unwrap();
-        folder
-    }
-
-    /// What a program that is killed in the switch leaves: of the files that it writes and then removes, in their order, as many as
-    /// it came to.
-    #[test]
-    fn a_switch_that_is_cut_off_is_done_from_its_description_on() {
-        let made = tempfile::tempdir().unwrap();
-        let mut folder = moving(made.path());
-        let mut left = files(made.path());
-        let (from, to) =
-            (folder.placed("orders").unwrap().clone(), folder.moving().unwrap().to.clone());
-        folder.switch("orders").unwrap();
-        drop(folder);
-        let done = files(made.path());
-        let mut steps = vec![("nothing", left.clone())];
-        for name in ["orders.toml", FILE] {
-            assert_ne!(left[name], done[name], "{name}");
-            left.insert(name.into(), done[name].clone());
-            steps.push((name, left.clone()));
-        }
-        assert_eq!(left.len(), done.len() + 1, "the former description is removed");
-        steps.push(("all", done));
-        for (step, left) in steps {
-            let folder = restored(&left);
-            let mut opened = Folder::reopen(folder.path()).unwrap();
-            let given_up = opened.settle().unwrap();
-            let is_back = step == "nothing";
-            assert_eq!(given_up.is_some(), is_back, "after {step}");
-            assert_eq!(opened.placed("orders"), Some(if is_back { &from } else { &to }));
-            assert_eq!(opened.moving(), None);
-            // Every description that is referred to is there, and the folder says the same when it is read again.
-            for (path, _) in
-                opened.part_descriptions("orders", opened.placed("orders").unwrap()).unwrap()
-            {
-                assert!(path.exists(), "{} after {step}", path.display());
-            }
-            assert_eq!(Folder::read(folder.path()).unwrap().state, opened.state);
-        }
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@
 //!    block follow each other.
 //! 3. No write is in flight to blocks that are being copied or compared: the one that comes second waits.
 //! 4. A write that fails in the new place ends the move and not the write.
+//! 5. No request is in flight to the old place once the move has ended: another object may lie there next.
 
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ struct State {
     busy: Option<BlockRange>,
     /// Writes in flight.
     writes: Vec<BlockRange>,
+    /// Reads in flight to the old place.
+    old_reads: usize,
     /// Why the new place cannot be used.
     failed: Option<moirai_storage::Error>,
     /// Whether the object lies in the new place.
@@ -89,17 +92,31 @@ impl Moving {
         }
     }
 
-    /// Lets all requests go to the new place, once the object lies there.
-    pub(super) fn switch(&self) {
+    /// Makes the new place the object's, as `commit` notes durably: all requests go there from then on. Writes wait
+    /// meanwhile, so that none is missing in the new place.
+    ///
+    /// # Errors
+    /// When a write has failed in the new place, or as of `commit`: the object stays where it was.
+    pub(super) async fn switch(&self, commit: impl FnOnce() -> Result<()>) -> Result<()> {
+        let busy = self.occupy(BlockRange::new(Lbn(0), self.blocks)).await;
+        self.to.flush().await?;
+        self.check()?;
+        commit()?;
         self.state.lock().is_switched = true;
+        drop(busy);
+        self.when(|state| state.old_reads == 0).await;
+        Ok(())
     }
 
-    /// Where reads go.
-    fn current(&self) -> &Arc<dyn Device> {
-        match self.state.lock().is_switched {
-            true => &self.to,
-            false => &self.from,
-        }
+    async fn read(&self, request: Request) -> moirai_storage::Result<moirai_storage::Completion> {
+        let in_flight = {
+            let mut state = self.state.lock();
+            let is_old = !state.is_switched;
+            state.old_reads += usize::from(is_old);
+            is_old.then_some(OldRead(self))
+        };
+        let device = if in_flight.is_some() { &self.from } else { &self.to };
+        device.access(request).await
     }
 
     /// Compares both places block by block, and tells `report` how many are done.
@@ -201,6 +218,16 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// A read in flight to the old place.
+struct OldRead<'a>(&'a Moving);
+
+impl Drop for OldRead<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().old_reads -= 1;
+        self.0.changed.notify_waiters();
+    }
+}
+
 /// A write in flight.
 struct InFlight<'a>(&'a Moving, BlockRange);
 
@@ -237,7 +264,7 @@ impl Device for Moving {
             let each = batch.into_iter().map(|request| async move {
                 match (request.op, request.check(self.inquiry())) {
                     (_, Err(error)) => Err(error),
-                    (Op::Read, Ok(())) => self.current().access(request).await,
+                    (Op::Read, Ok(())) => self.read(request).await,
                     (Op::Write, Ok(())) => self.write(request).await,
                 }
             });
@@ -248,8 +275,14 @@ impl Device for Moving {
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async move {
             let (old, new) = futures::join!(self.from.flush(), self.to.flush());
-            let is_switched = self.state.lock().is_switched;
-            if is_switched { new } else { old }
+            let mut state = self.state.lock();
+            if state.is_switched {
+                return new;
+            }
+            if let Err(error) = new {
+                state.failed = Some(error);
+            }
+            old
         })
     }
 
@@ -257,5 +290,108 @@ impl Device for Moving {
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         let checked = self.inquiry().check_blocks(blocks);
         Box::pin(async move { checked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use moirai_devices::{FaultyDevice, Power};
+    use moirai_runtime::{block_on_virtual, sleep, spawn};
+    use moirai_units::Nanos;
+
+    use super::*;
+
+    /// A device on which writes of one block take long, and fail.
+    #[derive(Debug)]
+    struct Failing(Arc<FaultyDevice>);
+
+    impl Device for Failing {
+        fn inquiry(&self) -> &Inquiry {
+            self.0.inquiry()
+        }
+
+        fn ensemble(&self, lbn: Lbn) -> moirai_storage::Result<Ensemble> {
+            self.0.ensemble(lbn)
+        }
+
+        fn parallel_ensemble(&self, lbn: Lbn) -> moirai_storage::Result<BlockRange> {
+            self.0.parallel_ensemble(lbn)
+        }
+
+        fn equivalent(&self, lbn: Lbn) -> moirai_storage::Result<EquivalenceClass> {
+            self.0.equivalent(lbn)
+        }
+
+        fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {
+            Box::pin(async move {
+                let fails =
+                    |one: &Request| one.op == Op::Write && one.blocks.count == BlockCount(1);
+                if batch.iter().any(fails) {
+                    sleep(Nanos(100_000_000)).await;
+                    let device = || self.inquiry().name.clone();
+                    let error = || moirai_storage::Error::Latched { device: device() };
+                    return batch.iter().map(|_| Err(error())).collect();
+                }
+                self.0.submit(batch).await
+            })
+        }
+
+        fn flush(&self) -> Flushed<'_> {
+            self.0.flush()
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_in_the_new_place_during_the_switch_is_not_lost() {
+        block_on_virtual(1, async {
+            let device = |name: &str| {
+                FaultyDevice::new(name.into(), BlockCount(4096), BlockCount(16), Power::on())
+            };
+            let moving =
+                Moving::new(device("old"), Arc::new(Failing(device("new"))), BlockCount(4096));
+            moving.copy(|_| ()).await.unwrap();
+            moving.compare(|_| ()).await.unwrap();
+            let served: Arc<dyn Device> = moving.clone();
+            let client = Arc::clone(&served);
+            let written =
+                spawn(async move { client.write(Lbn(9), IoBuf::holding(&[7; 512])).await });
+            sleep(Nanos(1)).await;
+            let mut is_switched = false;
+            let switched = moving.switch(|| {
+                is_switched = true;
+                Ok(())
+            });
+            assert!(switched.await.is_err());
+            assert!(!is_switched);
+            written.await.unwrap();
+            let read = served.read(BlockRange::new(Lbn(9), BlockCount(1))).await.unwrap();
+            assert_eq!(read[..], [7; 512]);
+        });
+    }
+
+    #[test]
+    fn a_move_ends_when_no_read_is_in_flight_to_the_old_place() {
+        block_on_virtual(1, async {
+            let device = |name: &str| {
+                FaultyDevice::new(name.into(), BlockCount(4096), BlockCount(16), Power::on())
+            };
+            let moving = Moving::new(device("old"), device("new"), BlockCount(4096));
+            moving.copy(|_| ()).await.unwrap();
+            let client: Arc<dyn Device> = moving.clone();
+            let all = BlockRange::new(Lbn(0), BlockCount(4096));
+            let reads: Vec<_> = (0..20)
+                .map(|_| {
+                    let client = Arc::clone(&client);
+                    spawn(async move { client.read(all).await.map(drop) })
+                })
+                .collect();
+            sleep(Nanos(1)).await;
+            assert!(moving.state.lock().old_reads > 0);
+            moving.switch(|| Ok(())).await.unwrap();
+            assert_eq!(moving.state.lock().old_reads, 0);
+            for read in reads {
+                read.await.unwrap();
+            }
+        });
     }
 }
