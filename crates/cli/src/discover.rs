@@ -31,10 +31,10 @@ use throughput::ShownThroughput;
 /// A drive that answers diagnostic commands is asked where its blocks lie, and measured with its cache switched off and on: the result
 /// is a profile, which `sim:` simulates. Any other disk is asked to read single blocks: the times of its answers tell
 /// where each of its tracks begins, and how fast it turns; of several disks behind one device, how many there are, and where stripe units
-/// begin. Of what does not turn, such as flash, throughput is measured: which requests are long enough, and how many at a time.
+/// begin. Of a device without rotation, such as flash, throughput is measured: which requests are long enough, and how many at a time.
 ///
-/// Nothing is written without `--write`, and with it only what the blocks hold already. A file is read past the system's cache where its
-/// file system allows that.
+/// Nothing is written without `--write`, and with it only what the blocks hold already; but opening a volume with labels may replay its
+/// journal. A file is read past the system's cache where its file system allows that.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Device, as URI
@@ -42,10 +42,11 @@ pub(crate) struct Arguments {
     /// How to find out
     #[arg(long, value_enum, default_value_t = Method::Auto)]
     method: Method,
-    /// Measure writes, too: blocks are written with what they hold, of what does not turn at its end. Nobody else may use the device
+    /// Measure writes, too: blocks are written with what they hold, of a device without rotation those at its end. Nobody else may use
+    /// the device meanwhile
     #[arg(long)]
     write: bool,
-    /// How long to measure what does not turn: 30s, 2m
+    /// How long to measure a device without rotation: 30s, 2m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     budget: Nanos,
     /// Write what was found to a new file: of a drive that was asked by diagnostic commands a profile for `sim:FILE.toml`, of anything
@@ -195,7 +196,15 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let examined = Examined { device: &device, arguments, boundaries, out };
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
-        true => by_commands(examined).await?,
+        // Some drives answer, but refuse what is needed most.
+        true => {
+            by_commands(examined).await.map_err(|failure| match (arguments.method, failure) {
+                (Method::Auto, Failure::Discovery(error @ Error::Device(_))) => Failure::Failed(
+                    format!("{error}; `--method timing` goes without diagnostic commands"),
+                ),
+                (_, failure) => failure,
+            })?
+        }
         false => examined.by_times().await?,
     };
     if let Some(mut claims) = Claims::of(&arguments.uri)? {

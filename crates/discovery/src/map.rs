@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use moirai_geometry::Geometry;
 use moirai_storage::{
-    Completions, Device, Discarded, Ensemble, EquivalenceClass, Error, Flushed, Inquiry, Request,
-    Result,
+    Completions, Device, Diagnostics, Discarded, Ensemble, EquivalenceClass, Error, Flushed,
+    Inquiry, IoBuf, Request, Result, Zoned,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
@@ -68,7 +68,9 @@ impl TrackMap {
     fn new(tracks: impl Iterator<Item = (BlockRange, u32)>, end: Lbn) -> TrackMap {
         let mut runs: Vec<Run> = Vec::new();
         for (blocks, switch) in tracks {
-            let run = Run { first: blocks.first, track: blocks.count.0 as u32, switch };
+            // No track has so many blocks; what was taken for one is served in parts.
+            let track = u32::try_from(blocks.count.0).unwrap_or(u32::MAX);
+            let run = Run { first: blocks.first, track, switch };
             let is_same = |last: &&Run| (last.track, last.switch) == (run.track, run.switch);
             if runs.last().filter(is_same).is_none() {
                 runs.push(run);
@@ -155,6 +157,18 @@ impl Device for Annotated {
 
     fn flush(&self) -> Flushed<'_> {
         self.device.flush()
+    }
+
+    fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
+        self.device.write_flushed(first, data)
+    }
+
+    fn zones(&self) -> Option<&dyn Zoned> {
+        self.device.zones()
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        self.device.diagnostics()
     }
 
     fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use moirai_runtime::sleep;
 use moirai_units::{BlockCount, Instant, Lbn, Nanos};
 
 use crate::error::{Error, Result};
@@ -17,6 +18,11 @@ const SAMPLES_FIRST: usize = 10;
 pub(crate) const SCATTERED_MAX: u64 = 1024;
 /// How far from a whole number of revolutions reads may end, as a part of one.
 const TOLERANCE: f64 = 0.02;
+/// Reads that follow each other end no more revolutions apart than this.
+const HELD_UP_TURNS: f64 = 4.0;
+/// Reads after waits of all parts of a revolution, and how far half of their responses lie apart at least, as a part of one.
+const WAITS: usize = 16;
+const SPREAD_MIN: f64 = 0.125;
 /// How many of the reads must, and how many fewer may than with another period. The others were held up.
 const INLIERS: f64 = 0.8;
 const OUTLIERS: usize = 2;
@@ -48,6 +54,12 @@ impl Rotation {
     pub fn offset(&self, from: Instant, to: Instant, expected_ns: f64) -> f64 {
         let between = i128::from(ns_of(to)) - i128::from(ns_of(from));
         self.wrap(between as f64 - expected_ns)
+    }
+
+    /// Whether one of two reads that follow each other was held up: by chance it may end at any angle then.
+    pub(crate) fn is_held_up(&self, from: Instant, to: Instant) -> bool {
+        let between = i128::from(ns_of(to)) - i128::from(ns_of(from));
+        between.unsigned_abs() as f64 > HELD_UP_TURNS * self.period_ns
     }
 
     /// The one of `known` that differs by no more than a tolerance, all in ns.
@@ -86,16 +98,35 @@ pub(crate) async fn rotation(prober: &mut Prober<'_>) -> Result<Rotation> {
         if ends.len() == SAMPLES
             && let Some((period_ns, noise_ns)) = period(&ends)
         {
+            if !waits_for_angle(prober, period_ns).await? {
+                break;
+            }
             return Ok(Rotation { period_ns, noise_ns });
         }
         scattered *= 4;
     }
     Err(Error::NoRotation {
         device: prober.name().to_owned(),
-        why: "reads of one block, with reads elsewhere between them, do not end whole revolutions apart; if it is a disk, see that \
-              nobody else uses it"
+        why: "reads of one block, with reads elsewhere between them, do not end whole revolutions apart, or take as long whenever \
+              they are asked for; if it is a disk, see that nobody else uses it"
             .to_owned(),
     })
+}
+
+/// Whether responses depend on when they are asked for, as those of a disk do, which waits for the angle. Where each takes as long, as over a
+/// network, reads end whole responses apart, too.
+async fn waits_for_angle(prober: &mut Prober<'_>, period_ns: f64) -> Result<bool> {
+    let mut responses = Vec::with_capacity(WAITS);
+    for wait in 0..WAITS {
+        let (before, lbn) = (prober.elsewhere(), prober.elsewhere());
+        prober.read(before).await?;
+        sleep(Nanos((period_ns * wait as f64 / WAITS as f64) as u64)).await;
+        responses.push(prober.read(lbn).await?.response.0);
+    }
+    responses.sort_unstable();
+    let quartile = |of: usize| responses.get(WAITS * of / 4).copied().unwrap_or(0);
+    let spread = quartile(3) - quartile(1);
+    Ok(spread as f64 > period_ns * SPREAD_MIN)
 }
 
 /// The longest period of which the times between most neighbours of `ends` are multiples, and by how much they miss it.

@@ -2,38 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+mod distant;
 mod late;
+mod truth;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use distant::Distant;
 use late::Late;
 use moirai_devices::{Access, open};
-use moirai_discovery::{Annotated, TrackMap, Tracks, find_tracks};
+use moirai_discovery::{Annotated, Error, TrackMap, Tracks, find_tracks};
 use moirai_models::built_in_names;
 use moirai_runtime::block_on_virtual;
 use moirai_storage::Device;
-use moirai_units::Lbn;
-
-fn boundaries(device: &dyn Device) -> BTreeSet<Lbn> {
-    let (mut at, mut all) = (Lbn(0), BTreeSet::new());
-    while at.0 < device.inquiry().capacity.0 {
-        all.insert(at);
-        at = device.ensemble(at).unwrap().blocks.end();
-    }
-    all
-}
-
-/// Compares what was found with the truth; gives how many boundaries are certain.
-fn compare(found: &Tracks, device: &dyn Device, name: &str) -> usize {
-    let is_sure = |lbn: &&Lbn| found.is_certain(**lbn);
-    let truth = boundaries(device);
-    let sure: BTreeSet<Lbn> = truth.iter().filter(is_sure).copied().collect();
-    let ours: BTreeSet<Lbn> = found.firsts.iter().filter(is_sure).copied().collect();
-    let wrong: Vec<&Lbn> = ours.symmetric_difference(&sure).take(10).collect();
-    assert!(wrong.is_empty(), "{name}: {wrong:?} differ");
-    sure.len()
-}
+use moirai_units::{Lbn, Nanos};
+use truth::{count_certain, firsts};
 
 fn drive(name: &str) -> Arc<dyn Device> {
     open(format!("sim:{name}?data=none").parse().unwrap(), Access::Read).unwrap()
@@ -43,7 +26,7 @@ fn drive(name: &str) -> Arc<dyn Device> {
 #[test]
 fn all_boundaries_of_each_drive_are_found() {
     for name in built_in_names() {
-        let tracks = block_on_virtual(1, async { boundaries(&*drive(name)).len() });
+        let tracks = block_on_virtual(1, async { firsts(&*drive(name)).len() });
         if tracks > if cfg!(debug_assertions) { 60_000 } else { 200_000 } {
             continue;
         }
@@ -62,8 +45,9 @@ fn search(name: &str, late: Option<(f64, Option<u32>)>) -> (Tracks, usize, usize
             None => Arc::clone(&truth),
         };
         let found = find_tracks(&*device, |_| ()).await.unwrap();
-        let sure = compare(&found, &*truth, name);
-        (found, sure, boundaries(&*truth).len())
+        let all = firsts(&*truth);
+        let sure = count_certain(&found, &all, name);
+        (found, sure, all.len())
     })
 }
 
@@ -98,5 +82,17 @@ fn late_answers_make_nothing_wrong_certain() {
         let (found, sure, all) = search("quantum-atlas-10k", Some(late));
         assert!(sure * 1000 >= all * 999, "{sure} of {all}");
         assert!(found.elapsed.as_s() < 600.0, "{:.1} s", found.elapsed.as_s());
+    }
+}
+
+#[test]
+fn what_takes_as_long_for_each_answer_does_not_turn() {
+    for response_ms in [3, 4, 5, 10, 20] {
+        block_on_virtual(response_ms, async {
+            let response = Nanos(response_ms * 1_000_000);
+            let device = Distant::like(drive("quantum-atlas-10k"), response);
+            let found = find_tracks(&device, |_| ()).await;
+            assert!(matches!(found, Err(Error::NoRotation { .. })), "{response_ms} ms: {found:?}");
+        });
     }
 }

@@ -168,19 +168,22 @@ fn file(path: &Path, action: &'static str, source: io::Error) -> Error {
     Error::File { path: path.to_owned(), action, source }
 }
 
-/// What the profile of a device is kept under: the URI without parameters, of a file with its whole path.
+/// What the profile of a device is kept under: the URI without parameters but that of a section, of a file with its whole path.
 ///
 /// # Errors
 /// A text that is no URI.
 pub fn identity(uri: &str) -> Result<String> {
-    let uri: DeviceUri = uri.parse()?;
+    let mut uri: DeviceUri = uri.parse()?;
     // A drive's name in /dev may be another one's tomorrow: what was given counts, and not what a link leads to.
     let whole = match uri.scheme.as_str() {
-        "scsi" | "block" => None,
-        _ => uri.paths().first().and_then(|path| path.canonicalize().ok()),
+        "file" | "volume" => Path::new(&uri.target).canonicalize().ok(),
+        _ => None,
     };
     let target = whole.map_or_else(|| uri.target.clone(), |whole| whole.display().to_string());
-    Ok(format!("{}:{target}", uri.scheme))
+    // Sections of one disk are devices of their own.
+    let section: Option<String> = uri.take("section")?;
+    let section = section.map_or_else(String::new, |section| format!("?section={section}"));
+    Ok(format!("{}:{target}{section}", uri.scheme))
 }
 
 fn name_of(identity: &str) -> String {
@@ -227,6 +230,14 @@ pub(crate) fn open(
     let profile: Option<PathBuf> = uri.take("profile")?;
     let Some(path) = profile else { return open(uri) };
     let kept = Kept::load(&path)?;
+    let own = identity(&uri.to_string())?;
+    if kept.device != own {
+        tracing::warn!(
+            "{}: it is the profile of {}, and serves {own} here: `moirai device check` tells whether it fits",
+            path.display(),
+            kept.device
+        );
+    }
     let device = open(uri)?;
     let capacity = device.inquiry().capacity;
     if capacity.0 != kept.capacity_blocks {
@@ -264,6 +275,21 @@ mod tests {
         let path = kept().save(folder.path()).unwrap();
         assert_eq!(Kept::load(&path).unwrap(), kept());
         assert_eq!(kept_paths(folder.path()), [path]);
+    }
+
+    #[test]
+    fn devices_of_other_blocks_are_other_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.img");
+        std::fs::write(&file, b"x").unwrap();
+        let of = |uri: &str| identity(uri).unwrap();
+        let data = format!("?data={}", file.display());
+        // Not the file that a simulated disk keeps its data in.
+        assert_eq!(of(&format!("sim:quantum-atlas-10k{data}")), "sim:quantum-atlas-10k");
+        assert_ne!(of(&format!("sim:quantum-atlas-10k{data}")), of(&format!("sim:ibm-18es{data}")));
+        let file = format!("file:{}", file.display());
+        assert_eq!(of(&format!("{file}?direct=false")), of(&file));
+        assert_ne!(of(&format!("{file}?section=0+8")), of(&format!("{file}?section=8+8")));
     }
 
     #[test]

@@ -92,6 +92,10 @@ impl Device for Metered {
         self.inner.flush()
     }
 
+    fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {
+        self.inner.data_after(from)
+    }
+
     fn discard(&self, blocks: BlockRange) -> Discarded<'_> {
         self.inner.discard(blocks)
     }

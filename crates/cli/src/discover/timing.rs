@@ -6,7 +6,9 @@ use moirai::discovery::{
     Annotated, Array, Commands, Error, Preferences, TrackMap, Tracks, find_array, find_tracks,
     measure, measure_writes,
 };
-use moirai::units::{BlockRange, Lbn, Nanos};
+use moirai::runtime::now;
+use moirai::storage::{Device, Metered};
+use moirai::units::{BlockCount, BlockRange, Lbn, Nanos};
 use moirai::volume::zones;
 
 use super::array::ShownArray;
@@ -17,11 +19,26 @@ use crate::failure::Failure;
 use crate::kept::kept_of;
 use crate::progress;
 
+/// Pieces of data that a file is looked at, at most: one of more is not sparse by intention.
+const EXTENTS_MAX: usize = 10_000;
 /// Why nothing is written to what turns.
 const NO_WRITES: &str = "writes of a disk are measured by diagnostic commands alone";
 
 impl Examined<'_> {
     pub(super) async fn by_times(self) -> Result<Discovered, Failure> {
+        // Several searches may ask the device, and only some of them find what they look for.
+        let metered = Metered::new(Arc::clone(self.device));
+        let device: Arc<dyn Device> = metered.clone();
+        let began = now();
+        let mut discovered = Examined { device: &device, ..self }.searched().await?;
+        discovered.elapsed_device_s = now().since(began).as_s();
+        let passed = metered.take();
+        let commands = [("read", passed.reads), ("write", passed.writes)];
+        discovered.commands = commands.into_iter().filter(|(_, count)| *count > 0).collect();
+        Ok(discovered)
+    }
+
+    async fn searched(self) -> Result<Discovered, Failure> {
         let bar = progress::shares();
         let device = &**self.device;
         let show = |what: &str, at| progress::show_search(&bar, what, at);
@@ -46,7 +63,7 @@ impl Examined<'_> {
     }
 
     /// What is the same of all devices.
-    fn discovered(&self, commands: u64, elapsed: Nanos) -> Discovered {
+    fn discovered(&self) -> Discovered {
         let inquiry = self.device.inquiry();
         Discovered {
             device: inquiry.name.clone(),
@@ -63,9 +80,9 @@ impl Examined<'_> {
             unsure: Vec::new(),
             doubts: Vec::new(),
             kept: None,
-            elapsed_device_s: elapsed.as_s(),
+            elapsed_device_s: 0.0,
             steps: Vec::new(),
-            commands: Commands::from([("read", commands)]),
+            commands: Commands::new(),
         }
     }
 
@@ -79,11 +96,13 @@ impl Examined<'_> {
     }
 
     async fn disk(self, found: Tracks) -> Result<Discovered, Failure> {
-        let discovered = self.discovered(found.commands, found.elapsed);
+        let discovered = self.discovered();
         let map = TrackMap::of(&found, self.device.inquiry().capacity);
         let uri = &self.arguments.uri;
         let mut kept = kept_of(uri, &**self.device, &map, "timing", 1, true).await?;
         kept.unsure = plain(&found.unsure);
+        // Also where no angles could be kept, it is a disk.
+        kept.rotation_ns = kept.rotation_ns.or(Some(found.rotation.period_ns));
         let discovered = Discovered {
             zones: self.zones(map)?,
             profile: Some(Disk::Timed(Timed {
@@ -103,7 +122,7 @@ impl Examined<'_> {
 
     async fn array(self, found: Array) -> Result<Discovered, Failure> {
         let capacity = self.device.inquiry().capacity;
-        let discovered = self.discovered(found.commands, found.elapsed);
+        let discovered = self.discovered();
         let mut doubts = self.doubts();
         // Several are two at least.
         let parallelism = found.disks.unwrap_or(2) as u32;
@@ -137,12 +156,13 @@ impl Examined<'_> {
         show: impl FnMut(f64),
     ) -> Result<Discovered, Failure> {
         let capacity = self.device.inquiry().capacity;
-        let mut discovered = self.discovered(found.commands, found.elapsed);
+        let mut discovered = self.discovered();
+        if let Some(doubt) = doubt_holes(&**self.device)? {
+            discovered.doubts.push(doubt);
+        }
         let mut throughput = ShownThroughput::from(found);
         if self.arguments.write {
             let writes = measure_writes(&**self.device, budget, show).await?;
-            discovered.commands.insert("write", writes.commands);
-            discovered.elapsed_device_s += writes.elapsed.as_s();
             throughput.writes = Some(ShownWrites::from(&writes));
         }
         let runs = [(0, found.ensemble.0 as u32, 0)];
@@ -157,6 +177,28 @@ impl Examined<'_> {
             ..discovered
         })
     }
+}
+
+/// Says what was never written: reads of that reach no device.
+fn doubt_holes(device: &dyn Device) -> Result<Option<String>, Failure> {
+    let capacity = device.inquiry().capacity;
+    let (mut written, mut at) = (BlockCount::ZERO, Lbn(0));
+    for _ in 0..EXTENTS_MAX {
+        let Some(data) = device.data_after(at)? else {
+            at = Lbn(capacity.0);
+            break;
+        };
+        written += data.count;
+        at = data.end();
+    }
+    let has_holes = at == Lbn(capacity.0) && written.0 < capacity.0 / 100 * 99;
+    Ok(has_holes.then(|| {
+        format!(
+            "of {} only {} were ever written, and reads of the rest reach no device: write it all, and measure again",
+            capacity.bytes(),
+            written.bytes()
+        )
+    }))
 }
 
 fn plain(ranges: &[BlockRange]) -> Vec<(u64, u64)> {

@@ -66,7 +66,9 @@ impl Search<'_> {
             let care = Care { reads, ..Care::LITTLE };
             let Some(end) = self.bisect(first, care).await? else { continue };
             if end == self.capacity {
-                return Ok(self.fits_turn(first, end).then_some((end, None)));
+                // A short skew before it would not show.
+                let is_as_expected = end.since(first).0 == expected && self.fits_turn(first, end);
+                return Ok(is_as_expected.then_some((end, None)));
             }
             if let Some(behind) = self.is_end(first, end).await? {
                 return Ok(Some((end, Some(behind))));
@@ -158,7 +160,8 @@ impl Search<'_> {
         Ok(Neighbours::Unknown)
     }
 
-    /// What is behind the track of `first`, if `end` is the first block of the next. A skew that is not known yet must be seen twice.
+    /// What is behind the track of `first`, if `end` is the first block of the next. A skew must be seen twice if it is not known yet, or
+    /// if times are noisy: then a read that was held up easily shows one that is known.
     async fn is_end(&mut self, first: Lbn, end: Lbn) -> Result<Option<Behind>> {
         let blocks = end.since(first).0 as f64;
         let tolerance_ns = self.tolerance_ns(DEVIATIONS, Care::LITTLE);
@@ -186,10 +189,8 @@ impl Search<'_> {
             if is_seen {
                 let base = self.read(first).await?.finished;
                 let late = self.rotation.offset(base, last, (blocks - 1.0) * self.sector_ns);
-                is_seen = late.abs() <= tolerance_ns;
-                if is_seen && !is_noisy {
-                    is_seen = self.is_one_track(first, end, (base, late)).await?;
-                }
+                is_seen = late.abs() <= tolerance_ns
+                    && self.is_one_track(first, end, (base, late)).await?;
             }
             if !is_seen {
                 // One of the reads may have been held up.
@@ -200,11 +201,14 @@ impl Search<'_> {
                 continue;
             }
             let switch = |skew| self.rotation.sectors(skew, self.sector_ns);
-            if let Some(known) = self.rotation.nearest(skew, &self.skews, same_ns) {
+            let agrees = |before: f64| self.rotation.wrap(before - skew).abs() <= same_ns;
+            let is_seen_twice = before.is_some_and(agrees);
+            if let Some(known) = self.rotation.nearest(skew, &self.skews, same_ns)
+                && (is_seen_twice || !is_noisy)
+            {
                 return Ok(Some((next, switch(known))));
             }
-            let agrees = |before: f64| self.rotation.wrap(before - skew).abs() <= same_ns;
-            if before.is_some_and(agrees) {
+            if is_seen_twice {
                 let behind = (next, switch(skew));
                 self.skews.push(skew);
                 return Ok(Some(behind));

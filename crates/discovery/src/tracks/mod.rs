@@ -273,12 +273,15 @@ impl Search<'_> {
         let lbns: Vec<Lbn> = lbns.filter(|lbn| *lbn < *capacity).collect();
         let mut reads = std::pin::pin!(prober.stream(lbns));
         let (mut first, mut passed) = (first, passed);
+        // The read before, of those that follow each other here.
+        let mut before = None;
         for Pair { last, next } in pairs {
             let Some(of_last) = reads.next().await.transpose()? else { break };
             let sectors = (last.0 - first.0) as f64;
             let late = rotation.offset(passed, of_last.finished, sectors * *sector_ns);
             *ended = of_last.finished;
-            if late.abs() > tolerance_ns {
+            let is_held_up = before.is_some_and(|at| rotation.is_held_up(at, of_last.finished));
+            if late.abs() > tolerance_ns || is_held_up {
                 return Ok((first, Some(passed)));
             }
             *sector_ns += late / sectors;
@@ -287,10 +290,13 @@ impl Search<'_> {
                 let Some(of_next) = reads.next().await.transpose()? else { break };
                 *ended = of_next.finished;
                 let skew = rotation.offset(of_last.finished, of_next.finished, *sector_ns);
-                let Some(known) = rotation.nearest(skew, skews, same_ns) else {
-                    return Ok((first, Some(passed)));
-                };
+                // Where times are noisy, no skew at all may be near a short one.
+                let shows = skew.abs() > tolerance_ns
+                    && !rotation.is_held_up(of_last.finished, of_next.finished);
+                let known = rotation.nearest(skew, skews, same_ns).filter(|_| shows);
+                let Some(known) = known else { return Ok((first, Some(passed))) };
                 passed = of_next.finished;
+                before = Some(passed);
                 switch = rotation.sectors(known, *sector_ns);
             }
             expected.push(next.0 - first.0);
@@ -338,7 +344,7 @@ impl Search<'_> {
     ///
     /// Pairs of neighbours that would have room on one track, with what passed between them: many slipped sectors in a row look like a
     /// skew. Tracks that are longer than all beside them: a boundary without a skew is not seen. Tracks of a length that none beside them
-    /// has, where the drive reads over their ends without a switch. And neighbours of which one has a block less and the next one more than
+    /// has, where the drive reads over their ends without a switch, or where times are too noisy to tell. And neighbours of which one has a block less and the next one more than
     /// where their lengths come again: a block that was moved from the end of a track to that of the next passes as if it began that one.
     async fn doubt_odd_tracks(&mut self) -> Result<()> {
         let lengths = self.expected.lengths.clone();
@@ -373,7 +379,7 @@ impl Search<'_> {
                 }
             }
         }
-        self.unsure.sort_unstable_by_key(|range| range.first);
+        self.unsure = merged(std::mem::take(&mut self.unsure));
         Ok(())
     }
 
@@ -384,11 +390,27 @@ impl Search<'_> {
             return Ok(true);
         };
         self.sector_ns = self.rotation.period_ns / f64::from(sectors);
+        // Between two zones the next track may go on where this one ended, as far as noisy times tell.
         if DEVIATIONS * self.rotation.noise_ns >= SECTORS_MIN * self.sector_ns {
-            return Ok(true);
+            return Ok(false);
         }
         Ok(!matches!(self.neighbours(Lbn(first.0 - 1)).await?, Neighbours::OnTrack))
     }
+}
+
+/// The ranges in their order, those that overlap as one.
+fn merged(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
+    ranges.sort_unstable_by_key(|range| range.first);
+    let mut merged: Vec<BlockRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first < last.end() => {
+                *last = BlockRange::between(last.first, last.end().max(range.end()));
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
 }
 
 /// Whether a track is longer than all beside it.
