@@ -23,7 +23,7 @@ pub(crate) fn count_certain(found: &Tracks, truth: &BTreeSet<Lbn>, name: &str) -
     let ours: BTreeSet<Lbn> = found.firsts.iter().filter(is_sure).copied().collect();
     let wrong: Vec<&Lbn> = ours.symmetric_difference(&sure).take(10).collect();
     assert!(wrong.is_empty(), "{wrong:?} differ\n{name}");
-    let is_apart = found.unsure.windows(2).all(|pair| pair[0].end() <= pair[1].first);
+    let is_apart = found.unsure.is_sorted_by(|one, next| one.end() <= next.first);
     assert!(is_apart, "ranges overlap: {:?}\n{name}", found.unsure);
     sure.len()
 }
