@@ -344,8 +344,9 @@ impl Search<'_> {
     ///
     /// Pairs of neighbours that would have room on one track, with what passed between them: many slipped sectors in a row look like a
     /// skew. Tracks that are longer than all beside them: a boundary without a skew is not seen. Tracks of a length that none beside them
-    /// has, where the drive reads over their ends without a switch, or where times are too noisy to tell. And neighbours of which one has a block less and the next one more than
-    /// where their lengths come again: a block that was moved from the end of a track to that of the next passes as if it began that one.
+    /// has, where the drive reads over their ends without a switch, or where times are too noisy to tell. And neighbours of which one has a
+    /// block less and the next one more than where their lengths come again: a block that was moved from the end of a track to that of the
+    /// next passes as if it began that one.
     async fn doubt_odd_tracks(&mut self) -> Result<()> {
         let lengths = self.expected.lengths.clone();
         let mut odd = Vec::new();
