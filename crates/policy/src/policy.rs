@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::file;
+use crate::workload::Workload;
 
 /// Disks, the arrays that they are in or may be put in, and the objects to place.
 ///
@@ -159,6 +160,32 @@ impl Policy {
         let policy: Policy = file::parse(text, path)?;
         policy.check().map_err(|problem| file::invalid(path, problem))?;
         Ok(policy)
+    }
+
+    /// The goals that no plan meets under `workload`, if any: of more requests a second than come, and of objects without a stream. Where
+    /// none has one, the names do not agree, which who simulates a plan says.
+    pub(crate) fn check_goals(&self, workload: &Workload) -> std::result::Result<(), String> {
+        let is_known = |object: &Object| workload.stream(&object.name).is_some();
+        if !self.objects.iter().any(is_known) {
+            return Ok(());
+        }
+        for Object { name, goal, .. } in &self.objects {
+            let Some(goal) = goal else { continue };
+            let Some(stream) = workload.stream(name) else {
+                return Err(format!(
+                    "object `{name}` has a goal, and the workload has no stream of it: leave the goal out, or give the stream"
+                ));
+            };
+            if let (Some(least), Some(offered)) = (goal.iops, workload.mean_iops(stream))
+                && least > offered
+            {
+                return Err(format!(
+                    "object `{name}` wants {least} requests/s, and its stream has {offered:.3} on average: no plan serves \
+                     more than come"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What contradicts itself or is not possible, if anything.

@@ -92,7 +92,7 @@ pub fn search(
     options: &Options,
     report: &mut dyn FnMut(&str, f64),
 ) -> Result<Vec<Judged>> {
-    check_rates(policy, workload)?;
+    policy.check_goals(workload).map_err(Error::Impossible)?;
     let all = Plan::arrays_of(policy, "planned", usize::MAX).arrays.len();
     let has_goals = policy.objects.iter().any(|object| object.goal.is_some());
     if policy.arrays.fixed || !has_goals {
@@ -112,33 +112,6 @@ pub fn search(
         last = Some(found);
     }
     last.ok_or_else(|| Error::Impossible("the objects fit on no arrays of these disks".into()))
-}
-
-/// Refuses goals of more requests a second than there are.
-fn check_rates(policy: &Policy, workload: &Workload) -> Result<()> {
-    if policy.objects.iter().all(|object| workload.stream(&object.name).is_none()) {
-        let problem = "the workload accesses no object of the policy: their names must agree";
-        return Err(Error::Mismatch(problem.into()));
-    }
-    for object in &policy.objects {
-        let Some(goal) = object.goal else { continue };
-        let Some(stream) = workload.stream(&object.name) else {
-            return Err(Error::Impossible(format!(
-                "object `{}` has a goal, and the workload has no stream of it: leave the goal out, or give the stream",
-                object.name
-            )));
-        };
-        if let (Some(least), Some(offered)) = (goal.iops, workload.mean_iops(stream))
-            && least > offered
-        {
-            return Err(Error::Impossible(format!(
-                "object `{}` wants {least} requests/s, and its stream has {offered:.3} on average: no plan serves more \
-                 than come",
-                object.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Orders plans, the better first.

@@ -290,7 +290,10 @@ impl System {
 
     /// Whether more requests are issued: a drive that is filled ends a run when it is.
     fn is_open(&self, run: Run) -> bool {
-        let is_filled = self.drives.rebuilt().is_some_and(|rebuilt| rebuilt.blocks >= rebuilt.of);
+        let is_filled = self
+            .drives
+            .rebuilt()
+            .is_some_and(|rebuilt| rebuilt.of > BlockCount::ZERO && rebuilt.blocks >= rebuilt.of);
         self.issued < run.requests && !is_filled
     }
 
