@@ -27,6 +27,7 @@ pub(crate) struct Drive<'a> {
     /// No access to a block takes longer, once that is known, in ns.
     longest_ns: f64,
     late: u64,
+    doubts: Vec<String>,
 }
 
 impl<'a> Drive<'a> {
@@ -34,7 +35,8 @@ impl<'a> Drive<'a> {
     pub(crate) fn new(device: &'a dyn Device) -> Option<Drive<'a>> {
         let diagnostics = device.diagnostics()?;
         let commands = Commands::new();
-        Some(Drive { device, diagnostics, commands, longest_ns: f64::INFINITY, late: 0 })
+        let doubts = Vec::new();
+        Some(Drive { device, diagnostics, commands, longest_ns: f64::INFINITY, late: 0, doubts })
     }
 
     pub(crate) fn device(&self) -> &'a dyn Device {
@@ -68,6 +70,17 @@ impl<'a> Drive<'a> {
         self.late
     }
 
+    /// Notes what the drive said that cannot be right, once.
+    pub(crate) fn doubt(&mut self, why: String) {
+        if !self.doubts.contains(&why) {
+            self.doubts.push(why);
+        }
+    }
+
+    pub(crate) fn take_doubts(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.doubts)
+    }
+
     /// An error about what the drive answered.
     pub(crate) fn contradiction(&self, why: String) -> Error {
         Error::Contradiction { device: self.name().to_owned(), why }
@@ -79,9 +92,7 @@ impl<'a> Drive<'a> {
         let held = self.device.inquiry().capacity;
         match told == held && told > BlockCount::ZERO {
             true => Ok(told),
-            false => Err(self.contradiction(format!(
-                "READ CAPACITY says {told}, and the device was opened with {held}"
-            ))),
+            false => Err(Error::Resized { device: self.name().to_owned(), held, told }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What can go wrong while a device is looked at.
 
+use moirai_units::BlockCount;
+
 /// The result of looking at a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -16,12 +18,22 @@ pub enum Error {
         device: String,
     },
     /// What a drive says of itself contradicts what else it says, or when it answers.
-    #[error("{device} contradicts itself: {why}")]
+    #[error("{device} contradicts itself: {why}; `--method timing` goes without what it says")]
     Contradiction {
         /// The device.
         device: String,
-        /// What it said, and what to do.
+        /// What it said.
         why: String,
+    },
+    /// A device that is not as long as it was when it was opened.
+    #[error("{device} had {held} when it was opened, and says that it has {told}: open it again")]
+    Resized {
+        /// The device.
+        device: String,
+        /// When it was opened.
+        held: BlockCount,
+        /// Since then.
+        told: BlockCount,
     },
     /// Whoever asked did not want to wait any longer.
     #[error("{device}: stopped before all was found; its cache is as it was")]

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures::future::BoxFuture;
 use moirai_devices::{Access, open};
-use moirai_discovery::{CacheField, DriveFound, Error, extract, extract_until};
+use moirai_discovery::{CacheField, DriveFound, Error, extract, extract_until, find_layout};
 use moirai_runtime::{block_on_virtual, now, sleep};
 use moirai_storage::{
-    self as storage, Answer, CachePage, CachePages, Completions, DefectLists, Device, Diagnostics,
-    Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Op, Request, Sector, Timing,
+    self as storage, Answer, CachePage, CachePages, Completions, Defect, DefectLists, Device,
+    Diagnostics, Ensemble, EquivalenceClass, Flushed, Inquiry, Located, Op, Request, Sector,
+    Timing,
 };
 use moirai_units::{BlockCount, BlockRange, Lbn, Location, Nanos};
 use parking_lot::Mutex;
@@ -32,8 +33,18 @@ enum Lie {
     Rubbish,
     /// Says fewer blocks than it was opened with.
     Shrunk,
+    /// The same, but only when it was asked once.
+    Shrinks,
     /// Leaves out what is bad.
     HidesDefects,
+    /// Lists what was bad when it was made as found later, too.
+    ListsTwice,
+    /// Lists a sector that no track has.
+    ListsBeyond,
+    /// Lists as bad what holds a block.
+    ListsMore,
+    /// Lists as found later what was bad when it was made, and the other way round.
+    ListsSwapped,
     /// Tells another cylinder for some blocks.
     Scatters,
     /// Says that every place exists.
@@ -54,6 +65,8 @@ struct Liar {
     device: Arc<dyn Device>,
     lie: Lie,
     commands: AtomicU64,
+    /// How often it was asked how many blocks it has.
+    capacities: AtomicU64,
     /// The caching page that it was told last.
     told: Mutex<Option<CachePage>>,
 }
@@ -66,7 +79,8 @@ impl fmt::Debug for Liar {
 
 impl Liar {
     fn new(device: Arc<dyn Device>, lie: Lie) -> Liar {
-        Liar { device, lie, commands: AtomicU64::new(0), told: Mutex::new(None) }
+        let [commands, capacities] = [0, 0].map(AtomicU64::new);
+        Liar { device, lie, commands, capacities, told: Mutex::new(None) }
     }
 
     fn honest(&self) -> &dyn Diagnostics {
@@ -126,7 +140,9 @@ impl Diagnostics for Liar {
     fn capacity(&self) -> Answer<'_, BlockCount> {
         Box::pin(async {
             let told = self.honest().capacity().await?;
-            Ok(if self.lie == Lie::Shrunk { BlockCount(told.0 / 2) } else { told })
+            let count = self.capacities.fetch_add(1, Relaxed);
+            let is_less = self.lie == Lie::Shrunk || (self.lie == Lie::Shrinks && count > 0);
+            Ok(if is_less { BlockCount(told.0 / 2) } else { told })
         })
     }
 
@@ -155,7 +171,18 @@ impl Diagnostics for Liar {
     fn defects(&self) -> Answer<'_, DefectLists> {
         Box::pin(async {
             let told = self.honest().defects().await?;
-            Ok(if self.lie == Lie::HidesDefects { DefectLists::default() } else { told })
+            let DefectLists { mut primary, mut grown } = told;
+            match self.lie {
+                Lie::HidesDefects => return Ok(DefectLists::default()),
+                Lie::ListsTwice => grown.extend(&primary),
+                Lie::ListsBeyond => {
+                    primary.push(Defect { cylinder: 5, head: 0, sector: Some(9999) })
+                }
+                Lie::ListsMore => primary.push(Defect { cylinder: 5, head: 0, sector: Some(9) }),
+                Lie::ListsSwapped => std::mem::swap(&mut primary, &mut grown),
+                _ => {}
+            }
+            Ok(DefectLists { primary, grown })
         })
     }
 
@@ -390,13 +417,49 @@ fn a_limit_that_is_not_minded_has_no_effect() {
 
 #[test]
 fn answers_that_contradict_each_other_are_an_error() {
-    for lie in
-        [Lie::Rubbish, Lie::Shrunk, Lie::HidesDefects, Lie::Scatters, Lie::Endless, Lie::KeepsCache]
-    {
+    for lie in [
+        Lie::Rubbish,
+        Lie::HidesDefects,
+        Lie::ListsTwice,
+        Lie::ListsMore,
+        Lie::ListsSwapped,
+        Lie::Scatters,
+        Lie::Endless,
+        Lie::KeepsCache,
+    ] {
         let found = extract_from(lie);
         let why = found.expect_err("it lies");
         assert!(matches!(why, Error::Contradiction { .. }), "{lie:?}: {why}");
     }
+}
+
+#[test]
+fn a_drive_that_shrinks_is_an_error() {
+    for lie in [Lie::Shrunk, Lie::Shrinks] {
+        let found = extract_from(lie);
+        assert!(matches!(found, Err(Error::Resized { .. })), "{lie:?}: {found:?}");
+    }
+}
+
+/// A list that is wrong must not make another sparing scheme of a drive, above all of one without any defects.
+#[test]
+fn wrong_defect_lists_are_refused_or_doubted() {
+    for name in ["hp-c2247", "ibm-ultrastar-18es", "quantum-atlas-10k", "seagate-barracuda-4lp"] {
+        let layout_from = |lie| {
+            block_on_virtual(1, async {
+                let liar = Liar::new(device(&format!("{name}?data=none")), lie);
+                find_layout(&liar).await
+            })
+        };
+        let (truth, _) = layout_from(Lie::None).unwrap();
+        let more = layout_from(Lie::ListsMore);
+        assert!(matches!(more, Err(Error::Contradiction { .. })), "{name}: {more:?}");
+        let (beyond, _) = layout_from(Lie::ListsBeyond).unwrap();
+        assert_eq!(beyond, truth, "{name}");
+    }
+    let found = extract_from(Lie::ListsBeyond).unwrap();
+    assert!(found.doubts.iter().any(|doubt| doubt.contains("1 defects lie where")), "{found:?}");
+    assert!(extract_from(Lie::None).unwrap().doubts.len() < found.doubts.len());
 }
 
 #[test]

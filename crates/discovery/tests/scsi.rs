@@ -9,7 +9,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use moirai_devices::scsi::{Data, Reply, ScsiDrive, Sense, Transport};
 use moirai_discovery::find_layout;
@@ -35,6 +35,8 @@ struct Mock {
     /// Answers are changed at random.
     noise: Option<Mutex<Random>>,
     synchronized: Arc<AtomicBool>,
+    /// Blocks that it no longer has.
+    lost: Arc<AtomicU64>,
 }
 
 impl Mock {
@@ -50,7 +52,12 @@ impl Mock {
             is_write_protected: false,
             noise: None,
             synchronized: Arc::default(),
+            lost: Arc::default(),
         }
+    }
+
+    fn last(&self) -> u64 {
+        self.geometry.capacity().0 - 1 - self.lost.load(Relaxed)
     }
 
     /// The answer to the translation that was sent, or none where the drive does not know what was named.
@@ -112,13 +119,13 @@ impl Transport for Mock {
             0x00 => return done(0),
             // Older drives do not know the long form.
             0x9e if self.noise.is_none() && self.geometry.capacity().0.is_multiple_of(2) => {
-                let mut answer = (self.geometry.capacity().0 - 1).to_be_bytes().to_vec();
+                let mut answer = self.last().to_be_bytes().to_vec();
                 answer.extend_from_slice(&512_u32.to_be_bytes());
                 answer.resize(32, 0);
                 answer
             }
             0x25 => {
-                let last = (self.geometry.capacity().0 - 1) as u32;
+                let last = self.last() as u32;
                 [last.to_be_bytes(), 512_u32.to_be_bytes()].concat()
             }
             0x1d => {
@@ -213,6 +220,7 @@ fn blocks_and_the_cache_are_read_and_written() {
     block_on_virtual(1, async {
         let mock = Mock::of("hp-c2247");
         let synchronized = Arc::clone(&mock.synchronized);
+        let lost = Arc::clone(&mock.lost);
         let drive = ScsiDrive::open("scsi:mock", mock, false).unwrap();
         let device: &dyn Device = &*drive;
         assert!(device.inquiry().volatile_cache);
@@ -230,7 +238,10 @@ fn blocks_and_the_cache_are_read_and_written() {
         let off = CachePage { reads: false, writes: false, read_ahead_blocks: 4 };
         diagnostics.set_cache(off).await.unwrap();
         assert_eq!(diagnostics.cache().await.unwrap().current, off);
-        assert_eq!(diagnostics.capacity().await.unwrap(), device.inquiry().capacity);
+        let capacity = device.inquiry().capacity;
+        assert_eq!(diagnostics.capacity().await.unwrap(), capacity);
+        lost.store(100, Relaxed);
+        assert_eq!(diagnostics.capacity().await.unwrap().0, capacity.0 - 100, "it is asked again");
         diagnostics.seek(Lbn(9)).await.unwrap();
     });
 }

@@ -29,6 +29,8 @@ struct Measurement {
     mb_per_s: f64,
     least_mb_per_s: f64,
     most_mb_per_s: f64,
+    response_ms: f64,
+    p99_response_ms: f64,
 }
 
 impl From<&Throughput> for Measurement {
@@ -40,6 +42,8 @@ impl From<&Throughput> for Measurement {
             mb_per_s: one.bytes_per_s / 1e6,
             least_mb_per_s: one.range.0 / 1e6,
             most_mb_per_s: one.range.1 / 1e6,
+            response_ms: one.response.as_ms(),
+            p99_response_ms: one.response_p99.as_ms(),
         }
     }
 }
@@ -109,6 +113,8 @@ impl ShownThroughput {
                 format!("{:.1}", one.mb_per_s),
                 format!("{:.1}", one.least_mb_per_s),
                 format!("{:.1}", one.most_mb_per_s),
+                format!("{:.3}", one.response_ms),
+                format!("{:.3}", one.p99_response_ms),
             ]
         };
         let columns = |requests| {
@@ -119,10 +125,13 @@ impl ShownThroughput {
                 ("MB/s", true),
                 ("least", true),
                 ("most", true),
+                ("ms each", true),
+                ("99th", true),
             ]
         };
         print::line(
-            "\nReads all over the device; the median, the least and the most of the rounds:",
+            "\nReads all over the device: throughput as the median, the least and the most of the rounds, and the \
+             response time, median and 99th percentile:",
         )?;
         let all = self.by_size.iter().chain(&self.by_depth).chain(&self.by_alignment);
         print::table(&columns("reads of"), all.map(row).collect())?;

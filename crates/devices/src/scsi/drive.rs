@@ -53,23 +53,7 @@ impl<T: Transport> ScsiDrive<T> {
             holds_writes: &holds_writes,
         };
         commands.ready()?;
-        // The long form says how large a physical sector is; older drives know only the short one.
-        let mut long = [0; scsi::CAPACITY_16_BYTES];
-        let told = commands.execute(&scsi::read_capacity_16(), Data::In(&mut long))?;
-        let (capacity, physical_block) = match told {
-            Ok(bytes) => {
-                let bytes = long.get(..bytes).unwrap_or(&long);
-                commands.decode(scsi::decode_capacity_16(bytes))?
-            }
-            Err(sense) if sense.is_illegal_request() => {
-                let mut short = [0; scsi::CAPACITY_10_BYTES];
-                let bytes = commands.read(&scsi::read_capacity_10(), &mut short)?;
-                let capacity = commands.decode(scsi::decode_capacity_10(bytes))?;
-                let too_large = || "it has more blocks than its short answer counts".to_owned();
-                (commands.decode(capacity.ok_or_else(too_large))?, BlockCount(1))
-            }
-            Err(sense) => return Err(commands.sensed(sense)),
-        };
+        let (capacity, physical_block) = commands.capacity()?;
         // A drive that does not say whether it has a write cache may have one.
         let caching = commands.caching()?;
         let writes = caching.as_ref().is_none_or(|caching| caching.pages.current.writes);
@@ -187,6 +171,26 @@ impl<T: Transport> Commands<'_, T> {
         }
         let why = format!("{ATTENTIONS_MAX} times it says that something happened to it");
         Err(self.failed("a SCSI command", io::Error::other(why)))
+    }
+
+    /// Its blocks, and the blocks of a physical sector. The long form of the command says how large that is; older drives know only
+    /// the short one.
+    fn capacity(&self) -> Result<(BlockCount, BlockCount)> {
+        let mut long = [0; scsi::CAPACITY_16_BYTES];
+        match self.execute(&scsi::read_capacity_16(), Data::In(&mut long))? {
+            Ok(bytes) => {
+                let bytes = long.get(..bytes).unwrap_or(&long);
+                self.decode(scsi::decode_capacity_16(bytes))
+            }
+            Err(sense) if sense.is_illegal_request() => {
+                let mut short = [0; scsi::CAPACITY_10_BYTES];
+                let bytes = self.read(&scsi::read_capacity_10(), &mut short)?;
+                let capacity = self.decode(scsi::decode_capacity_10(bytes))?;
+                let too_large = || "it has more blocks than its short answer counts".to_owned();
+                Ok((self.decode(capacity.ok_or_else(too_large))?, BlockCount(1)))
+            }
+            Err(sense) => Err(self.sensed(sense)),
+        }
     }
 
     /// Gives a command, again where the drive says that its settings were changed. A reset or another medium is told to whoever asked:
@@ -385,7 +389,7 @@ impl<T: Transport> Device for ScsiDrive<T> {
 
 impl<T: Transport> Diagnostics for ScsiDrive<T> {
     fn capacity(&self) -> Answer<'_, BlockCount> {
-        Box::pin(async { Ok(self.inquiry.capacity) })
+        self.ask(|commands| commands.capacity().map(|(capacity, _)| capacity))
     }
 
     fn locate(&self, lbn: Lbn) -> Answer<'_, Located> {

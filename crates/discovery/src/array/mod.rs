@@ -41,10 +41,6 @@ pub struct Array {
     pub unsure: Vec<BlockRange>,
     /// How the disks turn.
     pub rotation: Rotation,
-    /// Commands that were given to the device.
-    pub commands: u64,
-    /// How long the device was asked.
-    pub elapsed: Nanos,
 }
 
 impl Array {
@@ -73,7 +69,6 @@ pub async fn find_array(
     device: &dyn Device,
     progress: impl FnMut(Progress),
 ) -> Result<Option<Array>> {
-    let began = now();
     let mut pairs = Pairs::of(device).await?;
     let disks = pairs.disks().await?;
     if disks == Disks::One {
@@ -96,8 +91,6 @@ pub async fn find_array(
         units,
         unsure,
         rotation: pairs.rotation,
-        commands: pairs.prober.commands(),
-        elapsed: now().since(began),
     }))
 }
 

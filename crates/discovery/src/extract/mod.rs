@@ -179,8 +179,7 @@ async fn extract_with(
     let is = drive.cache().await?.current;
     if is.reads {
         return Err(drive.contradiction(
-            "its read cache cannot be switched off, which hides what its media take; `--method timing` does without that"
-                .to_owned(),
+            "its read cache cannot be switched off, which hides what its media take".to_owned(),
         ));
     }
     let writes = writes && !is.writes;
@@ -295,6 +294,9 @@ async fn extract_with(
         let behind = overheads.reconnect + overheads.read_completion + bus.block_ns.unwrap_or(0.0);
         found.hits_on_arriving = hits > (behind / sector).floor() as u64;
     }
+    // It may have become shorter meanwhile.
+    drive.capacity().await?;
+    doubts.extend(drive.take_doubts());
     Ok(DriveFound {
         rotation,
         head_switch_ns,

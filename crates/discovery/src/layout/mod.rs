@@ -3,13 +3,15 @@
 //! An expert system: a few questions find what the layout must be among those that drives are known to have
 //! ([`moirai_geometry`]), and many more try to refute it.
 //!
-//! 1. `cylinders`: heads, and the runs of cylinders with equally long tracks, by which places there are.
-//! 2. `order`: in which order tracks are numbered.
-//! 3. `spares`: where blocks leave out sectors that the defect lists do not explain.
-//! 4. Here: every answer so far must be as the layout says, and so must those about a sample of tracks, about most
+//! 1. `defects`: whether the defect lists agree with the translations.
+//! 2. `cylinders`: heads, and the runs of cylinders with equally long tracks, by which places there are.
+//! 3. `order`: in which order tracks are numbered.
+//! 4. `spares`: where blocks leave out sectors that the defect lists do not explain.
+//! 5. Here: every answer so far must be as the layout says, and so must those about a sample of tracks, about most
 //!    defects, and about some places. Where it is not, a zone was missed, or another layout is tried.
 
 mod cylinders;
+mod defects;
 mod order;
 mod schemes;
 mod spares;
@@ -78,17 +80,16 @@ pub async fn find_layout(device: &dyn Device) -> Result<(Geometry, Commands)> {
 /// Finds the layout of a drive, with zones that begin at the cylinders `cuts`, whatever their addresses say.
 pub(crate) async fn layout(drive: &mut Drive<'_>, cuts: &[u32]) -> Result<Geometry> {
     let capacity = drive.capacity().await?;
-    let mut defects = drive.defects().await?;
+    let defects = drive.defects().await?;
     let count = defects.primary.len() + defects.grown.len();
     if count > DEFECTS_MAX {
         return Err(drive.contradiction(format!("it lists {count} defects")));
     }
-    defects.primary.sort_unstable();
-    defects.grown.sort_unstable();
     let (located, sectors) = (BTreeMap::new(), BTreeMap::new());
     let cuts = cuts.to_vec();
     let mut survey = Survey { drive, capacity, heads: 0, defects, cuts, located, sectors };
     survey.heads = survey.count_heads().await?;
+    survey.check_defects().await?;
     let mut runs = survey.runs().await?;
     survey.cuts.iter().for_each(|at| cylinders::cut_at(&mut runs, *at));
     let mut orders = survey.orders(&runs).await?;
@@ -101,9 +102,7 @@ pub(crate) async fn layout(drive: &mut Drive<'_>, cuts: &[u32]) -> Result<Geomet
         }
     }
     let at = refuted.map_or_else(String::new, |lbn| format!(" beyond {lbn}"));
-    Err(survey.drive.contradiction(format!(
-        "no known layout explains its translations{at}; `--method timing` finds its tracks without them"
-    )))
+    Err(survey.drive.contradiction(format!("no known layout explains its translations{at}")))
 }
 
 impl Survey<'_, '_> {
@@ -230,9 +229,9 @@ impl Survey<'_, '_> {
     fn check_questions(&self) -> Result<()> {
         match self.drive.asked() < QUESTIONS_MAX {
             true => Ok(()),
-            false => Err(self.drive.contradiction(format!(
-                "{QUESTIONS_MAX} translations show no layout; `--method timing` finds its tracks without them"
-            ))),
+            false => Err(self
+                .drive
+                .contradiction(format!("{QUESTIONS_MAX} translations show no layout"))),
         }
     }
 

@@ -131,7 +131,6 @@ impl Search<'_> {
             let mut reads = std::pin::pin!(self.prober.stream(vec![lbn, next]));
             let (one, other) = (reads.next().await.transpose()?, reads.next().await.transpose()?);
             let Some((one, other)) = one.zip(other) else { break };
-            self.ended = one.finished.max(other.finished);
             let period_ns = self.rotation.period_ns;
             if other.finished > one.finished {
                 let between_ns = other.finished.since(one.finished).0 as f64;

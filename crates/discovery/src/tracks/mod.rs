@@ -70,10 +70,6 @@ pub struct Tracks {
     pub unsure: Vec<BlockRange>,
     /// How the disk turns.
     pub rotation: Rotation,
-    /// Commands that were given to the device.
-    pub commands: u64,
-    /// How long the device was asked.
-    pub elapsed: Nanos,
 }
 
 impl Tracks {
@@ -90,8 +86,8 @@ impl Tracks {
 /// Failures of the device, and [`Error::NoRotation`](crate::Error::NoRotation) for one that does not turn.
 pub async fn find_tracks(device: &dyn Device, progress: impl FnMut(Progress)) -> Result<Tracks> {
     let mut prober = Prober::new(device);
-    let began = prober.read(Lbn(0)).await?;
-    let began_at = began.finished;
+    // The first answer may be unlike the others: a drive has been asleep, or a path is opened.
+    prober.read(Lbn(0)).await?;
     let rotation = rotation(&mut prober).await?;
     let cache = cache(&mut prober, &rotation).await?;
     let capacity = prober.capacity();
@@ -108,15 +104,13 @@ pub async fn find_tracks(device: &dyn Device, progress: impl FnMut(Progress)) ->
         turns: Vec::new(),
         unsure: Vec::new(),
         expected: Expected::default(),
-        ended: began_at,
     };
     search.all(progress).await?;
     search.doubt_odd_tracks().await?;
-    let Search { prober, mut firsts, mut switches, unsure, ended, .. } = search;
+    let Search { mut firsts, mut switches, unsure, .. } = search;
     firsts.retain(|first| *first < capacity);
     switches.resize(firsts.len(), 0);
-    let elapsed = ended.since(began_at);
-    Ok(Tracks { firsts, switches, unsure, rotation, commands: prober.commands(), elapsed })
+    Ok(Tracks { firsts, switches, unsure, rotation })
 }
 
 struct Search<'a> {
@@ -136,8 +130,6 @@ struct Search<'a> {
     turns: Vec<u32>,
     unsure: Vec<BlockRange>,
     expected: Expected,
-    /// When the last read ended.
-    ended: Instant,
 }
 
 /// How careful a search is.
@@ -186,7 +178,6 @@ impl Search<'_> {
                 self.cache.forgotten_after *= 2;
             }
         }
-        self.ended = read.finished;
         Ok(read)
     }
 
@@ -268,7 +259,7 @@ impl Search<'_> {
         }
         let tolerance_ns = self.tolerance_ns(DEVIATIONS, Care::LITTLE);
         let same_ns = self.tolerance_ns(DEVIATIONS, Care::MUCH);
-        let Search { prober, rotation, capacity, sector_ns, skews, expected, ended, .. } = self;
+        let Search { prober, rotation, capacity, sector_ns, skews, expected, .. } = self;
         let lbns = pairs.iter().flat_map(|pair| [pair.last, pair.next]);
         let lbns: Vec<Lbn> = lbns.filter(|lbn| *lbn < *capacity).collect();
         let mut reads = std::pin::pin!(prober.stream(lbns));
@@ -279,7 +270,6 @@ impl Search<'_> {
             let Some(of_last) = reads.next().await.transpose()? else { break };
             let sectors = (last.0 - first.0) as f64;
             let late = rotation.offset(passed, of_last.finished, sectors * *sector_ns);
-            *ended = of_last.finished;
             let is_held_up = before.is_some_and(|at| rotation.is_held_up(at, of_last.finished));
             if late.abs() > tolerance_ns || is_held_up {
                 return Ok((first, Some(passed)));
@@ -288,7 +278,6 @@ impl Search<'_> {
             let mut switch = 0;
             if next < *capacity {
                 let Some(of_next) = reads.next().await.transpose()? else { break };
-                *ended = of_next.finished;
                 let skew = rotation.offset(of_last.finished, of_next.finished, *sector_ns);
                 // Where times are noisy, no skew at all may be near a short one.
                 let shows = skew.abs() > tolerance_ns
