@@ -7,9 +7,11 @@ mod throughput;
 mod timing;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use futures::future::{Either, select};
 use moirai::discovery::{Annotated, Commands, Error, Step, TrackMap, extract_until};
 use moirai::runtime::Interrupts;
 use moirai::storage::Device;
@@ -191,22 +193,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     let out = arguments.out.as_deref().map(NewFile::create).transpose()?;
     let boundaries = arguments.boundaries.as_deref().map(BoundariesFile::create).transpose()?;
+    let interrupts = Interrupts::listen()?;
     let access = if arguments.write { Access::Write } else { Access::Read };
     let device = moirai::open_device_for(&arguments.uri, access).await?;
     let examined = Examined { device: &device, arguments, boundaries, out };
     let asks = arguments.method != Method::Timing && device.diagnostics().is_some();
     let mut discovered = match asks || arguments.method == Method::Diagnostic {
         // Some drives answer, but refuse what is needed most.
-        true => {
-            by_commands(examined).await.map_err(|failure| match (arguments.method, failure) {
+        true => by_commands(examined, &interrupts).await.map_err(|failure| {
+            match (arguments.method, failure) {
                 (Method::Auto, Failure::Discovery(error @ Error::Device(_))) => Failure::Failed(
                     format!("{error}; `--method timing` goes without diagnostic commands"),
                 ),
                 (_, failure) => failure,
-            })?
+            }
+        })?,
+        false => {
+            let found = pin!(examined.by_times());
+            match select(found, pin!(interrupts.pressed())).await {
+                Either::Left((found, _)) => found?,
+                Either::Right(_) => {
+                    let why = format!("{}: stopped before all was found", arguments.uri);
+                    return Err(Failure::Interrupted(why));
+                }
+            }
         }
-        false => examined.by_times().await?,
     };
+    drop(interrupts);
     if let Some(mut claims) = Claims::of(&arguments.uri)? {
         claims.doubt(&discovered);
         discovered.system = Some(claims);
@@ -217,10 +230,12 @@ async fn discover(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-async fn by_commands(examined: Examined<'_>) -> Result<Discovered, Failure> {
+async fn by_commands(
+    examined: Examined<'_>,
+    interrupts: &Interrupts,
+) -> Result<Discovered, Failure> {
     let Examined { device, arguments, boundaries, out } = examined;
     let bar = progress::shares();
-    let interrupts = Interrupts::listen()?;
     let show = |step: Step| {
         let before = Step::ALL.iter().position(|other| *other == step).unwrap_or(0);
         progress::show(&bar, step.name(), before as f64 / Step::ALL.len() as f64);
@@ -231,7 +246,6 @@ async fn by_commands(examined: Examined<'_>) -> Result<Discovered, Failure> {
         Err(error @ Error::Stopped { .. }) => return Err(Failure::Interrupted(error.to_string())),
         found => found?,
     };
-    drop(interrupts);
     let map = TrackMap::from_geometry(&found.geometry);
     if let Some(file) = boundaries {
         file.write(map.firsts())?;

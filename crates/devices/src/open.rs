@@ -40,7 +40,7 @@ pub const SCHEMES: [(&str, &str); 4] = [
          write pointers, and at most `open` (128) are open and `active` partly written",
     ),
     (
-        "scsi:/dev/sgN",
+        "scsi:/dev/sgN[?profile=FILE]",
         "a SCSI drive with blocks of 512 bytes, by Linux's generic interface, which discovery can ask where its blocks lie; written \
          by the SCSI documents, and not tried on a real drive",
     ),

@@ -219,12 +219,12 @@ pub fn kept_paths(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Opens a device; a file or a block device with the ensembles that the profile in its parameter `profile` says.
+/// Opens a device; a file, a block device or a SCSI drive with the ensembles that the profile in its parameter `profile` says.
 pub(crate) fn open(
     mut uri: DeviceUri,
     open: impl FnOnce(DeviceUri) -> Result<Arc<dyn Device>>,
 ) -> Result<Arc<dyn Device>> {
-    if !matches!(uri.scheme.as_str(), "file" | "block") {
+    if !matches!(uri.scheme.as_str(), "file" | "block" | "scsi") {
         return open(uri);
     }
     let profile: Option<PathBuf> = uri.take("profile")?;
@@ -275,6 +275,24 @@ mod tests {
         let path = kept().save(folder.path()).unwrap();
         assert_eq!(Kept::load(&path).unwrap(), kept());
         assert_eq!(kept_paths(folder.path()), [path]);
+    }
+
+    #[test]
+    fn what_reads_only_is_served_with_its_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("x.img");
+        std::fs::write(&image, vec![0; 512 << 10]).unwrap();
+        for own in ["file:/srv/x.img", "block:/dev/sdx", "scsi:/dev/sg7"] {
+            let kept = Kept { device: own.to_owned(), capacity_blocks: 1024, ..kept() };
+            let path = kept.save(folder.path()).unwrap();
+            let uri = format!("{own}?profile={}", path.display()).parse().unwrap();
+            let opened = super::open(uri, |_| {
+                let image = format!("file:{}", image.display()).parse()?;
+                moirai_devices::open(image, moirai_devices::Access::Read)
+            });
+            let ensemble = opened.unwrap().ensemble(Lbn(250)).unwrap();
+            assert_eq!((ensemble.blocks.first, ensemble.blocks.count), (Lbn(200), BlockCount(100)));
+        }
     }
 
     #[test]

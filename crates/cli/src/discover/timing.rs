@@ -131,7 +131,7 @@ impl Examined<'_> {
         let Some(map) = found.map(capacity) else {
             doubts.push(
                 "there are several disks, and which blocks lie on one does not show: they are copies, or \
-                 one behind the other, or their seeks are short; nothing is kept"
+                 one behind the other, or their seeks are short; nothing is kept, and no file written"
                     .to_owned(),
             );
             return Ok(Discovered { array, parallelism, unsure, doubts, ..discovered });
