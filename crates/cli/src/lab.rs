@@ -2,8 +2,10 @@
 
 mod report;
 
+use std::path::{Path, PathBuf};
+
 use clap::Subcommand;
-use moirai_lab::{Context, Experiment, Outcome, Row, all, find};
+use moirai_lab::{Context, Experiment, Outcome, Row, all, find, of_traces};
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::failure::{Failure, verdict};
@@ -35,6 +37,9 @@ pub(crate) enum Command {
         /// Scale of an experiment that takes more than a minute, in (0, 1]; 1 is the published setting
         #[arg(long, default_value_t = 1.0, value_parser = scale)]
         scale: f64,
+        /// Folder with the traces that placement-skew is published with: Financial1.spc and 2, WebSearch1.spc to 3
+        #[arg(long, value_name = "FOLDER")]
+        traces: Option<PathBuf>,
         /// Exit with status 1 if a judged figure is outside its tolerance
         #[arg(long)]
         check: bool,
@@ -66,7 +71,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { json } => list(json),
         Command::Report(arguments) => report::run(&arguments),
-        Command::Run { name, seed, scale, check, json } => {
+        Command::Run { name, seed, scale, traces, check, json } => {
             let experiment = find(&name).ok_or_else(|| {
                 let names: Vec<&str> = all().iter().map(|experiment| experiment.name).collect();
                 Failure::Usage(format!(
@@ -75,7 +80,11 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
                 ))
             })?;
             experiment.check_scale(scale).map_err(|error| Failure::Usage(error.to_string()))?;
-            let outcome = outcome(experiment, seed, scale)?;
+            if traces.is_some() && name != of_traces() {
+                let only = of_traces();
+                return Err(Failure::Usage(format!("{name} takes no --traces; {only} does")));
+            }
+            let outcome = outcome(experiment, seed, scale, traces.as_deref())?;
             let printed = match json {
                 true => print::json(&outcome),
                 false => print_outcome(experiment, &outcome),
@@ -86,12 +95,21 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
 }
 
 /// Runs an experiment with a progress bar.
-fn outcome(experiment: &Experiment, seed: u64, scale: f64) -> Result<Outcome, Failure> {
+fn outcome(
+    experiment: &Experiment,
+    seed: u64,
+    scale: f64,
+    traces: Option<&Path>,
+) -> Result<Outcome, Failure> {
     let bar = progress::shares();
     let context = Context::new(seed).scaled(scale).reporting({
         let bar = bar.clone();
         move |what, share| progress::show(&bar, what, share)
     });
+    let context = match traces {
+        Some(folder) => context.with_traces(folder),
+        None => context,
+    };
     // An experiment overloads the engine on purpose. Its warnings, whose seconds are virtual, would tear the bar.
     let outcome = match std::env::var_os("MOIRAI_LOG") {
         Some(_) => experiment.outcome(&context),

@@ -1,5 +1,6 @@
 //! What an experiment runs with: a seed, a scale, and a report of its progress.
 
+use std::path::Path;
 use std::sync::Arc;
 
 /// Takes what an experiment simulates now, and the share of the experiment that is done, from 0 to 1.
@@ -10,6 +11,7 @@ pub type Report = Arc<dyn Fn(&str, f64) + Send + Sync>;
 pub struct Context {
     seed: u64,
     scale: f64,
+    traces: Option<Arc<Path>>,
     report: Report,
 }
 
@@ -17,13 +19,19 @@ impl Context {
     /// Full scale, and nobody to report to; the same seed gives the same figures.
     #[must_use]
     pub fn new(seed: u64) -> Context {
-        Context { seed, scale: 1.0, report: Arc::new(|_, _| ()) }
+        Context { seed, scale: 1.0, traces: None, report: Arc::new(|_, _| ()) }
     }
 
     /// Scales the sizes or durations of the experiment; 1 is the published setting.
     #[must_use]
     pub fn scaled(self, scale: f64) -> Context {
         Context { scale, ..self }
+    }
+
+    /// Takes the published traces, where an experiment has some, from a folder.
+    #[must_use]
+    pub fn with_traces(self, folder: &Path) -> Context {
+        Context { traces: Some(folder.into()), ..self }
     }
 
     /// Calls `report` as the experiment advances. The shares start at 0, never fall, and end at 1.
@@ -36,6 +44,12 @@ impl Context {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// The folder of the published traces.
+    #[must_use]
+    pub fn traces(&self) -> Option<&Path> {
+        self.traces.as_deref()
     }
 
     /// The scale, 1 at the published setting.

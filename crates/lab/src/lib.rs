@@ -12,6 +12,6 @@ mod tolerance;
 
 pub use context::{Context, Report};
 pub use experiment::{Experiment, Failure, Outcome, Row, Scaling};
-pub use experiments::{all, find};
+pub use experiments::{all, find, of_traces};
 pub use figures::{DemoFigures, DemoRow, LoadRow};
 pub use tolerance::Tolerance;

@@ -9,7 +9,7 @@ use moirai_units::{ByteCount, Instant, Lbn, Nanos};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::workload::{Hot, Stream, Workload};
+use crate::workload::{Hot, SizeDistribution, Stream, Workload};
 
 /// Takes in the requests of a trace.
 #[derive(Debug, Default)]
@@ -60,6 +60,10 @@ pub struct Characteristics {
     pub write_iops: f64,
     /// The mean size of a request.
     pub mean_bytes: f64,
+    /// Whether all requests have the same size.
+    pub fixed_size: bool,
+    /// What requests that begin a run are aligned to, a power of two.
+    pub align_bytes: u64,
     /// Requests in a run, each beginning where the one before ended, on average.
     pub mean_run: f64,
     /// The scale at which on and off periods are told apart; `None` when it is always on.
@@ -100,7 +104,11 @@ struct Device {
     reads: u64,
     writes: u64,
     blocks: u64,
+    /// The least and the most blocks of a request.
+    lengths: Option<(u64, u64)>,
     runs: u64,
+    /// All bits of the first blocks of runs.
+    run_bits: u64,
     next: Option<Lbn>,
     end: u64,
     regions: HashMap<u64, u32>,
@@ -115,8 +123,8 @@ struct Scale {
     counts: Vec<u32>,
     active: Vec<u32>,
     devices: Vec<Intervals>,
-    /// Intervals in which both were on, for each pair, the lower device first.
-    both: HashMap<(u32, u32), u64>,
+    /// Intervals in which both of a pair were on, by [`pair`].
+    both: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,6 +149,9 @@ const ALWAYS_ON: f64 = 0.95;
 /// Regions of the working set begin at 1 MiB, and get longer where there are more than so many.
 const REGION_SHIFT: u32 = 11;
 const REGIONS_MAX: usize = 1 << 21;
+/// Runs from which an alignment is told: so many do not begin at multiples of two by chance. And the longest that is, 1 MiB.
+const RUNS_MIN: u64 = 32;
+const ALIGN_SHIFT_MAX: u32 = 11;
 /// Devices of a trace.
 const DEVICES_MAX: usize = 1024;
 /// Correlations below this are not told.
@@ -296,6 +307,8 @@ impl Characteriser {
             read_iops: device.reads as f64 / span_s,
             write_iops: device.writes as f64 / span_s,
             mean_bytes: device.blocks as f64 * 512.0 / requests as f64,
+            fixed_size: device.lengths.is_some_and(|(least, most)| least == most),
+            align_bytes: device.align_bytes(),
             mean_run: requests as f64 / device.runs.max(1) as f64,
             on_scale_s: periods.map(|periods| periods.0),
             on_ms: periods.map(|periods| periods.1),
@@ -310,6 +323,12 @@ impl Characteriser {
 }
 
 impl Device {
+    /// What the first blocks of runs have in common; a block where there are too few of them to tell.
+    fn align_bytes(&self) -> u64 {
+        let shift = if self.runs < RUNS_MIN { 0 } else { self.run_bits.trailing_zeros() };
+        512 << shift.min(ALIGN_SHIFT_MAX)
+    }
+
     /// Takes in a request; gives how many regions are new.
     fn add(&mut self, request: &TraceRequest, region_shift: u32) -> usize {
         match request.op {
@@ -318,8 +337,11 @@ impl Device {
         }
         let blocks = request.blocks;
         self.blocks += blocks.count.0;
+        let (least, most) = self.lengths.unwrap_or((blocks.count.0, blocks.count.0));
+        self.lengths = Some((least.min(blocks.count.0), most.max(blocks.count.0)));
         if self.next != Some(blocks.first) {
             self.runs += 1;
+            self.run_bits |= blocks.first.0;
         }
         self.next = Some(blocks.end());
         self.end = self.end.max(blocks.end().0);
@@ -333,6 +355,11 @@ impl Device {
     }
 }
 
+/// The number of a pair of devices, the lower one first: pairs with further devices have higher numbers.
+fn pair(one: usize, other: usize) -> usize {
+    other * other.saturating_sub(1) / 2 + one
+}
+
 impl Scale {
     fn add(&mut self, device: u32, since_first_ns: u64) {
         let interval = since_first_ns / self.length_ns;
@@ -344,6 +371,7 @@ impl Scale {
         if self.counts.len() <= index {
             self.counts.resize(index + 1, 0);
             self.devices.resize(index + 1, Intervals::default());
+            self.both.resize(pair(0, index + 1), 0);
         }
         if let Some(count) = self.counts.get_mut(index) {
             if *count == 0 {
@@ -372,7 +400,9 @@ impl Scale {
                 intervals.last_on = Some(self.current);
             }
             for other in self.active.iter().skip(place + 1) {
-                *self.both.entry((*device, *other)).or_default() += 1;
+                if let Some(both) = self.both.get_mut(pair(index, *other as usize)) {
+                    *both += 1;
+                }
             }
         }
         self.active.clear();
@@ -399,7 +429,7 @@ impl Scale {
         let on = |index: usize| self.devices.get(index).map_or(0.0, |device| device.on as f64);
         for one in 0..self.devices.len() {
             for other in one + 1..self.devices.len() {
-                let both = self.both.get(&(one as u32, other as u32)).copied().unwrap_or(0) as f64;
+                let both = self.both.get(pair(one, other)).copied().map_or(0.0, f64::from);
                 let (a, b) = (on(one), on(other));
                 let spread = (a * (all - a) * b * (all - b)).sqrt();
                 if spread == 0.0 {
@@ -482,6 +512,12 @@ impl Characteristics {
         let bytes = ((self.mean_bytes / 512.0).round().max(1.0) * 512.0) as u64;
         let mut stream = Stream::open(&self.object, (iops / on_share).max(1e-6), ByteCount(bytes));
         stream.reads = self.read_iops / iops.max(1e-12);
+        if self.fixed_size {
+            stream.sizes = SizeDistribution::Fixed;
+        }
+        if self.align_bytes > 512 {
+            stream.align = Some(self.align_bytes.to_string());
+        }
         stream.sequential = 1.0 - 1.0 / self.mean_run.max(1.0);
         stream.working_set = Some(self.working_set_bytes.max(bytes).to_string());
         if self.hot_fifth > self.hot_fifth_by_chance() + 0.1 {
@@ -542,6 +578,37 @@ mod tests {
         let workload = found.workload();
         workload.check().unwrap();
         assert_eq!(workload.streams[1].follows.as_deref(), Some("object0"), "{workload:?}");
+    }
+
+    #[test]
+    fn sizes_and_alignment_are_those_of_the_stream() {
+        let mut one = Stream::open("object0", 100.0, ByteCount(24 << 10));
+        (one.sizes, one.align) = (SizeDistribution::Fixed, Some("64KiB".into()));
+        one.sequential = 0.5;
+        let other = Stream::open("object1", 100.0, ByteCount(24 << 10));
+        let found = characterised(vec![one, other], 2_000).workload();
+        let [one, other] = found.streams.as_slice() else { panic!("{found:?}") };
+        assert_eq!((one.sizes, one.alignment()), (SizeDistribution::Fixed, BlockCount(128)));
+        assert_eq!(
+            (other.sizes, other.alignment()),
+            (SizeDistribution::Exponential, BlockCount(1))
+        );
+    }
+
+    #[test]
+    fn a_thousand_devices_that_are_all_on_correlate_with_none() {
+        // A thousand devices that are all on: half a million pairs at each interval.
+        let mut characteriser = Characteriser::new();
+        for number in 0..300_000_u64 {
+            let at = Arrival::At(Instant { ns: number * 100_000 });
+            let blocks = moirai_units::BlockRange::new(Lbn(number % 999 * 8), BlockCount(8));
+            let device = (number % 1000) as u32;
+            characteriser.add(&TraceRequest::new(at, device, Op::Read, blocks)).unwrap();
+        }
+        let found = characteriser.finish(|device| device.to_string());
+        assert_eq!(found.streams.len(), 1000);
+        // All on in each interval: nothing to correlate.
+        assert!(found.overlaps.is_empty(), "{}", found.overlaps.len());
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             print::line(format!("{number:2} of {}: {name}, scale {scale}", all().len()))?;
         }
         let watch = Stopwatch::start();
-        let outcome = outcome(experiment, *seed, scale).map_err(|failure| failure.to_string());
+        let outcome =
+            outcome(experiment, *seed, scale, None).map_err(|failure| failure.to_string());
         let seconds = watch.elapsed().as_s();
         ran.push(Ran { experiment, outcome, scale, seed: *seed, seconds });
         // Whoever ends it early has the site of what ran.

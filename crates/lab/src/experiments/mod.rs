@@ -67,6 +67,12 @@ pub fn all() -> &'static [Experiment] {
     ]
 }
 
+/// The experiment that takes the traces of a user, where there are some.
+#[must_use]
+pub fn of_traces() -> &'static str {
+    placement::SKEW.name
+}
+
 /// The experiment called `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Experiment> {

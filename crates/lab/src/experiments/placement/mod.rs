@@ -5,6 +5,7 @@ mod interference;
 mod skew;
 mod sweep;
 mod testbed;
+mod traces;
 
 pub(super) use ideal::EXPERIMENT as IDEAL;
 pub(super) use interference::EXPERIMENT as INTERFERENCE;
@@ -16,7 +17,7 @@ use moirai::units::{BlockCount, ByteCount};
 use moirai::volume::{Level, Rotation};
 use moirai_models::{Scheduler, WritePolicy};
 use moirai_policy::{
-    Generator, ObjectOnArrays, Response, Run, Stream, System, SystemDescription, Workload,
+    Generator, ObjectOnArrays, Response, Run, Source, Stream, System, SystemDescription, Workload,
 };
 
 use crate::Failure;
@@ -98,17 +99,11 @@ impl Setting {
 
     /// Simulates stores on the arrays beside them.
     fn measure_placed(&self, stores: Vec<(Store, Vec<usize>)>) -> Result<Measured, Failure> {
-        let profile = profile(self.drive)?;
-        let objects: Vec<ObjectOnArrays> = stores
-            .iter()
-            .map(|(store, arrays)| ObjectOnArrays {
-                name: store.stream.object.clone(),
-                size: BlockCount::holding(store.size),
-                arrays: arrays.clone(),
-                level: Level::Raid5(Rotation::LeftSymmetric),
-                unit: BlockCount::holding(store.unit),
-            })
-            .collect();
+        let object = |(store, arrays): &(Store, Vec<usize>)| {
+            let name = store.stream.object.clone();
+            Self::object(name, BlockCount::holding(store.size), store.unit, arrays.clone())
+        };
+        let objects: Vec<ObjectOnArrays> = stores.iter().map(object).collect();
         let sizes: Vec<_> =
             objects.iter().map(|object| (object.name.clone(), object.size)).collect();
         let streams: Vec<Stream> = stores.into_iter().map(|(store, _)| store.stream).collect();
@@ -121,6 +116,30 @@ impl Setting {
             .filter_map(|stream| workload.mean_iops(stream).or(in_loop(stream)))
             .sum();
         workload.check().map_err(Failure::Setting)?;
+        let requests = (rate * self.seconds).max(100.0);
+        self.simulate(objects, &mut Generator::new(&workload, &sizes, self.seed), requests)
+    }
+
+    /// A store, as the arrays have it.
+    fn object(
+        name: String,
+        size: BlockCount,
+        unit: ByteCount,
+        arrays: Vec<usize>,
+    ) -> ObjectOnArrays {
+        let level = Level::Raid5(Rotation::LeftSymmetric);
+        ObjectOnArrays { name, size, arrays, level, unit: BlockCount::holding(unit) }
+    }
+
+    /// Simulates `requests` requests of `source` to `objects`.
+    fn simulate(
+        &self,
+        objects: Vec<ObjectOnArrays>,
+        source: &mut impl Source,
+        requests: f64,
+    ) -> Result<Measured, Failure> {
+        let profile = profile(self.drive)?;
+        let names = objects.iter().map(|object| object.name.clone()).collect();
         let description = SystemDescription {
             arrays: vec![vec![profile; self.disks]; self.arrays],
             scheduler: Scheduler::Fcfs,
@@ -130,11 +149,10 @@ impl Setting {
             rebuilds: false,
         };
         let mut system = System::new(&description).map_err(Failure::Setting)?;
-        let requests = (rate * self.seconds).max(100.0);
         let run = Run { requests: requests as u64, warm_up: (requests * WARM_UP) as u64 };
-        system.run(&mut Generator::new(&workload, &sizes, self.seed), run);
+        system.run(source, run);
         Ok(Measured {
-            names: sizes.into_iter().map(|(name, _)| name).collect(),
+            names,
             responses: system.responses().to_vec(),
             utilisations: system.utilisations(),
             seconds: system.last_finished().ns as f64 / 1e9,

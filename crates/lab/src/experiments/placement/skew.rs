@@ -1,10 +1,11 @@
 //! Balanced and skewed streams of several servers: placement figures 12 and 13.
 
 use moirai::runtime::seeded;
-use moirai::units::ByteCount;
+use moirai::units::{BlockCount, ByteCount};
 use moirai_models::WritePolicy;
-use moirai_policy::{Stream, Workload, choose};
+use moirai_policy::{Stream, TraceSource, Workload, choose};
 
+use super::traces::{self, TracedStream, TracedStreams};
 use super::{ARRAY_DISKS, ASSUMPTIONS, CACHE, Measured, Setting, Store};
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
 
@@ -15,24 +16,39 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     assumptions: &[
         ASSUMPTIONS[0],
         ASSUMPTIONS[3],
-        "The traces of table 2 are not at hand. Streams are generated with its rates, sizes and shares of writes: 39 of \
+        "The traces of table 2 are not part of the laboratory: `--traces FOLDER` takes those of a user, for as long as the \
+         shortest of them lasts. Without them streams are generated with the table's rates, sizes and shares of writes: 39 of \
          the OLTP traces and 9 of the web searches, as the paper keeps; a trace's rate is divided over its streams \
          by 1, 1/2, 1/3, ... Arrivals are Poisson, so streams are less bursty than the traces.",
         "Stripe units are 64 KB: the paper gives none for its traces, and with half of the mean request, 8 KB, the \
-         searches alone take more than the disks have. Stores have 4 GB each. The cache writes through.",
+         searches alone take more than the disks have. Generated stores have 4 GB each. The cache writes through.",
     ],
     takes: "15 s",
     scaling: Some(Scaling { least: 0.05, shorter: 0.3, what: "the simulated time" }),
     run,
 };
 
-/// Table 2: reads and writes a second, the mean size, and the streams that the paper keeps.
-const TRACES: [(&str, f64, f64, u64, usize); 5] = [
-    ("OLTP 1", 28.27, 93.79, 3466, 22),
-    ("OLTP 2", 74.31, 15.93, 2449, 17),
-    ("Web Search 1", 334.91, 0.07, 15_509, 3),
-    ("Web Search 2", 297.48, 0.06, 15_432, 3),
-    ("Web Search 3", 188.01, 0.06, 15_772, 3),
+/// A trace of table 2.
+pub(super) struct Trace {
+    pub(super) name: &'static str,
+    /// What its file is called where it was published.
+    pub(super) file: &'static str,
+    /// Reads and writes a second.
+    reads: f64,
+    writes: f64,
+    mean_bytes: u64,
+    /// The streams that the paper keeps.
+    pub(super) kept: usize,
+    /// Whether it is of a web search, of which the paper keeps the streams that are active.
+    pub(super) is_search: bool,
+}
+
+pub(super) const TRACES: [Trace; 5] = [
+    oltp("OLTP 1", "Financial1.spc", (28.27, 93.79), 3466, 22),
+    oltp("OLTP 2", "Financial2.spc", (74.31, 15.93), 2449, 17),
+    search("Web Search 1", "WebSearch1.spc", (334.91, 0.07), 15_509),
+    search("Web Search 2", "WebSearch2.spc", (297.48, 0.06), 15_432),
+    search("Web Search 3", "WebSearch3.spc", (188.01, 0.06), 15_772),
 ];
 const ARRAYS: usize = 4;
 const STORE: ByteCount = ByteCount(4 << 30);
@@ -45,38 +61,116 @@ const ALIKE: Tolerance = Tolerance::Near { value: 1.0, share: 0.15 };
 const PARTITION_TRIES: usize = 10_000;
 const IMBALANCE_MAX: f64 = 0.01;
 
+const fn oltp(
+    name: &'static str,
+    file: &'static str,
+    (reads, writes): (f64, f64),
+    mean_bytes: u64,
+    kept: usize,
+) -> Trace {
+    Trace { name, file, reads, writes, mean_bytes, kept, is_search: false }
+}
+
+const fn search(
+    name: &'static str,
+    file: &'static str,
+    (reads, writes): (f64, f64),
+    mean_bytes: u64,
+) -> Trace {
+    Trace { name, file, reads, writes, mean_bytes, kept: 3, is_search: true }
+}
+
+/// Where requests come from.
+enum Streams {
+    Generated(Workload),
+    Traced(TracedStreams),
+}
+
+impl Streams {
+    /// Write-weighted requests of each.
+    fn loads(&self) -> Vec<f64> {
+        match self {
+            Streams::Generated(workload) => {
+                let load = |stream: &Stream| choose::write_weighted_iops(workload, stream);
+                workload.streams.iter().map(load).collect()
+            }
+            Streams::Traced(traced) => traced.streams.iter().map(TracedStream::load).collect(),
+        }
+    }
+
+    /// Simulates them, each on the arrays that `arrays` says, with the gaps of each multiplied by its `scale`.
+    fn measure(
+        &self,
+        setting: &Setting,
+        arrays: impl Fn(usize) -> Vec<usize>,
+        scale: impl Fn(usize) -> f64,
+    ) -> Result<Measured, Failure> {
+        match self {
+            Streams::Generated(workload) => {
+                let placed = workload.streams.iter().enumerate().map(|(index, stream)| {
+                    let mut stream = stream.clone();
+                    stream.grow(1.0 / scale(index));
+                    (Store { stream, unit: UNIT, size: STORE }, arrays(index))
+                });
+                setting.measure_placed(placed.collect())
+            }
+            Streams::Traced(traced) => {
+                let object = |(index, stream): (usize, &TracedStream)| {
+                    let size =
+                        BlockCount(stream.size.0.next_multiple_of(BlockCount::holding(UNIT).0));
+                    Setting::object(stream.name.clone(), size, UNIT, arrays(index))
+                };
+                let objects = traced.streams.iter().enumerate().map(object).collect();
+                let scales: Vec<f64> = (0..traced.streams.len()).map(scale).collect();
+                let requests = traced.requests_until_one_ends(&scales);
+                let count = requests.len() as f64;
+                setting.simulate(objects, &mut TraceSource::new(requests, &scales), count)
+            }
+        }
+    }
+}
+
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
-    let workload = Workload { streams: streams() };
-    let streams = &workload.streams;
-    let load = |stream: &Stream| choose::write_weighted_iops(&workload, stream);
-    let loads: Vec<f64> = streams.iter().map(load).collect();
+    let mut rows = Vec::new();
+    let streams = match context.traces() {
+        None => Streams::Generated(Workload { streams: generated() }),
+        Some(folder) => {
+            let traced = traces::read(folder, context.scale())?;
+            for (index, trace) in TRACES.iter().enumerate() {
+                let (reads, writes) = traced.rates(index);
+                for (what, ours, published) in
+                    [("reads", reads, trace.reads), ("writes", writes, trace.writes)]
+                {
+                    let figure = format!("table 2, {}, {what} of the streams kept", trace.name);
+                    rows.push(Row::new(figure, "/s", ours).beside(published));
+                }
+            }
+            Streams::Traced(traced)
+        }
+    };
+    let loads = streams.loads();
     let mut random = seeded(context.seed(), "partition");
     let (partition, imbalance) =
         choose::greedy_partition(&loads, ARRAYS, IMBALANCE_MAX, PARTITION_TRIES, &mut random);
-    let mut rows = vec![
+    rows.push(
         Row::new("imbalance of the greedy partition", "share of the mean", imbalance)
             .judged(Tolerance::Below(IMBALANCE_MAX)),
-    ];
+    );
+    let of = |index: usize| partition.get(index).copied().unwrap_or(0);
     let stages = context.stage().split([1.0, 1.0]);
-    for (stage, (figure, scale)) in stages.into_iter().zip([("12", 1.0), ("13", FASTER)]) {
+    for (stage, (figure, faster)) in stages.into_iter().zip([("12", 1.0), ("13", FASTER)]) {
         let stage = stage.called(&format!("figure {figure}"));
-        let of = |is_wide| {
-            let placed = streams.iter().zip(&partition).map(|(stream, partition)| {
-                let mut stream = stream.clone();
-                if *partition < ARRAYS / 2 {
-                    stream.grow(1.0 / scale);
-                }
-                let arrays = if is_wide { (0..ARRAYS).collect() } else { vec![*partition] };
-                (Store { stream, unit: UNIT, size: STORE }, arrays)
-            });
+        let measure = |is_wide| {
             let seconds = SECONDS * context.scale();
             let mut setting = Setting::new(ARRAYS, is_wide, seconds, context.seed());
             setting.cache = Some((CACHE, WritePolicy::Through));
-            setting.measure_placed(placed.collect())
+            let arrays = |index| if is_wide { (0..ARRAYS).collect() } else { vec![of(index)] };
+            let scale = |index| if of(index) < ARRAYS / 2 { faster } else { 1.0 };
+            streams.measure(&setting, arrays, scale)
         };
-        let narrow = of(false)?;
+        let narrow = measure(false)?;
         stage.at(0.5);
-        let wide = of(true)?;
+        let wide = measure(true)?;
         stage.at(1.0);
         add_rows(context, figure, &partition, (&narrow, &wide), &mut rows);
     }
@@ -152,15 +246,15 @@ fn add_rows(
     );
 }
 
-/// The streams that are left of the traces of table 2.
-fn streams() -> Vec<Stream> {
+/// Streams like those that are left of the traces of table 2.
+fn generated() -> Vec<Stream> {
     let mut streams = Vec::new();
-    for (trace, reads, writes, bytes, count) in TRACES {
-        let harmonic: f64 = (1..=count).map(|rank| 1.0 / rank as f64).sum();
-        for rank in 1..=count {
+    for Trace { name, reads, writes, mean_bytes, kept, .. } in TRACES {
+        let harmonic: f64 = (1..=kept).map(|rank| 1.0 / rank as f64).sum();
+        for rank in 1..=kept {
             let share = 1.0 / rank as f64 / harmonic;
-            let name = format!("{trace}, {rank}");
-            let mut stream = Stream::open(name, (reads + writes) * share, ByteCount(bytes));
+            let name = format!("{name}, {rank}");
+            let mut stream = Stream::open(name, (reads + writes) * share, ByteCount(mean_bytes));
             stream.reads = reads / (reads + writes);
             streams.push(stream);
         }

@@ -118,11 +118,18 @@ fn finding(figure: &str, prefix: &str, value: &str) -> Option<Tolerance> {
         // "As the percentage of writes is increased beyond 70%, wide striping outperforms."
         ("9", "S", "90 %") => Tolerance::Below(1.0),
         ("9", "S", "10 %") => Tolerance::Above(1.0),
+        // "Large requests see queue interference in a wide-striped system", and small ones "comparable performance at high
+        // write percentages".
+        ("10", "L", "90 %") => Tolerance::Above(1.0),
+        ("10", "S", "90 %") => Tolerance::Near { value: 1.0, share: 0.2 },
         // "Narrow and wide striping give comparable performance", 512 KB and more.
         ("17", "L", "512 KB" | "1024 KB" | "2048 KB") => {
             Tolerance::Near { value: 1.0, share: 0.15 }
         }
         ("17", "L", "128 KB") => Tolerance::Above(1.0),
+        // Writes make wide striping worse, and small ones less so.
+        ("20", "L", "90 %") => Tolerance::Above(1.0),
+        ("20", "S", "90 %") => Tolerance::Above(1.0),
         ("18" | "19", _, _) => Tolerance::Near { value: 1.0, share: 0.2 },
         _ => return None,
     })
