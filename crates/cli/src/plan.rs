@@ -219,7 +219,7 @@ pub(crate) struct How {
     /// Requests of each run
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
     requests: u64,
-    /// Runs, each with another seed: they give the confidence
+    /// Runs, each with another seed: they give the confidence. A trace is run once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..1000))]
     runs: u64,
     /// Seed of the first run

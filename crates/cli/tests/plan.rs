@@ -171,6 +171,29 @@ fn a_trace_becomes_a_plan_on_simulated_disks() {
     assert_eq!(got.trim(), "apple");
 }
 
+/// What a volume's labels take depends on the tracks where its sections begin.
+#[test]
+fn the_second_object_has_room_as_the_first_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let array = |name| {
+        format!("[[array]]\nname = \"{name}\"\nprofile = \"seagate-cheetah-36es\"\ndisks = 4\n")
+    };
+    let object = |name, level, unit| {
+        format!(
+            "[[object]]\nname = \"{name}\"\nsize = \"40MiB\"\narrays = [\"a\", \"b\"]\nlevel = \"{level}\"\n\
+             stripe_unit = \"{unit}\"\n"
+        )
+    };
+    let (orders, reports) =
+        (object("orders", "raid10", "8KiB"), object("reports", "raid5", "64KiB"));
+    let plan = format!("name = \"plan\"\n{}{}{orders}{reports}", array("a"), array("b"));
+    std::fs::write(folder.join("plan.toml"), plan).unwrap();
+    succeed(folder, &["plan", "apply", "plan.toml", "--to", "placed"]);
+    let shown = succeed(folder, &["volume", "show", "placed/reports.toml"]);
+    assert!(shown.contains("reports.toml: 40 MiB"), "{shown}");
+}
+
 /// `MOIRAI_KILLS` says how often.
 #[test]
 fn a_move_that_is_killed_loses_nothing() {
@@ -250,8 +273,20 @@ fn wrong_input_is_named() {
     let strict = POLICY.replace("response_ms = 60.0", "response_ms = 0.1");
     check(&strict, load, "`orders` wants 95 % of the requests within 0.1 ms and has");
     check(&strict, load, "add disks");
-    // Of a trace: past the end of an object, and a device that is no object.
+    // Times that run backwards, and a gap.
+    let times = [0, 20_000_000, 10_000_000, 990_000_000];
+    let lines = times.map(|ticks| format!("{ticks},host,0,Read,8192,8192,100\n"));
+    std::fs::write(folder.join("backwards.csv"), lines.concat()).unwrap();
     plan_on(folder, "only", "\"a\"", "raid5");
+    let simulated = ["plan", "simulate", "only.toml", "--trace", "backwards.csv"];
+    for command in [&["plan", "characterise", "backwards.csv"][..], &simulated] {
+        let (status, _, notes) = run(folder, command);
+        assert_eq!(status, Some(0), "{notes}");
+        assert!(notes.contains("1 request came with an earlier time"), "{notes}");
+    }
+    let (_, _, notes) = run(folder, &["plan", "characterise", "backwards.csv"]);
+    assert!(notes.contains("a gap of 97.0 s"), "{notes}");
+    // Of a trace: past the end of an object, and a device that is no object.
     let simulate = |trace: &str| run(folder, &["plan", "simulate", "only.toml", "--trace", trace]);
     let (status, _, error) = simulate("trace.csv");
     assert!(status == Some(1) && error.contains("line"), "{error}");

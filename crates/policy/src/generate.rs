@@ -80,11 +80,31 @@ impl Generator {
     /// without a stream are not accessed.
     #[must_use]
     pub fn new(workload: &Workload, objects: &[(String, BlockCount)], seed: u64) -> Generator {
+        Generator::with_periods(workload, objects, seed, |windows| windows)
+    }
+
+    /// The same from some moment on: a stream with periods may be on or off then.
+    #[must_use]
+    pub(crate) fn from_some_moment(
+        workload: &Workload,
+        objects: &[(String, BlockCount)],
+        seed: u64,
+    ) -> Generator {
+        Generator::with_periods(workload, objects, seed, Windows::settled)
+    }
+
+    fn with_periods(
+        workload: &Workload,
+        objects: &[(String, BlockCount)],
+        seed: u64,
+        begun: impl Fn(Windows) -> Windows,
+    ) -> Generator {
         let mut streams = Vec::new();
         let mut next = BinaryHeap::new();
         for (object, (name, size)) in (0u32..).zip(objects) {
             let Some(stream) = workload.stream(name) else { continue };
-            let mut generated = Generated::new(workload, stream, object, *size, seed);
+            let windows = Windows::of(workload, stream, seed).map(&begun);
+            let mut generated = Generated::new(windows, stream, object, *size, seed);
             if let Arrivals::Poisson(_) = generated.arrivals {
                 let at = generated.arrival_after(Instant::ZERO);
                 next.push(Reverse((at, streams.len())));
@@ -127,13 +147,12 @@ impl Source for Generator {
 
 impl Generated {
     fn new(
-        workload: &Workload,
+        mut windows: Option<Windows>,
         stream: &Stream,
         object: u32,
         size: BlockCount,
         seed: u64,
     ) -> Generated {
-        let mut windows = Windows::of(workload, stream, seed);
         let always = (Instant::ZERO, Instant { ns: u64::MAX });
         Generated {
             object,

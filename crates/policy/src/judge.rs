@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::generate::{Generator, Source};
+use crate::moments::Moments;
 use crate::plan::Plan;
 use crate::policy::Goal;
 use crate::system::{Response, Run, System, SystemDescription};
@@ -19,7 +20,8 @@ use crate::workload::Workload;
 pub struct Judge<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// Requests of each run; the first tenth is not counted.
+    /// Requests of each run; the first tenth is not counted. Where streams are on or off for longer than these take, they are taken
+    /// at several moments.
     pub requests: u64,
     /// The seed of the first run.
     pub seed: u64,
@@ -209,16 +211,99 @@ pub fn scenarios(
     scenarios
 }
 
-/// The figures of several runs, added up.
+/// What was measured in a run, in one piece or at several moments, added up.
+#[derive(Default)]
+struct Sums {
+    responses: Vec<Response>,
+    utilisations: Vec<Vec<f64>>,
+    /// Pieces.
+    count: u32,
+    /// Until all requests were served.
+    span_s: f64,
+    /// The part of that in which requests are counted.
+    counted_s: f64,
+    /// The time in which requests come, where that is given.
+    asked_s: f64,
+    rebuilt: Option<Rebuilt>,
+}
+
+impl Sums {
+    fn simulate(
+        &mut self,
+        description: &SystemDescription,
+        source: &mut impl Source,
+        run: Run,
+    ) -> Result<()> {
+        let mut system = System::new(description).map_err(Error::Mismatch)?;
+        system.run(source, run);
+        let span_s = system.last_finished().ns as f64 / 1e9;
+        let (counted_share, asked_s) = match run {
+            Run::Requests { warm_up, .. } => {
+                (1.0 - warm_up as f64 / system.issued().max(1) as f64, 0.0)
+            }
+            Run::Time { until, warm_up } => {
+                (1.0 - warm_up.ns as f64 / until.ns.max(1) as f64, until.ns as f64 / 1e9)
+            }
+        };
+        self.add(Sums {
+            responses: system.responses().to_vec(),
+            utilisations: system.utilisations(),
+            count: 1,
+            span_s,
+            counted_s: span_s * counted_share,
+            asked_s,
+            rebuilt: system.rebuilt(),
+        });
+        Ok(())
+    }
+
+    fn add(&mut self, other: Sums) {
+        if self.count == 0 {
+            *self = other;
+            return;
+        }
+        for (sum, response) in self.responses.iter_mut().zip(&other.responses) {
+            sum.add(response);
+        }
+        let shares = other.utilisations.iter().flatten();
+        for (sum, share) in self.utilisations.iter_mut().flatten().zip(shares) {
+            *sum += share;
+        }
+        if let Some(rebuilt) = other.rebuilt {
+            let sum = self.rebuilt.get_or_insert_default();
+            sum.blocks += rebuilt.blocks;
+            sum.of = rebuilt.of;
+            sum.elapsed += rebuilt.elapsed;
+        }
+        self.count += other.count;
+        self.span_s += other.span_s;
+        self.counted_s += other.counted_s;
+        self.asked_s += other.asked_s;
+    }
+
+    /// The mean response time of all requests, in ms.
+    fn cost(&self) -> f64 {
+        let counted: u64 = self.responses.iter().map(Response::requests).sum();
+        let sum_ns: u128 = self.responses.iter().map(|response| response.sum_ns).sum();
+        sum_ns as f64 / 1e6 / counted.max(1) as f64
+    }
+}
+
+/// The figures of several runs.
 #[derive(Default)]
 struct Runs {
-    responses: Vec<Response>,
     costs: Vec<f64>,
-    utilisations: Vec<Vec<f64>>,
-    span_s: f64,
-    /// The share of the requests that are counted.
-    counted_share: f64,
-    rebuilt: Option<Rebuilt>,
+    sums: Sums,
+    /// Where a workload is simulated at moments, its objects' requests a second over all of the time: some moments tell those of a
+    /// stream with long periods badly.
+    offered_iops: Option<Vec<f64>>,
+}
+
+impl Runs {
+    fn add(&mut self, run: Sums) {
+        self.costs.push(run.cost());
+        self.sums.add(run);
+    }
 }
 
 impl Judge<'_> {
@@ -256,12 +341,33 @@ impl Judge<'_> {
             return Err(Error::Mismatch(problem.into()));
         }
         check_sizes(&workload, &sizes)?;
-        let mut runs = Runs::default();
+        let offered = |(name, _): &(String, BlockCount)| {
+            workload.stream(name).and_then(|stream| workload.mean_iops(stream)).unwrap_or(0.0)
+        };
+        // What comes after a rebuild is as expected again, so all that comes before counts.
+        let (moments, of_requests) = match description.rebuilds {
+            true => (None, Run::Requests { count: self.requests, warm_up: 0 }),
+            false => (Moments::of(&workload, self.requests), Run::with_warm_up(self.requests)),
+        };
+        let offered_iops = moments.map(|_| sizes.iter().map(offered).collect());
+        let mut runs = Runs { offered_iops, ..Runs::default() };
         let mut seeds = seeded(self.seed, "seeds of the runs");
         for run in 0..self.runs.max(1) {
             let seed = if run == 0 { self.seed } else { seeds.next_u64() };
-            let mut source = Generator::new(&workload, &sizes, seed);
-            self.simulate(&description, &mut source, &mut runs)?;
+            let mut sums = Sums::default();
+            let Some(moments) = moments else {
+                let mut source = Generator::new(&workload, &sizes, seed);
+                sums.simulate(&description, &mut source, of_requests)?;
+                runs.add(sums);
+                continue;
+            };
+            let mut of_moments = seeded(seed, "moments");
+            for _ in 0..moments.count {
+                let seed = of_moments.next_u64();
+                let mut source = Generator::from_some_moment(&workload, &sizes, seed);
+                sums.simulate(&description, &mut source, moments.run())?;
+            }
+            runs.add(sums);
         }
         Ok(figures(&plan, &runs))
     }
@@ -271,50 +377,11 @@ impl Judge<'_> {
     /// # Errors
     /// As [`Judge::judge`].
     pub fn judge_source(&self, plan: &Plan, source: &mut impl Source) -> Result<Judgement> {
+        let mut sums = Sums::default();
+        sums.simulate(&plan.system()?, source, Run::with_warm_up(self.requests))?;
         let mut runs = Runs::default();
-        self.simulate(&plan.system()?, source, &mut runs)?;
+        runs.add(sums);
         Ok(figures(plan, &runs))
-    }
-
-    fn simulate(
-        &self,
-        description: &SystemDescription,
-        source: &mut impl Source,
-        runs: &mut Runs,
-    ) -> Result<()> {
-        let mut system = System::new(description).map_err(Error::Mismatch)?;
-        // What comes after a rebuild is as expected again, so all that comes before counts.
-        let warm_up = if description.rebuilds { 0 } else { self.requests / 10 };
-        system.run(source, Run { requests: self.requests, warm_up });
-        runs.counted_share = 1.0 - warm_up as f64 / system.issued().max(1) as f64;
-        let counted: u64 = system.responses().iter().map(Response::requests).sum();
-        let sum_ns: u128 = system.responses().iter().map(|response| response.sum_ns).sum();
-        runs.costs.push(sum_ns as f64 / 1e6 / counted.max(1) as f64);
-        runs.span_s += system.last_finished().ns as f64 / 1e9;
-        if runs.responses.is_empty() {
-            runs.responses = system.responses().to_vec();
-        } else {
-            for (sum, response) in runs.responses.iter_mut().zip(system.responses()) {
-                sum.add(response);
-            }
-        }
-        if let Some(rebuilt) = system.rebuilt() {
-            let sum = runs.rebuilt.get_or_insert_default();
-            sum.blocks += rebuilt.blocks;
-            sum.of = rebuilt.of;
-            sum.elapsed += rebuilt.elapsed;
-        }
-        let utilisations = system.utilisations();
-        match runs.utilisations.is_empty() {
-            true => runs.utilisations = utilisations,
-            false => {
-                let sums = runs.utilisations.iter_mut().flatten();
-                for (sum, share) in sums.zip(utilisations.iter().flatten()) {
-                    *sum += share;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The plan and the workload as `scenario` has them.
@@ -401,9 +468,15 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
     };
     let mut missed_by = 0.0;
     let mut objects = Vec::with_capacity(plan.objects.len());
-    for (placement, response) in plan.objects.iter().zip(&runs.responses) {
-        let iops =
-            response.requests() as f64 / runs.span_s.max(1e-9) / runs.counted_share.max(1e-9);
+    for (index, (placement, response)) in plan.objects.iter().zip(&runs.sums.responses).enumerate()
+    {
+        let iops = match &runs.offered_iops {
+            None => response.requests() as f64 / runs.sums.counted_s.max(1e-9),
+            // What is served after its moment took longer than it should.
+            Some(offered) => {
+                offered.get(index).copied().unwrap_or(0.0) * runs.sums.asked_s / runs.sums.span_s
+            }
+        };
         let missed = placement.goal.as_ref().and_then(|goal| missed(goal, response, iops));
         missed_by += missed.as_ref().map_or(0.0, |(by, _)| *by);
         objects.push(ObjectFigures {
@@ -425,11 +498,11 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
             missed: missed.map(|(_, words)| words),
         });
     }
-    let disks = plan.arrays.iter().zip(&runs.utilisations).flat_map(|(array, disks)| {
+    let disks = plan.arrays.iter().zip(&runs.sums.utilisations).flat_map(|(array, disks)| {
         let figure = |(disk, sum): (usize, &f64)| DiskFigures {
             array: array.name.clone(),
             disk,
-            utilisation: sum / count as f64,
+            utilisation: sum / f64::from(runs.sums.count.max(1)),
         };
         disks.iter().enumerate().map(figure)
     });
@@ -440,11 +513,14 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
         meets_goals: missed_by == 0.0,
         missed_by,
         disk_utilisation: disks.collect(),
-        rebuild: runs.rebuilt.filter(|rebuilt| rebuilt.blocks > BlockCount::ZERO).map(|rebuilt| {
-            let mb_per_s = rebuilt.blocks.bytes().0 as f64 / 1e6 / rebuilt.elapsed.as_s().max(1e-9);
-            let hours = rebuilt.of.bytes().0 as f64 / 1e6 / mb_per_s.max(1e-9) / 3600.0;
-            RebuildFigures { mb_per_s, hours }
-        }),
+        rebuild: runs.sums.rebuilt.filter(|rebuilt| rebuilt.blocks > BlockCount::ZERO).map(
+            |rebuilt| {
+                let mb_per_s =
+                    rebuilt.blocks.bytes().0 as f64 / 1e6 / rebuilt.elapsed.as_s().max(1e-9);
+                let hours = rebuilt.of.bytes().0 as f64 / 1e6 / mb_per_s.max(1e-9) / 3600.0;
+                RebuildFigures { mb_per_s, hours }
+            },
+        ),
         objects,
     }
 }

@@ -13,6 +13,7 @@ pub mod estimate;
 mod file;
 mod generate;
 mod judge;
+mod moments;
 mod plan;
 mod policy;
 pub mod search;

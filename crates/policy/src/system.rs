@@ -47,13 +47,23 @@ pub struct ObjectOnArrays {
     pub unit: BlockCount,
 }
 
-/// How long to simulate.
+/// How long to simulate. What is issued during the warm-up at the beginning is not counted in response times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Requests that are issued.
-    pub requests: u64,
-    /// Requests at the beginning that are not counted in response times.
-    pub warm_up: u64,
+pub enum Run {
+    /// So many requests.
+    Requests {
+        /// Requests that are issued.
+        count: u64,
+        /// The first of them, which are not counted.
+        warm_up: u64,
+    },
+    /// All requests of a time.
+    Time {
+        /// None is issued later.
+        until: Instant,
+        /// What is issued before this is not counted.
+        warm_up: Instant,
+    },
 }
 
 /// A running system.
@@ -71,7 +81,7 @@ pub struct System {
     done: Vec<Done>,
     figures: Vec<Response>,
     issued: u64,
-    warm_up: u64,
+    run: Run,
     last_finished: Instant,
 }
 
@@ -271,7 +281,7 @@ impl System {
             served: BinaryHeap::new(),
             done: Vec::new(),
             issued: 0,
-            warm_up: 0,
+            run: Run::Requests { count: 0, warm_up: 0 },
             last_finished: Instant::ZERO,
         })
     }
@@ -288,23 +298,27 @@ impl System {
         self.issued
     }
 
-    /// Whether more requests are issued: a drive that is filled ends a run when it is.
-    fn is_open(&self, run: Run) -> bool {
+    /// Whether a request at `at` is still issued: a drive that is filled ends a run when it is.
+    fn is_open(&self, at: Instant) -> bool {
         let is_filled = self
             .drives
             .rebuilt()
             .is_some_and(|rebuilt| rebuilt.of > BlockCount::ZERO && rebuilt.blocks >= rebuilt.of);
-        self.issued < run.requests && !is_filled
+        let is_within = match self.run {
+            Run::Requests { count, .. } => self.issued < count,
+            Run::Time { until, .. } => at < until,
+        };
+        is_within && !is_filled
     }
 
     /// Issues requests of `source` and waits until all are done.
     pub fn run(&mut self, source: &mut impl Source, run: Run) {
-        self.warm_up = run.warm_up;
+        self.run = run;
         for request in source.first_closed() {
             self.issue(request);
         }
         loop {
-            let arrival = source.next_at().filter(|_| self.is_open(run));
+            let arrival = source.next_at().filter(|at| self.is_open(*at));
             let served = self.served.peek().map(|Reverse((at, _))| *at);
             let until = [arrival, served].into_iter().flatten().min();
             // A drive may still be filled.
@@ -316,7 +330,7 @@ impl System {
             if !done.is_empty() {
                 for done in done.drain(..) {
                     let next = self.finish_access(&done, source);
-                    if let Some(request) = next.filter(|_| self.is_open(run)) {
+                    if let Some(request) = next.filter(|next| self.is_open(next.at)) {
                         self.issue(request);
                     }
                 }
@@ -328,7 +342,7 @@ impl System {
                 (_, Some(at)) if arrival.is_none_or(|arrival| at <= arrival) => {
                     let Some(Reverse((_, index))) = self.served.pop() else { continue };
                     let next = self.finish_part(index, at, source);
-                    if let Some(request) = next.filter(|_| self.is_open(run)) {
+                    if let Some(request) = next.filter(|next| self.is_open(next.at)) {
                         self.issue(request);
                     }
                 }
@@ -339,6 +353,10 @@ impl System {
                 }
                 (None, _) => break,
             }
+        }
+        if let Run::Time { until, .. } = run {
+            // Nothing may have come for a while before its end.
+            self.last_finished = self.last_finished.max(until);
         }
     }
 
@@ -360,7 +378,7 @@ impl System {
         self.arrays.iter().map(of_array).collect()
     }
 
-    /// When the last request was done.
+    /// When the last request was done, and the time of the run was over.
     #[must_use]
     pub fn last_finished(&self) -> Instant {
         self.last_finished
@@ -369,11 +387,15 @@ impl System {
     fn issue(&mut self, request: TracedRequest) {
         let TracedRequest { at, object, op, blocks } = request;
         self.issued += 1;
+        let is_counted = match self.run {
+            Run::Requests { warm_up, .. } => self.issued > warm_up,
+            Run::Time { warm_up, .. } => at >= warm_up,
+        };
         let Some(hosted) = self.objects.get(object as usize) else { return };
         let index = self.requests.insert(Request {
             object,
             is_read: op == Op::Read,
-            is_counted: self.issued > self.warm_up,
+            is_counted,
             issued: at,
             finished: at,
             parts: 0,

@@ -32,6 +32,9 @@ pub(crate) struct OnOff {
     pub(crate) in_proportion: bool,
 }
 
+/// On and off periods after which it does not show where they began.
+pub(crate) const SETTLED_CYCLES: f64 = 50.0;
+
 impl Windows {
     /// The on periods of `stream` of `workload` under `seed`; `None` when it is always on.
     #[must_use]
@@ -52,6 +55,13 @@ impl Windows {
         let random = named("periods", &leader.object);
         let leader = leader.object.clone();
         Some(Windows { periods, random, seed, leader, at_ns: 0.0, overlap })
+    }
+
+    /// The same from some moment on, at which a stream may be on or off, and not with the beginning of a period. Those of a leader and of
+    /// its followers are left out alike.
+    pub(crate) fn settled(mut self) -> Windows {
+        self.at_ns = -SETTLED_CYCLES * self.cycle_ns();
+        self
     }
 
     /// Leaves out the periods before `from_ns`. Those of a leader and of its followers are left out alike.
@@ -155,6 +165,29 @@ mod tests {
         // However many periods each had before.
         assert_eq!(after(0, 3), after(1, 4));
         assert!(after(0, 3).iter().all(|(start, _)| start.ns >= 1_000_000_000_000_000));
+    }
+
+    #[test]
+    fn at_some_moment_a_stream_is_on_as_often_as_its_share_is() {
+        let mut leader = Stream::open("leader", 1.0, ByteCount(4096));
+        (leader.on_ms, leader.off_ms) = (Some(1e6), Some(3e6));
+        let mut follower = Stream::open("follower", 1.0, ByteCount(4096));
+        (follower.follows, follower.overlap) = (Some("leader".into()), Some(0.0));
+        let workload = Workload { streams: vec![leader, follower] };
+        let (mut on, mut both) = ([0, 0], 0);
+        for seed in 0..4_000 {
+            let is_on = |index: usize| {
+                let windows = Windows::of(&workload, &workload.streams[index], seed).unwrap();
+                let mut after = windows.settled().skip_while(|(_, end)| *end <= Instant::ZERO);
+                after.next().unwrap().0 == Instant::ZERO
+            };
+            let [leader, follower] = [0, 1].map(is_on);
+            (on[0], on[1]) = (on[0] + u32::from(leader), on[1] + u32::from(follower));
+            both += u32::from(leader && follower);
+        }
+        // A quarter of the time each, and never together; three deviations are 82.
+        assert!(on.iter().all(|on| on.abs_diff(1_000) < 82), "{on:?}");
+        assert_eq!(both, 0);
     }
 
     #[test]

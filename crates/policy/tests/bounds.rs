@@ -48,21 +48,45 @@ fn goals_of_what_does_not_come_are_refused() {
     assert!(error.contains("`orders` has a goal") && error.contains("no stream"), "{error}");
 }
 
-/// A stream that is on for an hour, in some hours: a short run may see none of it.
+/// A stream whose requests come so rarely that a run sees none of them.
 #[test]
 fn a_goal_is_not_met_by_an_object_without_requests() {
     let both = format!(
         "{POLICY}\n[[object]]\nname = \"batch\"\nsize = \"64MiB\"\ngoal = {{ response_ms = 0.001 }}\n"
     );
-    let load = format!(
-        "{LOAD}\n[[stream]]\nobject = \"night\"\niops = 1.0\nsize = \"8KiB\"\non_ms = 3.6e6\noff_ms = 3.6e6\n\
-         [[stream]]\nobject = \"batch\"\niops = 9.0\nsize = \"8KiB\"\nfollows = \"night\"\noverlap = 0.0\n"
-    );
+    let load = format!("{LOAD}\n[[stream]]\nobject = \"batch\"\niops = 1e-6\nsize = \"8KiB\"\n");
     let found = search(&policy(&both), &workload(&load), &FEW, &mut |_, _| ()).unwrap();
     let batch = found[0].judgement.objects.iter().find(|object| object.name == "batch").unwrap();
     assert_eq!((batch.requests, batch.meets_goal), (0, Some(false)));
     assert!(batch.missed.as_ref().unwrap().contains("no request"));
     assert!(!found[0].judgement.meets_goals);
+}
+
+/// Two streams that take turns are not judged as if they were on at once, however long each is on.
+#[test]
+fn streams_that_take_turns_for_hours_are_judged_as_those_for_seconds() {
+    let both = format!("{POLICY}\n[[object]]\nname = \"batch\"\nsize = \"64MiB\"\n");
+    let both = policy(&both.replace("goal = { response_ms = 60.0 }", ""));
+    let load = |period_ms: f64, overlap: f64| {
+        workload(&format!(
+            "{}on_ms = {period_ms}\noff_ms = {period_ms}\n[[stream]]\nobject = \"batch\"\niops = 250.0\nsize = \"8KiB\"\n\
+             follows = \"orders\"\noverlap = {overlap}\n",
+            LOAD.replace("50.0", "250.0")
+        ))
+    };
+    let plan = search(&both, &load(1e3, 0.0), &FEW, &mut |_, _| ()).unwrap().swap_remove(0).plan;
+    let judged = |period_ms, overlap| {
+        let workload = load(period_ms, overlap);
+        Judge { workload: &workload, requests: 40_000, seed: 1, runs: 1 }.judge(&plan).unwrap()
+    };
+    let (seconds, hours, at_once) = (judged(1e3, 0.0), judged(3.6e6, 0.0), judged(1e3, 1.0));
+    assert!((hours.cost / seconds.cost - 1.0).abs() < 0.1, "{} {}", hours.cost, seconds.cost);
+    assert!(at_once.cost > 1.3 * hours.cost, "{} {}", at_once.cost, hours.cost);
+    // Each at half of its rate, as over all of the time, and seen at some of the moments.
+    for object in &hours.objects {
+        assert!((object.iops / 125.0 - 1.0).abs() < 0.03, "{object:?}");
+    }
+    assert!(hours.objects.iter().all(|object| object.requests > 5_000), "{:?}", hours.objects);
 }
 
 #[test]
@@ -101,6 +125,22 @@ fn arrays_without_objects_are_not_bought() {
         assert_eq!(found.judgement.price, disks.sum::<f64>());
         assert!(found.judgement.disk_utilisation.iter().all(|disk| used.contains(&disk.array)));
     }
+}
+
+#[test]
+fn no_more_arrays_are_taken_than_a_goal_needs() {
+    let of = |disks: usize| {
+        let text = POLICY.replace("count = 4", &format!("count = {disks}"));
+        policy(&text.replace("64MiB", "64GiB").replace("60.0", "14.0"))
+    };
+    let load = workload(&LOAD.replace("50.0", "1000.0"));
+    let options = Options { requests: 4_000, simulations: 24, ..FEW };
+    let best = |disks| search(&of(disks), &load, &options, &mut |_, _| ()).unwrap().swap_remove(0);
+    let found = best(40);
+    let arrays = found.plan.arrays.len();
+    assert!(found.judgement.meets_goals && (2..10).contains(&arrays), "{found:?}");
+    assert!(best(4 * arrays).judgement.meets_goals);
+    assert!(!best(4 * (arrays - 1)).judgement.meets_goals, "{arrays} arrays are one too many");
 }
 
 /// Four disks can mirror in pairs, five cannot.

@@ -40,12 +40,12 @@ pub(super) fn run(arguments: &Characterise) -> Result<(), Failure> {
 }
 
 pub(crate) fn characterised(
-    reader: TraceReader<BufReader<File>>,
+    mut reader: TraceReader<BufReader<File>>,
     names: &[(u32, String)],
 ) -> Result<Characterised, Failure> {
     let bar = progress::spinner("characterising");
     let mut characteriser = Characteriser::new();
-    for (read, request) in (1u64..).zip(reader) {
+    for (read, request) in (1u64..).zip(&mut reader) {
         characteriser.add(&request?)?;
         if read.is_multiple_of(PROGRESS_REQUESTS) {
             bar.set_position(read);
@@ -62,7 +62,8 @@ pub(crate) fn characterised(
         let given = names.iter().find(|(number, _)| *number == device);
         given.map_or_else(|| format!("device{device}"), |(_, name)| name.clone())
     };
-    let characterised = characteriser.finish(name);
+    let mut characterised = characteriser.finish(name);
+    characterised.backwards += reader.backwards();
     if characterised.requests == 0 {
         return Err(Failure::Failed("the trace has no request".into()));
     }
@@ -121,12 +122,7 @@ pub(crate) fn print_characterised(characterised: &Characterised) -> Result<(), F
         });
         print::table(&columns, rows.collect())?;
     }
-    if characterised.backwards > 0 {
-        let count = print::counted(characterised.backwards, "request");
-        print::note(format!(
-            "{count} came with an earlier time than one before: the later time counts"
-        ));
-    }
+    note_backwards(characterised.backwards);
     // A gap of a tenth of the trace is none that a stream makes.
     if characterised.longest_gap_s > characterised.span_s / 10.0 {
         print::note(format!(
@@ -135,4 +131,14 @@ pub(crate) fn print_characterised(characterised: &Characterised) -> Result<(), F
         ));
     }
     Ok(())
+}
+
+/// Says how many times of a trace run backwards.
+pub(super) fn note_backwards(count: u64) {
+    if count > 0 {
+        let count = print::counted(count, "request");
+        print::note(format!(
+            "{count} came with an earlier time than one before: the later time counts"
+        ));
+    }
 }

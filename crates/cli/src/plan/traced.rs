@@ -7,6 +7,7 @@ use moirai_policy::{Judge, Judgement, Plan, TraceSource, TracedRequest, Workload
 use moirai_replay::trace::Arrival;
 
 use super::Simulate;
+use super::characterise::note_backwards;
 use crate::failure::Failure;
 use crate::print;
 use crate::replay::open_trace;
@@ -98,6 +99,7 @@ fn requests(
     if requests.is_empty() {
         return Err(Failure::Failed(format!("{}: the trace has no request", path.display())));
     }
+    note_backwards(reader.backwards());
     if reader.next().is_some() {
         let count = print::counted(arguments.how.requests, "request");
         print::note(format!("the first {count} of the trace are used: give --requests for more"));

@@ -34,9 +34,8 @@ pub(super) fn find(
     let share = spread.share(BlockCount(wanted.blocks));
     for array in wanted.arrays.iter().copied() {
         let devices = disks.get(array).map(Vec::as_slice).unwrap_or_default();
-        let count = section_blocks(&placed, devices, share)?;
-        let capacity = devices.iter().map(|device| device.inquiry().capacity.0).min().unwrap_or(0);
-        let first = first_fit(folder, array, count, capacity).ok_or_else(|| {
+        let room = first_room(folder, &placed, array, devices, share)?;
+        let (first, count) = room.map_err(|count| {
             let name = names.get(array).copied().unwrap_or_default();
             Error::NoRoom(format!(
                 "array `{name}` has no {} free in one piece on each disk: use larger disks, or fewer objects there",
@@ -48,34 +47,36 @@ pub(super) fn find(
     Ok(placed)
 }
 
-/// The blocks of a section on each of `devices` so that a volume on it has `share`, with its labels and
-/// its journal.
-fn section_blocks(placed: &Placed, devices: &[Arc<dyn Device>], share: BlockCount) -> Result<u64> {
+/// The first free section on each of `devices` so that a volume on it has `share`, with its labels and its journal: its first block and
+/// its blocks, or else how many there would have to be.
+fn first_room(
+    folder: &Folder,
+    placed: &Placed,
+    array: usize,
+    devices: &[Arc<dyn Device>],
+    share: BlockCount,
+) -> Result<std::result::Result<(u64, u64), u64>> {
     let how = how(placed)?;
     how.level.check(devices.len()).map_err(Error::Mismatch)?;
     let capacity = devices.iter().map(|device| device.inquiry().capacity.0).min().unwrap_or(0);
-    let data = share.0.div_ceil(how.level.data_units(devices.len()).max(1) as u64);
-    let mut count = (data + placed.unit_blocks).next_multiple_of(ALIGNMENT);
-    // Labels and the journal take a MiB or more; what they take depends on the section's length.
-    while count <= capacity {
+    let units = how.level.data_units(devices.len()).max(1) as u64;
+    let mut count = (share.0.div_ceil(units) + placed.unit_blocks).next_multiple_of(ALIGNMENT);
+    // Labels and the journal take a MiB or more; what they take depends on the section's length, and on the tracks that it begins with.
+    while let Some(first) = first_fit(folder, array, count, capacity) {
         let section = |device: &Arc<dyn Device>| {
-            Ok(Section::of(Arc::clone(device), range(0, count))? as Arc<dyn Device>)
+            Ok(Section::of(Arc::clone(device), range(first, count))? as Arc<dyn Device>)
         };
         let sections: Vec<Arc<dyn Device>> = devices.iter().map(section).collect::<Result<_>>()?;
         let has = match has_labels(&sections) {
             true => how.lay_out(String::new(), sections).map(|volume| volume.layout().capacity()),
-            false => Ok(BlockCount(
-                count / placed.unit_blocks
-                    * placed.unit_blocks
-                    * how.level.data_units(devices.len()) as u64,
-            )),
+            false => Ok(BlockCount(count / placed.unit_blocks * placed.unit_blocks * units)),
         };
         if has.is_ok_and(|has| has >= share) {
-            return Ok(count);
+            return Ok(Ok((first, count)));
         }
         count = (count + count / 64 + ALIGNMENT).next_multiple_of(ALIGNMENT);
     }
-    Ok(count)
+    Ok(Err(count))
 }
 
 /// The first place on the disks of `array` where `count` blocks are free.

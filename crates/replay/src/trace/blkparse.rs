@@ -10,7 +10,7 @@ use super::{Arrival, Flaw, TraceRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    clock: Clock,
+    pub(super) clock: Clock,
     devices: Devices,
     /// The action that is replayed, once one was seen.
     replayed: Option<Action>,

@@ -9,6 +9,8 @@ use super::fields::{TIME_NS_MAX, TimeUnit};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     last: Instant,
+    /// Times that would have gone back.
+    backwards: u64,
 }
 
 impl Clock {
@@ -32,8 +34,15 @@ impl Clock {
     /// Moves on to `time`, or stays where that would be going back.
     #[inline]
     pub(super) fn held(&mut self, time: Nanos) -> Instant {
-        self.last = self.last.max(Instant { ns: time.0 });
+        let at = Instant { ns: time.0 };
+        self.backwards += u64::from(at < self.last);
+        self.last = self.last.max(at);
         self.last
+    }
+
+    /// How many times would have gone back.
+    pub(super) fn backwards(self) -> u64 {
+        self.backwards
     }
 
     /// Moves on by `span`. Waits that add up to more than the latest time there is end there.

@@ -82,6 +82,13 @@ impl<R: BufRead> TraceReader<R> {
     pub fn new(name: impl Into<String>, reader: R, format: Format) -> Self {
         TraceReader { lines: Lines::new(name.into(), reader), parser: Parser::new(format) }
     }
+
+    /// Requests so far that came with an earlier time than one before them, for which the later time counts. In formats whose times
+    /// must ascend they are an error.
+    #[must_use]
+    pub fn backwards(&self) -> u64 {
+        self.parser.backwards()
+    }
 }
 
 impl<R: BufRead> Iterator for TraceReader<R> {
@@ -119,6 +126,16 @@ impl Parser {
             Format::MsrCsv => Parser::Msr(msr::Parser::default()),
             Format::BlkParse => Parser::BlkParse(blkparse::Parser::default()),
             Format::FioIolog => Parser::Fio(fio::Parser::default()),
+        }
+    }
+
+    fn backwards(&self) -> u64 {
+        match self {
+            Parser::DiskSim(_) | Parser::Validate(_) | Parser::Fio(_) => 0,
+            Parser::Spc(spc::Parser { clock })
+            | Parser::SsdSim(ssdsim::Parser { clock, .. })
+            | Parser::Msr(msr::Parser { clock, .. })
+            | Parser::BlkParse(blkparse::Parser { clock, .. }) => clock.backwards(),
         }
     }
 

@@ -12,7 +12,7 @@ const TICK_NS: u64 = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The filetime of the first record: time 0.
     origin: Option<u64>,
 }

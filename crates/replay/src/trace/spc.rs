@@ -8,7 +8,7 @@ use super::{Arrival, Flaw, TraceRequest};
 
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 impl Parser {

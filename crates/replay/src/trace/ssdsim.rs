@@ -9,7 +9,7 @@ use super::{Arrival, Flaw, TraceRequest};
 
 #[derive(Debug)]
 pub(super) struct Parser {
-    clock: Clock,
+    pub(super) clock: Clock,
     time_column: &'static str,
     unit_ns: u64,
 }

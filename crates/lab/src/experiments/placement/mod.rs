@@ -149,7 +149,7 @@ impl Setting {
             rebuilds: false,
         };
         let mut system = System::new(&description).map_err(Failure::Setting)?;
-        let run = Run { requests: requests as u64, warm_up: (requests * WARM_UP) as u64 };
+        let run = Run::Requests { count: requests as u64, warm_up: (requests * WARM_UP) as u64 };
         system.run(source, run);
         Ok(Measured {
             names,

@@ -4,12 +4,13 @@
 //! A plan is better than another if it misses its goals by less, or, where they are alike in this, if
 //! the mean response time of all requests is shorter. Every plan is simulated with the same requests.
 
+mod choices;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use moirai_runtime::{Random, map_on_cores, seeded};
 use moirai_units::BlockCount;
-use moirai_volume::Level;
 use rand::Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 
@@ -21,6 +22,7 @@ use crate::plan::{Placement, Plan};
 use crate::policy::{Goal, Object, Policy};
 use crate::system::{ObjectOnArrays, SystemDescription};
 use crate::workload::Workload;
+use choices::{Choice, Choices, SUBSETS_MAX, groups, level_name, size_text, swapped};
 
 /// How long to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,35 +52,18 @@ pub struct Judged {
     pub judgement: Judgement,
 }
 
-/// Where an object may lie.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Choice {
-    arrays: Vec<usize>,
-    level: &'static str,
-    unit_blocks: u64,
-}
-
-type Choices = Vec<Choice>;
-
-/// Names that [`Choice::level`] may have.
-const LEVELS: [&str; 9] = [
-    "raid0",
-    "raid1",
-    "raid10",
-    "raid4",
-    "raid5",
-    "raid5-left-asymmetric",
-    "raid5-right-symmetric",
-    "raid5-right-asymmetric",
-    "raid6",
-];
+/// Plans that are given, beside wide and narrow striping.
+const PLANS: usize = 3;
 /// Plans by estimate that are kept for simulation.
 const KEPT: usize = 256;
+/// The plans that the search found best are simulated with further seeds, so that none wins or meets its goals by the requests that it
+/// was chosen with: one of so many simulations, at most so many plans, and the runs of each.
+const FINALISTS_OF: usize = 24;
+const FINALISTS_MAX: usize = 8;
+const FINAL_RUNS: u64 = 3;
 /// Random orders of the greedy partition, and the imbalance that is enough (placement paper 3.4).
 const PARTITION_TRIES: usize = 1_000;
 const PARTITION_ENOUGH: f64 = 0.01;
-/// With no more arrays than this, an object may lie on any subset of them.
-const SUBSETS_MAX: usize = 4;
 
 /// Looks for the best plan for `policy` under `workload`. The plans are given best first. Among them are
 /// wide striping, and narrow striping by the greedy partition, with the levels and the stripe units of
@@ -98,20 +83,30 @@ pub fn search(
     if policy.arrays.fixed || !has_goals {
         return Search::new(policy, workload, options, all)?.run(report);
     }
-    // The fewest arrays on which the goals can be met: as few disks are bought.
-    let mut last = None;
-    for arrays in 1..=all {
-        let found = match Search::new(policy, workload, options, arrays)?.run(report) {
-            Ok(found) => found,
-            Err(Error::Impossible(_)) if arrays < all || last.is_some() => continue,
+    // The fewest arrays on which the goals can be met, as few disks are bought: more arrays are taken to be no worse.
+    let searches = f64::from(all.max(1).ilog2() + 2);
+    let mut done = 0.0;
+    let mut run = |arrays: usize| {
+        let mut within = |what: &str, share: f64| report(what, (done + share) / searches);
+        let found = Search::new(policy, workload, options, arrays)?.run(&mut within);
+        done += 1.0;
+        found
+    };
+    let (mut low, mut high, mut best) = (1, all, None);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        match run(middle) {
+            Ok(found) if found.first().is_some_and(|best| best.judgement.meets_goals) => {
+                (high, best) = (middle, Some(found));
+            }
+            Ok(_) | Err(Error::Impossible(_)) => low = middle + 1,
             Err(error) => return Err(error),
-        };
-        if found.first().is_some_and(|best| best.judgement.meets_goals) {
-            return Ok(found);
         }
-        last = Some(found);
     }
-    last.ok_or_else(|| Error::Impossible("the objects fit on no arrays of these disks".into()))
+    match best {
+        Some(best) => Ok(best),
+        None => run(high),
+    }
 }
 
 /// Orders plans, the better first.
@@ -188,16 +183,22 @@ impl<'a> Search<'a> {
             candidates.iter().map(|choices| self.plan(choices, "planned")).collect();
         let mut judged: Vec<(Choices, Judged)> = Vec::new();
         report("simulating plans", 0.3);
-        for (choices, judged_plan) in candidates.into_iter().zip(self.judge_all(plans)?) {
+        for (choices, judged_plan) in candidates.into_iter().zip(judge_all(&self.judge, plans)?) {
             judged.push((choices, judged_plan));
         }
-        let baselines = self.judge_all(named)?;
-        report("simulating plans", 0.65);
-        let left = self.options.simulations.saturating_sub(first + baselines.len());
-        self.improve(&mut judged, &kept, left)?;
-        report("simulating plans", 1.0);
+        report("simulating plans", 0.6);
+        let finalists = (self.options.simulations / FINALISTS_OF).clamp(1, FINALISTS_MAX);
+        let last = (finalists + named.len()) * FINAL_RUNS as usize;
+        self.improve(&mut judged, &kept, self.options.simulations.saturating_sub(first + last))?;
+        report("simulating the best plans again", 0.85);
         judged.sort_by(|one, other| compare(&one.1.judgement, &other.1.judgement));
-        let mut best: Vec<Judged> = judged.into_iter().map(|(_, judged)| judged).take(3).collect();
+        let judge = Judge { runs: FINAL_RUNS, ..self.judge.clone() };
+        let plans = judged.into_iter().map(|(_, judged)| judged.plan).take(finalists).collect();
+        let mut best = judge_all(&judge, plans)?;
+        let baselines = judge_all(&judge, named)?;
+        report("simulating the best plans again", 1.0);
+        best.sort_by(|one, other| compare(&one.judgement, &other.judgement));
+        best.truncate(PLANS);
         for (index, plan) in best.iter_mut().enumerate().skip(1) {
             plan.plan.name = format!("planned, {}", index + 1);
         }
@@ -483,15 +484,6 @@ impl<'a> Search<'a> {
         Plan { name: name.to_owned(), objects, ..self.base.clone() }
     }
 
-    fn judge_all(&self, plans: Vec<Plan>) -> Result<Vec<Judged>> {
-        let judged = map_on_cores(&plans, |plan| self.judge.judge(plan));
-        plans
-            .into_iter()
-            .zip(judged)
-            .map(|(plan, judgement)| Ok(Judged { plan, judgement: judgement? }))
-            .collect()
-    }
-
     /// Simulates plans near the best, and further ones that the estimate found good, `left` in all.
     fn improve(
         &mut self,
@@ -532,12 +524,21 @@ impl<'a> Search<'a> {
             left -= near.len();
             known.extend(near.iter().map(|(_, choices)| choices.clone()));
             let plans = near.iter().map(|(_, choices)| self.plan(choices, "planned")).collect();
-            for ((_, choices), plan) in near.into_iter().zip(self.judge_all(plans)?) {
+            for ((_, choices), plan) in near.into_iter().zip(judge_all(&self.judge, plans)?) {
                 judged.push((choices, plan));
             }
         }
         Ok(())
     }
+}
+
+fn judge_all(judge: &Judge<'_>, plans: Vec<Plan>) -> Result<Vec<Judged>> {
+    let judged = map_on_cores(&plans, |plan| judge.judge(plan));
+    plans
+        .into_iter()
+        .zip(judged)
+        .map(|(plan, judgement)| Ok(Judged { plan, judgement: judgement? }))
+        .collect()
 }
 
 /// Takes arrays out of a plan on which nothing lies: nobody buys them.
@@ -551,48 +552,4 @@ fn without_unused(judged: &mut Judged) {
 
 fn order(one: (f64, f64), other: (f64, f64)) -> Ordering {
     one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
-}
-
-/// `choices` with the arrays of two objects exchanged.
-fn swapped(choices: &Choices, one: usize, other: usize) -> Option<Choices> {
-    let (first, second) = (choices.get(one)?.clone(), choices.get(other)?.clone());
-    if first.arrays == second.arrays {
-        return None;
-    }
-    let mut changed = choices.clone();
-    changed.get_mut(one)?.arrays = second.arrays;
-    changed.get_mut(other)?.arrays = first.arrays;
-    Some(changed)
-}
-
-/// Sets of `arrays` arrays that an object may lie on: all subsets of few; of many, each alone,
-/// neighbours by powers of two, and all.
-fn groups(arrays: usize) -> Vec<Vec<usize>> {
-    if arrays <= SUBSETS_MAX {
-        let subset = |mask: usize| (0..arrays).filter(|index| mask >> index & 1 == 1).collect();
-        return (1..1 << arrays).map(subset).collect();
-    }
-    let mut groups = Vec::new();
-    let mut size = 1;
-    while size < arrays {
-        groups
-            .extend((0..=arrays - size).step_by(size).map(|first| (first..first + size).collect()));
-        size *= 2;
-    }
-    groups.push((0..arrays).collect());
-    groups
-}
-
-fn level_name(level: Level) -> Option<&'static str> {
-    let name = level.to_string();
-    LEVELS.into_iter().find(|known| *known == name)
-}
-
-/// A size as files have it, like `64KiB`.
-fn size_text(blocks: BlockCount) -> String {
-    match blocks.bytes().0 {
-        bytes if bytes.is_multiple_of(1 << 20) => format!("{}MiB", bytes >> 20),
-        bytes if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
-        bytes => bytes.to_string(),
-    }
 }
