@@ -286,6 +286,16 @@ fn wrong_input_is_named() {
     }
     let (_, _, notes) = run(folder, &["plan", "characterise", "backwards.csv"]);
     assert!(notes.contains("a gap of 97.0 s"), "{notes}");
+    // A plan whose object is too short for what is asked of it no longer fits.
+    std::fs::write(folder.join("w.toml"), load).unwrap();
+    let watch = ["plan", "watch", "only.toml", "--workload", "w.toml", "--trace", "trace.csv"];
+    let names = ["--name", "0=orders", "--name", "1=reports", "--requests", "500"];
+    let (status, shown, _) = run(folder, &[&watch[..], &names[..]].concat());
+    assert_eq!(status, Some(1), "{shown}");
+    assert!(
+        shown.contains("`orders`: requests reach up to") && shown.contains("24 MiB"),
+        "{shown}"
+    );
     // Of a trace: past the end of an object, and a device that is no object.
     let simulate = |trace: &str| run(folder, &["plan", "simulate", "only.toml", "--trace", trace]);
     let (status, _, error) = simulate("trace.csv");

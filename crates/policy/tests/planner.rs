@@ -176,8 +176,8 @@ fn the_estimate_orders_plans_as_the_simulation_does() {
     assert!(sum / seeds as f64 >= 0.9, "{}", sum / seeds as f64);
 }
 
-/// Random plans of `policy`: each object on a random group of arrays, with a level and a unit of the rules
-/// or random ones.
+/// A random plan of `policy`: each object on a random group of arrays, with a random unit. The level is RAID 5, the best there is for
+/// objects that are mostly read and must survive a disk of five.
 fn random_plan(policy: &Policy, random: &mut Random) -> Option<Plan> {
     let base = Plan::arrays_of(policy, "random", usize::MAX);
     let count = base.arrays.len();

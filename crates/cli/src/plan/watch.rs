@@ -1,6 +1,6 @@
 //! `moirai plan watch`: what happens beside what was planned.
 
-use moirai::units::grouped_decimals;
+use moirai::units::{ByteCount, grouped_decimals};
 use moirai_policy::{Judge, Plan, Workload};
 use serde::Serialize;
 
@@ -37,7 +37,8 @@ pub(super) fn run(arguments: &Watch) -> Result<(), Failure> {
     let plan = Plan::read(&arguments.plan)?;
     let planned = Workload::read(&arguments.workload)?;
     let (reader, _) = open_trace(&arguments.trace, &arguments.format)?;
-    let actual = characterise::characterised(reader, &arguments.names)?.workload();
+    let characterised = characterise::characterised(reader, &arguments.names)?;
+    let actual = characterised.workload();
     let bar = progress::clock("simulating");
     let figures = |workload: &Workload| {
         Judge { workload, requests: arguments.requests, seed: 1, runs: 1 }.judge(&plan)
@@ -73,6 +74,15 @@ pub(super) fn run(arguments: &Watch) -> Result<(), Failure> {
                 "`{}` is accessed and not in the plan: give its name with --name",
                 stream.object
             ));
+        }
+    }
+    for stream in &characterised.streams {
+        let object = plan.objects.iter().find(|object| object.name == stream.object);
+        let size = object.and_then(|object| object.size.parse::<ByteCount>().ok());
+        if let Some(size) = size.filter(|size| size.0 < stream.end_bytes) {
+            let end = ByteCount(stream.end_bytes);
+            let name = &stream.object;
+            missed.push(format!("`{name}`: requests reach up to {end}, and it has {size}"));
         }
     }
     for stream in &planned.streams {
