@@ -246,6 +246,47 @@ fn a_move_that_is_killed_loses_nothing() {
 }
 
 #[test]
+fn a_folder_goes_on_with_a_disk_that_was_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let devices: Vec<String> = (0..6).map(|disk| format!("file:d{disk}.img?size=128MiB")).collect();
+    for on in ["a", "b"] {
+        plan_on(folder, on, &format!("\"{on}\""), "raid5");
+        let path = folder.join(format!("{on}.toml"));
+        let orders = std::fs::read_to_string(&path).unwrap();
+        let (arrays, orders) = orders.split_at(orders.find("[[object]]").unwrap());
+        let reports = orders.replace("orders", "reports").replace("\"b\"", "\"a\"");
+        std::fs::write(&path, format!("{arrays}{orders}{reports}")).unwrap();
+    }
+    let applied = json(&succeed(folder, &apply("a.toml", &devices)));
+    let store = "volume:placed/orders.toml";
+    succeed(folder, &["kv", "--store", store, "put", "fruit", "apple"]);
+    std::fs::remove_file(folder.join("d1.img")).unwrap();
+    let replace = |object: usize, options: &str| {
+        let object = &applied["objects"][object];
+        let section = &object["sections"][0];
+        let (first, blocks) = (&section["first_block"], &section["blocks"]);
+        let volume = format!("placed/.{}.0.0.toml", object["name"].as_str().unwrap());
+        let device = format!("file:new.img?{options}section={first}+{blocks}");
+        succeed(folder, &["volume", "replace", &volume, "1", &device]);
+        succeed(folder, &["volume", "rebuild", &volume]);
+    };
+    replace(0, "size=128MiB&");
+    let (status, _, error) = run(folder, &apply("b.toml", &[]));
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("`orders` and `reports` have different disks in array 0"), "{error}");
+    replace(1, "");
+    succeed(folder, &apply("b.toml", &[]));
+    let got = succeed(folder, &["kv", "--store", store, "get", "fruit"]);
+    assert_eq!(got.trim(), "apple");
+    succeed(folder, &apply("a.toml", &[]));
+    let described = std::fs::read_to_string(folder.join("placed/.orders.2.0.toml")).unwrap();
+    assert!(described.contains("new.img") && !described.contains("d1.img"), "{described}");
+    let got = succeed(folder, &["kv", "--store", store, "get", "fruit"]);
+    assert_eq!(got.trim(), "apple");
+}
+
+#[test]
 fn wrong_input_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

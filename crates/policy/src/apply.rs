@@ -18,6 +18,7 @@
 
 mod folder;
 mod moving;
+mod replaced;
 mod room;
 
 use std::sync::Arc;

@@ -159,7 +159,8 @@ impl Folder {
     /// Reads the folder at `path`, to see what lies where.
     ///
     /// # Errors
-    /// When its file cannot be read or is damaged.
+    /// When its file, or the description of a volume, cannot be read or is damaged, or disks were replaced in the volumes of some objects
+    /// alone.
     pub fn read(path: &Path) -> Result<Folder> {
         let file = path.join(FILE);
         let text = std::fs::read_to_string(&file).map_err(failed(&file, "reading"))?;
@@ -175,7 +176,9 @@ impl Folder {
             return Err(file::invalid(&file, problem));
         }
         state.change_uris(|uri| uri.resolved(path))?;
-        Ok(Folder { path: path.to_owned(), state, lock: None })
+        let mut folder = Folder { path: path.to_owned(), state, lock: None };
+        folder.take_replaced()?;
+        Ok(folder)
     }
 
     /// The folder.
@@ -188,6 +191,14 @@ impl Folder {
     #[must_use]
     pub fn disks(&self) -> Vec<Vec<String>> {
         self.state.arrays.iter().map(|array| array.disks.clone()).collect()
+    }
+
+    /// Another device is in the place of a disk.
+    pub(super) fn set_disk(&mut self, array: usize, disk: usize, uri: String) {
+        let disks = self.state.arrays.get_mut(array).map(|array| &mut array.disks);
+        if let Some(place) = disks.and_then(|disks| disks.get_mut(disk)) {
+            *place = uri;
+        }
     }
 
     /// Checks that `plan` has the folder's arrays, and objects that can lie in it.
@@ -359,7 +370,7 @@ impl Folder {
     }
 
     /// The URIs of an object's sections on the disks of an array.
-    fn uris(&self, placed: &PlacedArray) -> Result<Vec<String>> {
+    pub(super) fn uris(&self, placed: &PlacedArray) -> Result<Vec<String>> {
         let array = self.state.arrays.get(placed.array);
         let disks = array.map(|array| array.disks.as_slice()).unwrap_or_default();
         let section = |uri: &String| {
@@ -390,7 +401,7 @@ impl Folder {
         Ok(parts)
     }
 
-    fn part_path(&self, object: &str, placed: &Placed, array: &PlacedArray) -> PathBuf {
+    pub(super) fn part_path(&self, object: &str, placed: &Placed, array: &PlacedArray) -> PathBuf {
         self.path.join(format!(".{object}.{}.{}.toml", placed.generation, array.array))
     }
 
