@@ -262,6 +262,12 @@ pub(crate) struct ShownZone {
     switch_blocks: u64,
 }
 
+impl ShownZone {
+    pub(crate) fn ensemble_bytes(&self) -> u64 {
+        BlockCount(self.ensemble_blocks).bytes().0
+    }
+}
+
 impl From<Zone> for ShownZone {
     fn from(zone: Zone) -> ShownZone {
         ShownZone {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Discovered;
 use super::array::ShownArray;
+use crate::device::ShownZone;
 use crate::failure::Failure;
 use crate::print;
 
@@ -42,6 +43,8 @@ struct Seen {
     turns: bool,
     /// Of what does not turn: bytes beyond which requests gain little.
     ensemble: Option<u64>,
+    /// Of one disk: bytes of its longest track.
+    track: Option<u64>,
     parallelism: u32,
     disks: Option<usize>,
     /// Of an array all of whose units are alike.
@@ -88,6 +91,10 @@ impl Claims {
         self.doubts = self.doubts_of(&Seen {
             turns: found.profile.is_some() || found.array.is_some(),
             ensemble: found.throughput.as_ref().map(|throughput| throughput.ensemble_bytes),
+            track: found
+                .profile
+                .as_ref()
+                .and_then(|_| found.zones.iter().map(ShownZone::ensemble_bytes).max()),
             parallelism: found.parallelism,
             disks: found.array.as_ref().and_then(ShownArray::disks),
             unit: found.array.as_ref().and_then(ShownArray::unit_bytes),
@@ -117,6 +124,15 @@ impl Claims {
                 "the optimal size is said to be {}, and reads beyond {} gain under 5 %",
                 ByteCount(optimal),
                 ByteCount(ensemble)
+            ));
+        }
+        if let (Some(optimal), Some(track)) = (self.optimal_io_bytes, seen.track)
+            && optimal > 2 * track
+        {
+            doubts.push(format!(
+                "the optimal size is said to be {}, and its tracks have up to {}",
+                ByteCount(optimal),
+                ByteCount(track)
             ));
         }
         if let Some(requests) = self.requests.filter(|most| u64::from(seen.parallelism) > *most) {
@@ -179,8 +195,14 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_doubted_where_it_does_not_show() {
-        let seen =
-            |turns, ensemble| Seen { turns, ensemble, parallelism: 1, disks: None, unit: None };
+        let seen = |turns, ensemble| Seen {
+            turns,
+            ensemble,
+            track: None,
+            parallelism: 1,
+            disks: None,
+            unit: None,
+        };
         let none: [String; 0] = [];
         let disk = Claims { rotational: Some(true), ..Claims::default() };
         assert_eq!(disk.doubts_of(&seen(true, None)), none);
@@ -190,6 +212,11 @@ mod tests {
         let flash =
             Claims { optimal_io_bytes, physical_block_bytes: Some(4096), ..Claims::default() };
         assert!(flash.doubts_of(&seen(false, Some(1 << 20)))[0].contains("passed over"));
+        // On a disk with blocks of 512 bytes it is 65,535 of them.
+        let disk = Claims { optimal_io_bytes, ..disk };
+        let seen_track = |track| Seen { track: Some(track), ..seen(true, None) };
+        assert!(disk.doubts_of(&seen_track(512 << 10))[0].contains("tracks have up to 512 KiB"));
+        assert_eq!(disk.doubts_of(&seen_track(32 << 20)), none);
         let array = Claims {
             array_disks: Some(4),
             array_chunk_bytes: Some(512 << 10),

@@ -1,7 +1,6 @@
-//! Heads, arm and platter (thesis 4.2.2): skews, the head switch, the seek curve, settling, and whether sectors are taken as
+//! Heads, arm and platter (thesis 4.2.2): the head switch, the seek curve, settling, and whether sectors are taken as
 //! they come.
 
-use moirai_geometry::{Geometry, Place, Zone};
 use moirai_storage::Op;
 use moirai_units::Lbn;
 
@@ -9,10 +8,6 @@ use super::rig::Rig;
 use crate::error::Result;
 use crate::probe::SCATTERED_PART;
 
-/// Sectors that a block may lie from where skews say, where times have no noise.
-const SECTORS_OFF: f64 = 0.6;
-/// Tracks of each zone that are compared with what its skews say.
-const CHECKED: [f64; 3] = [0.35, 0.7, 1.0];
 /// A whole track that takes more turns waits for the bus.
 const SLOW_TURNS: f64 = 2.02;
 /// Seeks of each distance.
@@ -23,161 +18,10 @@ const CURVE_NS: f64 = 4000.0;
 /// Points at most.
 const POINTS_MAX: usize = 600;
 
-/// A zone does not turn as its skews say: from this cylinder on.
-pub(super) struct Turned {
-    pub(super) cylinder: u32,
-    pub(super) why: String,
-}
-
 /// A point of the seek curve: cylinders, and the time in ns.
 pub type SeekPoint = (u32, f64);
 
 impl Rig<'_, '_> {
-    /// Zones with skews and with the places of their first sectors.
-    pub(super) async fn zones(&mut self) -> Result<std::result::Result<Vec<Zone>, Turned>> {
-        let mut zones: Vec<Zone> = self.geometry.zones().cloned().collect();
-        let mut mark = None;
-        for (index, zone) in zones.iter_mut().enumerate() {
-            if let Some(turned) = self.skews(index, zone, &mut mark).await? {
-                return Ok(Err(turned));
-            }
-        }
-        // A zone of one cylinder does not show its skew to the next: it takes as long as where it shows.
-        let of_zone = |zone: &Zone| f64::from(zone.cylinder_skew) / f64::from(zone.track_sectors);
-        let shown: Vec<(usize, f64)> = zones
-            .iter()
-            .enumerate()
-            .filter(|(_, zone)| zone.cylinders > 1)
-            .map(|(index, zone)| (index, of_zone(zone)))
-            .collect();
-        for (index, zone) in zones.iter_mut().enumerate().filter(|(_, zone)| zone.cylinders == 1) {
-            if let Some((_, part)) = shown.iter().min_by_key(|(other, _)| other.abs_diff(index)) {
-                zone.cylinder_skew = (part * f64::from(zone.track_sectors)).round() as u32;
-            }
-        }
-        Ok(Ok(zones))
-    }
-
-    /// Finds the skews of a zone, and where its first sector lies from `mark`: the angle in ns at which that of the first zone
-    /// begins.
-    async fn skews(
-        &mut self,
-        index: usize,
-        zone: &mut Zone,
-        mark: &mut Option<f64>,
-    ) -> Result<Option<Turned>> {
-        let sectors = u64::from(zone.track_sectors);
-        let all = self.geometry.zone_blocks().nth(index).map_or(0, |blocks| blocks.count.0);
-        if all == 0 {
-            return Ok(None);
-        }
-        // Tracks that follow each other on a cylinder, and on two.
-        let number = |rig: &Self, track: u64| {
-            let place = Place { zone: index, sector: track * sectors };
-            let at = rig.geometry.location(place)?;
-            let block = rig.block_at(at.cylinder, at.head, 0.0)?;
-            Some((block, at.cylinder))
-        };
-        let last = {
-            let blocks = self.geometry.zone_blocks().nth(index);
-            let end = blocks.map_or(Lbn(0), |blocks| Lbn(blocks.end().0 - 1));
-            let end = end.min(Lbn(self.geometry.capacity().0 - 1));
-            let place = self.geometry.locate(end).and_then(|at| self.geometry.place(at));
-            place.map_or(0, |place| place.sector / sectors)
-        };
-        let (mut same, mut next) = (None, None);
-        let mut track = 0;
-        while track < last && (same.is_none() || next.is_none()) {
-            if let (Some(one), Some(two)) = (number(self, track), number(self, track + 1)) {
-                if one.1 == two.1 {
-                    same = same.or(Some((one.0, two.0)));
-                } else {
-                    next = next.or(Some((one.0, two.0)));
-                }
-            }
-            track += 1;
-        }
-        if let Some((one, two)) = same {
-            zone.track_skew = self.skew(one, two).await?;
-        }
-        if let Some((one, two)) = next {
-            zone.cylinder_skew = self.skew(one, two).await?;
-        }
-        let Some((first, _)) = (0..=last).find_map(|track| number(self, track)) else {
-            return Ok(None);
-        };
-        zone.origin_sector = 0;
-        let begins = self.begins(first).await?;
-        let said = self.with_skews(index, zone, first) * self.sector_ns(first);
-        let mark = *mark.get_or_insert(begins - said);
-        let origin = (begins - mark - said).rem_euclid(self.turn_ns()) / self.sector_ns(first);
-        zone.origin_sector = (origin.round() as u64 % sectors) as u32;
-        let mut right = 0;
-        for part in CHECKED {
-            let track = (last as f64 * part) as u64;
-            let Some((lbn, _)) = number(self, track) else { continue };
-            let off = self.off_by(index, zone, mark, lbn).await?;
-            if off == 0.0 {
-                right = track;
-                continue;
-            }
-            let why = format!(
-                "it translates {lbn} to a sector that passes {off:.1} sectors later than the skews of its zone say"
-            );
-            let mut wrong = track;
-            let mut cylinder = None;
-            while wrong - right > 1 {
-                let middle = u64::midpoint(right, wrong);
-                let Some((lbn, at)) = number(self, middle) else {
-                    right = middle;
-                    continue;
-                };
-                match self.off_by(index, zone, mark, lbn).await? == 0.0 {
-                    true => right = middle,
-                    false => (wrong, cylinder) = (middle, Some(at)),
-                }
-            }
-            let cylinder = cylinder.or_else(|| number(self, wrong).map(|(_, at)| at));
-            return Ok(Some(Turned { cylinder: cylinder.unwrap_or(zone.first_cylinder), why }));
-        }
-        Ok(None)
-    }
-
-    /// How many sectors later a block passes than the skews of its zone say; 0 where that is as near as can be told.
-    async fn off_by(&mut self, index: usize, zone: &Zone, mark: f64, lbn: Lbn) -> Result<f64> {
-        let sectors = f64::from(zone.track_sectors);
-        let turned = (self.begins(lbn).await? - mark) / self.sector_ns(lbn);
-        let said = self.with_skews(index, zone, lbn);
-        let off = (turned - said + sectors / 2.0).rem_euclid(sectors) - sectors / 2.0;
-        let noise = 6.0 * self.rotation.noise_ns / self.sector_ns(lbn);
-        // The place of the first sector is rounded.
-        Ok(if off.abs() > SECTORS_OFF + 0.5 + noise { off } else { 0.0 })
-    }
-
-    /// Sectors that pass between the sectors 0 of two tracks that follow each other.
-    async fn skew(&mut self, one: Lbn, two: Lbn) -> Result<u32> {
-        let sectors = self.geometry.track(one).map_or(1, |track| track.sectors);
-        let turned = self.begins(two).await? - self.begins(one).await?;
-        // By the layout without skews: the sectors, and what slipped ones add.
-        let said = turned_by(self.geometry, two) - turned_by(self.geometry, one);
-        Ok((turned / self.sector_ns(one) - said).round().rem_euclid(f64::from(sectors)) as u32
-            % sectors)
-    }
-
-    /// The angle at which a block begins to pass, in ns.
-    async fn begins(&mut self, lbn: Lbn) -> Result<f64> {
-        Ok(self.angle((Op::Read, lbn, 1)).await? - self.sector_ns(lbn))
-    }
-
-    /// How many sectors pass before a block, by the skews of its zone.
-    fn with_skews(&self, index: usize, zone: &Zone, lbn: Lbn) -> f64 {
-        let mut zones: Vec<Zone> = self.geometry.zones().cloned().collect();
-        if let Some(place) = zones.get_mut(index) {
-            *place = zone.clone();
-        }
-        rebuilt(self.geometry, zones).map_or(0.0, |geometry| turned_by(&geometry, lbn))
-    }
-
     /// The time to switch to another head, in ns; `None` with one head.
     pub(super) async fn head_switch(&mut self) -> Result<Option<f64>> {
         let Some((first, same, other)) = self.beside() else { return Ok(None) };
@@ -352,16 +196,4 @@ impl Rig<'_, '_> {
         }
         None
     }
-}
-
-fn turned_by(geometry: &Geometry, lbn: Lbn) -> f64 {
-    let origin = geometry.track(lbn).map_or(0, |track| track.origin_sector);
-    let sector = geometry.locate(lbn).map_or(0, |at| at.sector);
-    f64::from(origin) + f64::from(sector)
-}
-
-/// The same layout with other skews.
-pub(super) fn rebuilt(geometry: &Geometry, zones: Vec<Zone>) -> Option<Geometry> {
-    let (heads, order, sparing) = (geometry.heads(), geometry.order(), geometry.sparing());
-    Geometry::new(heads, order, sparing, zones, Some(geometry.capacity())).ok()
 }

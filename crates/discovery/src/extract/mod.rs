@@ -9,6 +9,8 @@ mod mechanics;
 mod overheads;
 mod rig;
 mod scheduler;
+mod skews;
+mod turning;
 
 use std::future::pending;
 use std::pin::pin;
@@ -31,9 +33,9 @@ use crate::layout::layout;
 use crate::probe::Prober;
 use crate::rotation::{Rotation, rotation};
 use cache::{CacheTests, HIT_PART, MISS_PART};
-use mechanics::rebuilt;
 use overheads::{Responses, buffering};
 use rig::Rig;
+use skews::rebuilt;
 
 /// Blocks of a long read hit.
 const LONG_HIT: u64 = 32;
@@ -218,7 +220,13 @@ async fn extract_with(
                     return Err(drive.contradiction(turned.why));
                 }
                 cuts.push(turned.cylinder);
-                plain = layout(drive, &cuts).await?;
+                plain = match layout(drive, &cuts).await {
+                    // That such a zone begins there explains nothing.
+                    Err(Error::Contradiction { .. }) => {
+                        return Err(drive.contradiction(turned.why));
+                    }
+                    found => found?,
+                };
             }
         }
     };

@@ -72,6 +72,11 @@ impl<'r, 'd> Rig<'r, 'd> {
         self.turn_ns() / f64::from(sectors)
     }
 
+    /// Whether times have no noise to speak of.
+    pub(super) fn is_exact(&self) -> bool {
+        self.rotation.noise_ns <= EXACT_NS
+    }
+
     /// The least response of `then` after `first`, in ns.
     pub(super) async fn least(&mut self, first: Command, then: Command) -> Result<f64> {
         let mut found = Vec::new();
@@ -87,8 +92,8 @@ impl<'r, 'd> Rig<'r, 'd> {
             let most = found.iter().copied().fold(f64::MIN, f64::max);
             most - found.iter().copied().fold(f64::MAX, f64::min)
         };
-        let is_exact = self.rotation.noise_ns <= EXACT_NS;
-        found.len() >= noisy || (is_exact && found.len() >= exact && span(found) <= within_ns)
+        found.len() >= noisy
+            || (self.is_exact() && found.len() >= exact && span(found) <= within_ns)
     }
 
     async fn threshold(&mut self, first: Command, then: Command) -> Result<f64> {
@@ -118,15 +123,20 @@ impl<'r, 'd> Rig<'r, 'd> {
         let turn = self.turn_ns();
         let (mut first, mut offsets) = (None, Vec::new());
         while !self.is_settled(&offsets, REPEATS, NOISY_ANGLES, EXACT_NS) {
-            let request = self.drive.prepare(command.0, command.1, command.2).await?;
-            // Each time anew: what the time of a turn is off by would add up.
-            let from = self.drive.read(self.origin, 1).await?.finished;
-            let done = self.drive.carry_out(request).await?;
-            let offset = self.rotation.offset(from, done.finished, 0.0);
+            let offset = self.angle_once(command).await?;
             let first = *first.get_or_insert(offset);
             offsets.push(self.rotation.wrap(offset - first));
         }
         Ok((first.unwrap_or_default() + median(offsets)).rem_euclid(turn))
+    }
+
+    /// The same, measured once: from minus one half of a turn to one half.
+    pub(super) async fn angle_once(&mut self, command: Command) -> Result<f64> {
+        let request = self.drive.prepare(command.0, command.1, command.2).await?;
+        // Each time anew: what the time of a turn is off by would add up.
+        let from = self.drive.read(self.origin, 1).await?.finished;
+        let done = self.drive.carry_out(request).await?;
+        Ok(self.rotation.offset(from, done.finished, 0.0))
     }
 
     /// An error when more answers came late than are put down to chance.
@@ -163,7 +173,7 @@ impl<'r, 'd> Rig<'r, 'd> {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }

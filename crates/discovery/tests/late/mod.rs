@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use moirai_runtime::{Random, now, random, sleep};
 use moirai_storage::{
-    Completions, Device, Ensemble, EquivalenceClass, Flushed, Inquiry, Request, Result,
+    Completions, Device, Diagnostics, Ensemble, EquivalenceClass, Flushed, Inquiry, Request, Result,
 };
 use moirai_units::{BlockRange, Lbn, Nanos};
 use parking_lot::Mutex;
@@ -77,5 +77,9 @@ impl Device for Late {
 
     fn flush(&self) -> Flushed<'_> {
         self.device.flush()
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        self.device.diagnostics()
     }
 }
