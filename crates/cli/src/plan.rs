@@ -89,7 +89,7 @@ pub(crate) struct Make {
     /// Requests of each simulation
     #[arg(long, value_name = "N", default_value_t = SearchOptions::default().requests, value_parser = clap::value_parser!(u64).range(100..))]
     requests: u64,
-    /// Plans to simulate
+    /// Simulations, about: of plans, and of the best of them again
     #[arg(long, value_name = "N", default_value_t = SearchOptions::default().simulations as u64, value_parser = clap::value_parser!(u64).range(4..100_000))]
     simulations: u64,
     /// Seed of random choices and of the requests
@@ -182,8 +182,8 @@ pub(crate) struct Apply {
 
 /// Compare a trace of what happens with the workload that was planned for, and say whether the plan still fits
 ///
-/// Exit status: 1 when goals are missed, the mean response is a quarter longer than planned, or an object is accessed
-/// that the plan does not have.
+/// Exit status: 1 when goals are missed, the mean response is a quarter longer than planned, an object is accessed
+/// that the plan does not have, or requests pass the end of one.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Watch {

@@ -280,7 +280,14 @@ fn a_folder_goes_on_with_a_disk_that_was_replaced() {
     let got = succeed(folder, &["kv", "--store", store, "get", "fruit"]);
     assert_eq!(got.trim(), "apple");
     succeed(folder, &apply("a.toml", &[]));
-    let described = std::fs::read_to_string(folder.join("placed/.orders.2.0.toml")).unwrap();
+    let path = folder.join("placed/.orders.2.0.toml");
+    let described = std::fs::read_to_string(&path).unwrap();
+    // A name that was left there by a replacement of two disks is told.
+    let more = described.replace("devices = [", "devices = [\"file:left.img\", ");
+    std::fs::write(&path, more).unwrap();
+    let (status, _, error) = run(folder, &apply("b.toml", &[]));
+    assert!(status == Some(1) && error.contains("take those out that are gone"), "{error}");
+    std::fs::write(&path, &described).unwrap();
     assert!(described.contains("new.img") && !described.contains("d1.img"), "{described}");
     let got = succeed(folder, &["kv", "--store", store, "get", "fruit"]);
     assert_eq!(got.trim(), "apple");

@@ -39,7 +39,7 @@ enum Lie {
     HidesDefects,
     /// Lists what was bad when it was made as found later, too.
     ListsTwice,
-    /// Lists a sector that no track has.
+    /// Lists places that it does not have, in both lists.
     ListsBeyond,
     /// Lists as bad what holds a block.
     ListsMore,
@@ -176,7 +176,9 @@ impl Diagnostics for Liar {
                 Lie::HidesDefects => return Ok(DefectLists::default()),
                 Lie::ListsTwice => grown.extend(&primary),
                 Lie::ListsBeyond => {
-                    primary.push(Defect { cylinder: 5, head: 0, sector: Some(9999) })
+                    primary.push(Defect { cylinder: 5, head: 0, sector: Some(9999) });
+                    primary.push(Defect { cylinder: 99_999, head: 0, sector: Some(1) });
+                    grown.push(Defect { cylinder: 88_888, head: 0, sector: None });
                 }
                 Lie::ListsMore => primary.push(Defect { cylinder: 5, head: 0, sector: Some(9) }),
                 Lie::ListsSwapped => std::mem::swap(&mut primary, &mut grown),
@@ -458,7 +460,11 @@ fn wrong_defect_lists_are_refused_or_doubted() {
         assert_eq!(beyond, truth, "{name}");
     }
     let found = extract_from(Lie::ListsBeyond).unwrap();
-    assert!(found.doubts.iter().any(|doubt| doubt.contains("1 defects lie where")), "{found:?}");
+    assert!(
+        found.doubts.iter().any(|doubt| doubt.contains("3 lie where it says")),
+        "{:?}",
+        found.doubts
+    );
     assert!(extract_from(Lie::None).unwrap().doubts.len() < found.doubts.len());
 }
 

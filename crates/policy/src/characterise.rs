@@ -596,19 +596,46 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_devices_that_are_all_on_correlate_with_none() {
-        // A thousand devices that are all on: half a million pairs at each interval.
+    fn each_pair_of_devices_has_its_own_correlation() {
+        // In each second some of five devices are on, which appear in no order: a number's bits say which.
+        let mut random = moirai_runtime::seeded(1, "pairs");
         let mut characteriser = Characteriser::new();
-        for number in 0..300_000_u64 {
-            let at = Arrival::At(Instant { ns: number * 100_000 });
-            let blocks = moirai_units::BlockRange::new(Lbn(number % 999 * 8), BlockCount(8));
-            let device = (number % 1000) as u32;
-            characteriser.add(&TraceRequest::new(at, device, Op::Read, blocks)).unwrap();
+        let seconds = 4_000_u64;
+        let mut on = Vec::new();
+        for second in 0..seconds {
+            let mut devices: u32 = rand::Rng::random_range(&mut random, 0..32);
+            // Device 3 is on with device 1, and device 4 in turn with device 0.
+            devices = devices & 0b00111 | (devices >> 1 & 1) << 3 | (!devices & 1) << 4;
+            on.push(devices);
+            for device in [4, 1, 3, 0, 2].into_iter().filter(|device| devices >> device & 1 == 1) {
+                for request in 0..6 {
+                    let at = Instant { ns: second * 1_000_000_000 + request * 100_000_000 };
+                    let blocks = moirai_units::BlockRange::new(Lbn(0), BlockCount(8));
+                    let request = TraceRequest::new(Arrival::At(at), device, Op::Read, blocks);
+                    characteriser.add(&request).unwrap();
+                }
+            }
         }
         let found = characteriser.finish(|device| device.to_string());
-        assert_eq!(found.streams.len(), 1000);
-        // All on in each interval: nothing to correlate.
-        assert!(found.overlaps.is_empty(), "{}", found.overlaps.len());
+        let of_a_second = found.overlaps.iter().filter(|overlap| overlap.scale_s == 1.0);
+        let mut told: Vec<(u32, u32, f64, f64)> = of_a_second
+            .map(|overlap| {
+                let [one, other] = [&overlap.one, &overlap.other].map(|name| name.parse().unwrap());
+                (one, other, overlap.correlation, overlap.share)
+            })
+            .collect();
+        told.sort_by_key(|pair| (pair.0, pair.1));
+        // By counting.
+        let both = |one: u32, other: u32| {
+            let count = |mask: u32| on.iter().filter(|devices| **devices & mask == mask).count();
+            count(1 << one | 1 << other) as f64 / count(1 << one) as f64
+        };
+        let pairs: Vec<(u32, u32)> = told.iter().map(|pair| (pair.0, pair.1)).collect();
+        assert_eq!(pairs, [(0, 4), (1, 3)], "{told:?}");
+        for (one, other, correlation, share) in told {
+            assert!((correlation.abs() - 1.0).abs() < 0.01, "{one} {other}: {correlation}");
+            assert!((share - both(one, other)).abs() < 0.01, "{one} {other}: {share}");
+        }
     }
 
     #[test]

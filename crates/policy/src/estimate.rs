@@ -17,7 +17,7 @@ use rand::Rng;
 use crate::policy::Goal;
 use crate::spread::Spread;
 use crate::system::{ObjectOnArrays, SystemDescription};
-use crate::windows::{SETTLED_CYCLES, Windows};
+use crate::windows::Windows;
 use crate::workload::{Arrivals, SizeDistribution, Stream, Workload};
 
 /// Service times of a drive, measured on its model.
@@ -365,6 +365,9 @@ fn used(system: &SystemDescription) -> Vec<f64> {
     };
     blocks.iter().zip(&system.arrays).map(share).collect()
 }
+
+/// On and off periods after which it does not show where they began.
+const SETTLED_CYCLES: f64 = 50.0;
 
 /// The sampled moments at which a stream with these on periods is on.
 fn moments_on(mut windows: Windows, horizon_ns: f64) -> Moments {

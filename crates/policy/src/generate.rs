@@ -8,6 +8,7 @@ use moirai_storage::Op;
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 use rand::Rng;
 
+use crate::moments::Phases;
 use crate::windows::{Windows, exponential, span};
 use crate::workload::{Arrivals, Hot, SizeDistribution, Stream, Workload};
 
@@ -83,14 +84,22 @@ impl Generator {
         Generator::with_periods(workload, objects, seed, |windows| windows)
     }
 
-    /// The same from some moment on: a stream with periods may be on or off then.
+    /// The same from one of some moments on.
     #[must_use]
-    pub(crate) fn from_some_moment(
+    pub(crate) fn at_moment(
         workload: &Workload,
         objects: &[(String, BlockCount)],
         seed: u64,
+        phases: &Phases,
+        moment: usize,
     ) -> Generator {
-        Generator::with_periods(workload, objects, seed, Windows::settled)
+        Generator::with_periods(workload, objects, seed, |windows| {
+            let phases = phases.get(windows.leader());
+            match phases.and_then(|phases| phases.get(moment)) {
+                Some(phase) => windows.at_phase(*phase),
+                None => windows,
+            }
+        })
     }
 
     fn with_periods(

@@ -222,8 +222,6 @@ struct Sums {
     span_s: f64,
     /// The part of that in which requests are counted.
     counted_s: f64,
-    /// The time in which requests come, where that is given.
-    asked_s: f64,
     rebuilt: Option<Rebuilt>,
 }
 
@@ -237,13 +235,9 @@ impl Sums {
         let mut system = System::new(description).map_err(Error::Mismatch)?;
         system.run(source, run);
         let span_s = system.last_finished().ns as f64 / 1e9;
-        let (counted_share, asked_s) = match run {
-            Run::Requests { warm_up, .. } => {
-                (1.0 - warm_up as f64 / system.issued().max(1) as f64, 0.0)
-            }
-            Run::Time { until, warm_up } => {
-                (1.0 - warm_up.ns as f64 / until.ns.max(1) as f64, until.ns as f64 / 1e9)
-            }
+        let counted_share = match run {
+            Run::Requests { warm_up, .. } => 1.0 - warm_up as f64 / system.issued().max(1) as f64,
+            Run::Time { until, warm_up } => 1.0 - warm_up.ns as f64 / until.ns.max(1) as f64,
         };
         self.add(Sums {
             responses: system.responses().to_vec(),
@@ -251,7 +245,6 @@ impl Sums {
             count: 1,
             span_s,
             counted_s: span_s * counted_share,
-            asked_s,
             rebuilt: system.rebuilt(),
         });
         Ok(())
@@ -278,7 +271,6 @@ impl Sums {
         self.count += other.count;
         self.span_s += other.span_s;
         self.counted_s += other.counted_s;
-        self.asked_s += other.asked_s;
     }
 
     /// The mean response time of all requests, in ms.
@@ -347,7 +339,9 @@ impl Judge<'_> {
         // What comes after a rebuild is as expected again, so all that comes before counts.
         let (moments, of_requests) = match description.rebuilds {
             true => (None, Run::Requests { count: self.requests, warm_up: 0 }),
-            false => (Moments::of(&workload, self.requests), Run::with_warm_up(self.requests)),
+            false => {
+                (Moments::of(&workload, &sizes, self.requests), Run::with_warm_up(self.requests))
+            }
         };
         let offered_iops = moments.map(|_| sizes.iter().map(offered).collect());
         let mut runs = Runs { offered_iops, ..Runs::default() };
@@ -361,10 +355,11 @@ impl Judge<'_> {
                 runs.add(sums);
                 continue;
             };
+            let phases = moments.phases(&workload, seed);
             let mut of_moments = seeded(seed, "moments");
-            for _ in 0..moments.count {
+            for moment in 0..moments.count() {
                 let seed = of_moments.next_u64();
-                let mut source = Generator::from_some_moment(&workload, &sizes, seed);
+                let mut source = Generator::at_moment(&workload, &sizes, seed, &phases, moment);
                 sums.simulate(&description, &mut source, moments.run())?;
             }
             runs.add(sums);
@@ -472,9 +467,10 @@ fn figures(plan: &Plan, runs: &Runs) -> Judgement {
     {
         let iops = match &runs.offered_iops {
             None => response.requests() as f64 / runs.sums.counted_s.max(1e-9),
-            // What is served after its moment took longer than it should.
             Some(offered) => {
-                offered.get(index).copied().unwrap_or(0.0) * runs.sums.asked_s / runs.sums.span_s
+                let in_time = response.requests() - response.late;
+                let share = in_time as f64 / response.requests().max(1) as f64;
+                offered.get(index).copied().unwrap_or(0.0) * share
             }
         };
         let missed = placement.goal.as_ref().and_then(|goal| missed(goal, response, iops));

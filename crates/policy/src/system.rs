@@ -96,6 +96,8 @@ pub struct Response {
     pub read_sum_ns: u128,
     /// How many of them are reads.
     pub reads: u64,
+    /// Requests that were done when the time of a run was over.
+    pub late: u64,
 }
 
 #[derive(Debug)]
@@ -164,7 +166,7 @@ impl Default for Response {
     #[expect(clippy::expect_used, reason = "bounds and digits that a histogram can have")]
     fn default() -> Response {
         let times = Histogram::new_with_max(LONGEST_NS, 2).expect("a histogram of two digits");
-        Response { times, sum_ns: 0, read_sum_ns: 0, reads: 0 }
+        Response { times, sum_ns: 0, read_sum_ns: 0, reads: 0, late: 0 }
     }
 }
 
@@ -200,6 +202,7 @@ impl Response {
         self.sum_ns += other.sum_ns;
         self.read_sum_ns += other.read_sum_ns;
         self.reads += other.reads;
+        self.late += other.late;
     }
 
     fn count(&mut self, response: Nanos, is_read: bool) {
@@ -522,6 +525,8 @@ impl System {
         self.last_finished = self.last_finished.max(finished);
         if is_counted && let Some(response) = self.figures.get_mut(object as usize) {
             response.count(finished.since(issued), is_read);
+            let is_late = matches!(self.run, Run::Time { until, .. } if finished > until);
+            response.late += u64::from(is_late);
         }
         source.after(object, at)
     }

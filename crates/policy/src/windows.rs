@@ -16,6 +16,8 @@ pub(crate) struct Windows {
     leader: String,
     /// The end of the last cycle.
     at_ns: f64,
+    /// The length of the first on period, where it is known.
+    first_on: Option<f64>,
     /// How a follower's periods lie to those of its leader; `None` for a stream of its own.
     overlap: Option<(f64, Random)>,
 }
@@ -31,9 +33,6 @@ pub(crate) struct OnOff {
     /// where another stream follows this one.
     pub(crate) in_proportion: bool,
 }
-
-/// On and off periods after which it does not show where they began.
-pub(crate) const SETTLED_CYCLES: f64 = 50.0;
 
 impl Windows {
     /// The on periods of `stream` of `workload` under `seed`; `None` when it is always on.
@@ -54,13 +53,26 @@ impl Windows {
         });
         let random = named("periods", &leader.object);
         let leader = leader.object.clone();
-        Some(Windows { periods, random, seed, leader, at_ns: 0.0, overlap })
+        Some(Windows { periods, random, seed, leader, at_ns: 0.0, first_on: None, overlap })
     }
 
-    /// The same from some moment on, at which a stream may be on or off, and not with the beginning of a period. Those of a leader and of
-    /// its followers are left out alike.
-    pub(crate) fn settled(mut self) -> Windows {
-        self.at_ns = -SETTLED_CYCLES * self.cycle_ns();
+    /// The stream whose periods these are.
+    pub(crate) fn leader(&self) -> &str {
+        &self.leader
+    }
+
+    /// The same from a moment on at which the stream is so far in its periods, from 0 to 1: on up to its share of the time.
+    pub(crate) fn at_phase(mut self, phase: f64) -> Windows {
+        let OnOff { on_ns, off_ns, in_proportion } = self.periods;
+        if in_proportion {
+            // At some moment a long period is more likely than a short one, by how long it is.
+            let on = exponential(&mut self.random, on_ns) + exponential(&mut self.random, on_ns);
+            self.first_on = Some(on);
+            self.at_ns = -phase * on * (1.0 + off_ns / on_ns);
+        } else if phase * self.cycle_ns() >= on_ns {
+            // Exponential periods are as long from any moment in them as from their beginning.
+            self.at_ns = exponential(&mut self.random, off_ns);
+        }
         self
     }
 
@@ -87,7 +99,8 @@ impl Iterator for Windows {
     /// (placement paper 3.3).
     fn next(&mut self) -> Option<Self::Item> {
         let OnOff { on_ns, off_ns, in_proportion } = self.periods;
-        let on = exponential(&mut self.random, on_ns);
+        let first_on = self.first_on.take();
+        let on = first_on.unwrap_or_else(|| exponential(&mut self.random, on_ns));
         let off = match in_proportion {
             true => on * off_ns / on_ns,
             false => exponential(&mut self.random, off_ns),
@@ -167,27 +180,42 @@ mod tests {
         assert!(after(0, 3).iter().all(|(start, _)| start.ns >= 1_000_000_000_000_000));
     }
 
+    /// Whether a stream is on at a moment, and how long it stays so.
+    fn at(workload: &Workload, index: usize, seed: u64, phase: f64) -> (bool, f64) {
+        let windows = Windows::of(workload, &workload.streams[index], seed).unwrap();
+        let mut after = windows.at_phase(phase).skip_while(|(_, end)| *end <= Instant::ZERO);
+        let (start, end) = after.next().unwrap();
+        let is_on = start == Instant::ZERO;
+        (is_on, if is_on { end.ns } else { start.ns } as f64)
+    }
+
     #[test]
-    fn at_some_moment_a_stream_is_on_as_often_as_its_share_is() {
+    fn at_a_phase_below_its_share_a_stream_is_on() {
+        let mut alone = Stream::open("alone", 1.0, ByteCount(4096));
+        (alone.on_ms, alone.off_ms) = (Some(1e6), Some(3e6));
         let mut leader = Stream::open("leader", 1.0, ByteCount(4096));
         (leader.on_ms, leader.off_ms) = (Some(1e6), Some(3e6));
         let mut follower = Stream::open("follower", 1.0, ByteCount(4096));
         (follower.follows, follower.overlap) = (Some("leader".into()), Some(0.0));
-        let workload = Workload { streams: vec![leader, follower] };
-        let (mut on, mut both) = ([0, 0], 0);
-        for seed in 0..4_000 {
-            let is_on = |index: usize| {
-                let windows = Windows::of(&workload, &workload.streams[index], seed).unwrap();
-                let mut after = windows.settled().skip_while(|(_, end)| *end <= Instant::ZERO);
-                after.next().unwrap().0 == Instant::ZERO
-            };
-            let [leader, follower] = [0, 1].map(is_on);
-            (on[0], on[1]) = (on[0] + u32::from(leader), on[1] + u32::from(follower));
-            both += u32::from(leader && follower);
+        let workload = Workload { streams: vec![alone, leader, follower] };
+        let (mut left, mut follows) = ([0.0; 2], 0);
+        let count = 4_000;
+        for seed in 0..count {
+            let phase = (seed as f64 + 0.5) / count as f64;
+            for (index, left) in left.iter_mut().enumerate() {
+                let (is_on, for_ns) = at(&workload, index, seed, phase);
+                assert_eq!(is_on, phase < 0.25, "{phase}");
+                *left += if is_on { for_ns / 1e12 } else { 0.0 };
+            }
+            let (is_on, _) = at(&workload, 2, seed, phase);
+            assert!(!is_on || phase >= 0.25, "never with its leader");
+            follows += u32::from(is_on);
         }
-        // A quarter of the time each, and never together; three deviations are 82.
-        assert!(on.iter().all(|on| on.abs_diff(1_000) < 82), "{on:?}");
-        assert_eq!(both, 0);
+        // From a moment in an on period it lasts as long again as one does on average, 1,000 s: three deviations of 1,000 are a tenth.
+        for left in left {
+            assert!((left / 1000.0 - 1.0).abs() < 0.1, "{left}");
+        }
+        assert!(follows.abs_diff(1_000) < 82, "{follows}");
     }
 
     #[test]

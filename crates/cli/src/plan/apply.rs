@@ -135,7 +135,7 @@ async fn carry_out(
 fn disks(arguments: &Apply, plan: &Plan, is_new: bool) -> Result<Vec<Vec<String>>, Failure> {
     let folder = &arguments.folder;
     if arguments.devices.is_empty() && !is_new {
-        return Ok(Folder::read(folder)?.disks());
+        return Ok(Folder::disks_now(folder)?);
     }
     let needed: usize = plan.arrays.iter().map(|array| array.disks).sum();
     if arguments.devices.is_empty() {

@@ -2,7 +2,7 @@
 //! and a list that is wrong makes another sparing scheme of them.
 
 use moirai_storage::{Defect, Sector};
-use moirai_units::Location;
+use moirai_units::{Lbn, Location};
 
 use super::{DEFECTS_ASKED, Survey};
 use crate::error::Result;
@@ -26,26 +26,31 @@ impl Survey<'_, '_> {
                 place(both)
             )));
         }
-        let all: Vec<Defect> = primary.into_iter().chain(grown).collect();
+        let mut all: Vec<Defect> = primary.into_iter().chain(grown).collect();
+        all.sort_unstable();
         let step = all.len().div_ceil(DEFECTS_ASKED).max(1);
+        let asked = all.len().div_ceil(step);
+        // In their order.
         let mut elsewhere = Vec::new();
         for defect in all.into_iter().step_by(step) {
             let Defect { cylinder, head, sector } = defect;
             let at = Location { cylinder, head, sector: sector.unwrap_or(0) };
             match self.sector(at).await? {
-                Some(Sector::Reserved) => {}
-                Some(Sector::Block(lbn)) => {
+                // A drive may answer for a bad place with the block that was moved away.
+                Some(Sector::Block(lbn)) if self.is_at(lbn, at).await? => {
                     return Err(self.drive.contradiction(format!(
                         "it lists {} as bad, and says that {lbn} lies there",
                         place(&defect)
                     )));
                 }
+                Some(Sector::Block(_) | Sector::Reserved) => {}
                 None => elsewhere.push(defect),
             }
         }
         if let Some(first) = elsewhere.first() {
             self.drive.doubt(format!(
-                "{} defects lie where it says that it has no sectors, as {}: they were left out",
+                "of {} defects that were asked for, {} lie where it says that it has no sectors, as {}: they were left out",
+                asked,
                 elsewhere.len(),
                 place(first)
             ));
@@ -54,6 +59,12 @@ impl Survey<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a block is at a place by what the drive says of the block, too.
+    async fn is_at(&mut self, lbn: Lbn, at: Location) -> Result<bool> {
+        let told = self.locate(lbn).await?;
+        Ok(told.location == at && !told.is_moved)
     }
 }
 

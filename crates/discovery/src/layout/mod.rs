@@ -65,7 +65,8 @@ pub(crate) struct Survey<'s, 'd> {
     sectors: BTreeMap<Location, Option<Sector>>,
 }
 
-/// Finds the layout of a drive, without skews, and says what it was asked.
+/// Finds the layout of a drive, without skews, and says what it was asked. What is doubtful of its defect lists
+/// [`extract`](crate::extract) says.
 ///
 /// # Errors
 /// A device that answers no diagnostic commands, whose layout is none that is known, or that contradicts itself.

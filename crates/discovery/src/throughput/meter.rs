@@ -114,7 +114,7 @@ impl<'a> Meter<'a> {
         };
         let free = Cell::new(free);
         let at = &mut self.at;
-        // The requests that are under way when the time is over are awaited, and do not count.
+        // Requests in flight when the time is over are awaited, and do not count.
         let is_over = Cell::new(false);
         let mut next = || {
             *at = (*at + SCATTERED_PART).fract();

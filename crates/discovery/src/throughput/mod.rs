@@ -88,7 +88,7 @@ impl Setting {
         Setting { blocks: SHORTEST, depth, is_aligned: true }
     }
 
-    /// Of all requests that are under way together.
+    /// Of all requests that are in flight together.
     fn blocks_at_once(&self) -> BlockCount {
         BlockCount(self.blocks.0 * u64::from(self.depth))
     }

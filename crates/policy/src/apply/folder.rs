@@ -102,6 +102,13 @@ impl State {
     }
 }
 
+impl Placed {
+    /// Whether the object survives the failure of a disk.
+    pub(super) fn survives(&self) -> bool {
+        self.level.parse::<Level>().is_ok_and(|level| level != Level::Raid0)
+    }
+}
+
 impl PlacedArray {
     /// The section.
     #[must_use]
@@ -119,7 +126,19 @@ impl Folder {
     pub fn open(path: &Path, plan: &Plan, disks: &[Vec<String>]) -> Result<Folder> {
         std::fs::create_dir_all(path).map_err(failed(path, "creating"))?;
         if path.join(FILE).exists() {
-            let folder = Folder::reopen(path)?;
+            let mut folder = Folder::reopen(path)?;
+            folder.take_replaced()?;
+            for (array, given) in disks.iter().enumerate() {
+                // Nothing is on the disks that these replace.
+                if folder.is_empty(array)
+                    && folder.disks().get(array).map(Vec::len) == Some(given.len())
+                {
+                    given
+                        .iter()
+                        .enumerate()
+                        .for_each(|(disk, uri)| folder.set_disk(array, disk, uri.clone()));
+                }
+            }
             let own: Vec<Vec<String>> = folder.disks();
             let names = |disks: &[Vec<String>]| -> Result<Vec<Vec<String>>> {
                 // A size is for disks that are created.
@@ -159,8 +178,7 @@ impl Folder {
     /// Reads the folder at `path`, to see what lies where.
     ///
     /// # Errors
-    /// When its file, or the description of a volume, cannot be read or is damaged, or disks were replaced in the volumes of some objects
-    /// alone.
+    /// When its file cannot be read or is damaged.
     pub fn read(path: &Path) -> Result<Folder> {
         let file = path.join(FILE);
         let text = std::fs::read_to_string(&file).map_err(failed(&file, "reading"))?;
@@ -176,9 +194,7 @@ impl Folder {
             return Err(file::invalid(&file, problem));
         }
         state.change_uris(|uri| uri.resolved(path))?;
-        let mut folder = Folder { path: path.to_owned(), state, lock: None };
-        folder.take_replaced()?;
-        Ok(folder)
+        Ok(Folder { path: path.to_owned(), state, lock: None })
     }
 
     /// The folder.
@@ -191,6 +207,28 @@ impl Folder {
     #[must_use]
     pub fn disks(&self) -> Vec<Vec<String>> {
         self.state.arrays.iter().map(|array| array.disks.clone()).collect()
+    }
+
+    /// The objects, each with the place that its description has: of one whose move is cut off before it is noted that may be the new
+    /// one.
+    pub(super) fn described(&self) -> impl Iterator<Item = (&str, &Placed)> {
+        self.objects().map(|(name, placed)| {
+            let moved = self.state.moving.as_ref().filter(|moving| moving.object == name);
+            let to = moved.map(|moving| &moving.to).filter(|to| self.is_described(name, to));
+            (name, to.unwrap_or(placed))
+        })
+    }
+
+    /// Whether an object's description has it at `placed`.
+    fn is_described(&self, object: &str, placed: &Placed) -> bool {
+        let description = Description::read(&self.description(object));
+        let uri = self.whole_uri(object, placed);
+        description.is_ok_and(|own| own.parts.first().is_some_and(|part| part.uri == uri))
+    }
+
+    /// Whether nothing lies on an array.
+    fn is_empty(&self, array: usize) -> bool {
+        self.all().flat_map(|placed| &placed.arrays).all(|part| part.array != array)
     }
 
     /// Another device is in the place of a disk.

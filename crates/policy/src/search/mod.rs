@@ -31,7 +31,7 @@ pub struct Options {
     pub seed: u64,
     /// Requests of a simulation.
     pub requests: u64,
-    /// Plans that are simulated, the starting points included.
+    /// Simulations, about: of plans, the starting points included, and of the best of them again.
     pub simulations: usize,
     /// Plans that are estimated for each starting point.
     pub estimates: usize,
@@ -56,8 +56,8 @@ pub struct Judged {
 const PLANS: usize = 3;
 /// Plans by estimate that are kept for simulation.
 const KEPT: usize = 256;
-/// The plans that the search found best are simulated with further seeds, so that none wins or meets its goals by the requests that it
-/// was chosen with: one of so many simulations, at most so many plans, and the runs of each.
+/// The plans that the search found best are simulated with two further seeds each, so that none wins or meets its goals by the requests
+/// alone that it was chosen with: one of so many simulations, at most so many plans, and the runs of each.
 const FINALISTS_OF: usize = 24;
 const FINALISTS_MAX: usize = 8;
 const FINAL_RUNS: u64 = 3;
@@ -187,7 +187,7 @@ impl<'a> Search<'a> {
             judged.push((choices, judged_plan));
         }
         report("simulating plans", 0.6);
-        let finalists = (self.options.simulations / FINALISTS_OF).clamp(1, FINALISTS_MAX);
+        let finalists = (self.options.simulations / FINALISTS_OF).clamp(PLANS, FINALISTS_MAX);
         let last = (finalists + named.len()) * FINAL_RUNS as usize;
         self.improve(&mut judged, &kept, self.options.simulations.saturating_sub(first + last))?;
         report("simulating the best plans again", 0.85);

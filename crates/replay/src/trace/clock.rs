@@ -40,6 +40,12 @@ impl Clock {
         self.last
     }
 
+    /// The same for a time before the trace's first.
+    pub(super) fn held_before_start(&mut self) -> Instant {
+        self.backwards += 1;
+        self.last
+    }
+
     /// How many times would have gone back.
     pub(super) fn backwards(self) -> u64 {
         self.backwards

@@ -32,9 +32,11 @@ impl Parser {
         let blocks = fields.blocks_touched("Offset", "Size")?;
         fields.number("ResponseTime", 0..=u64::MAX)?;
         fields.end()?;
-        let elapsed = ticks.saturating_sub(*self.origin.get_or_insert(ticks));
-        let at = Arrival::At(self.clock.held(Nanos(elapsed * TICK_NS)));
-        Ok(Some(TraceRequest::new(at, device, op, blocks)))
+        let at = match ticks.checked_sub(*self.origin.get_or_insert(ticks)) {
+            Some(elapsed) => self.clock.held(Nanos(elapsed * TICK_NS)),
+            None => self.clock.held_before_start(),
+        };
+        Ok(Some(TraceRequest::new(Arrival::At(at), device, op, blocks)))
     }
 }
 

@@ -127,7 +127,7 @@ fn finding(figure: &str, prefix: &str, value: &str) -> Option<Tolerance> {
             Tolerance::Near { value: 1.0, share: 0.15 }
         }
         ("17", "L", "128 KB") => Tolerance::Above(1.0),
-        // Writes make wide striping worse, and small ones less so.
+        // "As we increase the percentage of writes", wide striping has "higher response times", with small requests, too.
         ("20", "L", "90 %") => Tolerance::Above(1.0),
         ("20", "S", "90 %") => Tolerance::Above(1.0),
         ("18" | "19", _, _) => Tolerance::Near { value: 1.0, share: 0.2 },

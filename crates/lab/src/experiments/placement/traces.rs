@@ -7,16 +7,14 @@ use std::path::Path;
 
 use moirai::storage::Op;
 use moirai::units::{BlockCount, Instant, Nanos};
-use moirai_policy::TracedRequest;
+use moirai_policy::{TracedRequest, choose};
 use moirai_replay::trace::{Arrival, Format, TraceReader};
 
 use super::skew::{TRACES, Trace};
 use crate::Failure;
 
-/// What a line of a trace is read into at once.
+/// The buffer that a trace is read with.
 const BUFFER_BYTES: usize = 1 << 20;
-/// What a trace counts of a write, in accesses (section 3.4).
-const WRITE_ACCESSES: f64 = 4.0;
 
 /// Streams of the traces, and their requests in the time that all traces have.
 pub(super) struct TracedStreams {
@@ -34,14 +32,14 @@ pub(super) struct TracedStream {
     pub(super) name: String,
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Behind its last block.
+    /// Up to the end of its last request.
     pub(super) size: BlockCount,
 }
 
 impl TracedStream {
     /// Its load as the paper counts it: accesses in all.
     pub(super) fn load(&self) -> f64 {
-        self.reads as f64 + WRITE_ACCESSES * self.writes as f64
+        self.reads as f64 + choose::WRITE_WEIGHT * self.writes as f64
     }
 
     fn requests(&self) -> u64 {
@@ -50,11 +48,11 @@ impl TracedStream {
 }
 
 /// Reads the traces in `folder`, each under the name that it was published with, in the format of the Storage Performance Council.
-/// `scale` shortens the time that is read.
+/// Of the time that all of them have, `scale` is taken.
 pub(super) fn read(folder: &Path, scale: f64) -> Result<TracedStreams, Failure> {
     let mut traces = Vec::new();
     let mut span = Nanos(u64::MAX);
-    // Those of the web searches are the shorter ones; no more of the others is kept in memory.
+    // Those of the web searches first, which are the shorter ones: of the others no more is read than the shortest has.
     for (trace, Trace { file, .. }) in TRACES.iter().enumerate().rev() {
         let (requests, length) = requests(&folder.join(file), span)?;
         traces.push((trace, requests));
