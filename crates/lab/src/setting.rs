@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use moirai::Access;
 use moirai::devices::{Contents, HostBus, SimulatedDisk, SimulatedOptions};
 use moirai::storage::{
     Completions, Device, Discarded, Ensemble, EquivalenceClass, Flushed, Inquiry, Request,
@@ -56,6 +57,35 @@ pub(crate) fn four_cheetahs(
     let disks = (0..4).map(disk).collect();
     let volume = Volume::new("four disks".into(), disks, Level::Raid0, layout);
     Ok(volume.map_err(Failure::Setting)?)
+}
+
+/// Clotho's MEMS store (6, "Experimental setup"): a G2 whose tips read 16 blocks at once.
+pub(crate) fn mems_store() -> Result<Arc<dyn Device>, Failure> {
+    Ok(moirai::devices::open("sim:mems-g2?tips=1024".parse()?, Access::Write)?)
+}
+
+/// What a store of an experiment of Clotho's lies on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bed {
+    FourCheetahs,
+    Mems,
+}
+
+impl Bed {
+    pub(crate) fn device(self) -> Result<Arc<dyn Device>, Failure> {
+        match self {
+            Bed::FourCheetahs => four_cheetahs(Contents::memory, None),
+            Bed::Mems => mems_store(),
+        }
+    }
+
+    /// What figures on it begin with.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Bed::FourCheetahs => "",
+            Bed::Mems => "MEMS, ",
+        }
+    }
 }
 
 /// A device whose attributes are not told, as with the usual interface of disks.

@@ -1,4 +1,5 @@
-//! Scans, point queries, updates and bulk inserts of one table in several page layouts on four disks: Clotho 7.2, figures 7 and 8.
+//! Scans, point queries, updates and bulk inserts of one table in several page layouts on four disks, and scans on a MEMS store: Clotho 7.2,
+//! figures 7 and 8.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -7,7 +8,6 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
-use moirai::devices::Contents;
 use moirai::runtime::{block_on_virtual, now, random};
 use moirai::tables::{
     Changes, FilterOrder, Layout, LoadOptions, PageOptions, RowFilter, ScanOptions, Table,
@@ -18,16 +18,17 @@ use moirai::update::Options;
 use rand::Rng;
 
 use crate::context::Stage;
-use crate::setting::four_cheetahs;
+use crate::setting::Bed;
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "page-layouts",
     source: "Clotho 7.2, figures 7 and 8",
-    summary: "scans by payload and selectivity, point queries, updates and bulk inserts in several page layouts, on four disks",
+    summary: "scans by payload and selectivity, point queries, updates and bulk inserts in several page layouts, on four disks; scans on a MEMS store",
     assumptions: &[
         "Drives: four seagate-cheetah-36es, quadrangles, d = 4, b = 1, outermost zone, as Atropos had them. All layouts lie on this \
          volume, as in the paper.",
+        "The MEMS store is sim:mems-g2 with 1,024 tips, which reads 16 blocks at once, as in the paper.",
         "Table: 8 million records of 15 random numbers of 8 bytes, which no encoding makes shorter. The records of nsm have the \
          numbers of their attributes beside the values. Memory: 128 MB. The simulation keeps a gigabyte of records in memory at a time.",
         "Processors take no virtual time. Figure 7 has what they do in it, so the times of nsm and pax do not depend on the payload \
@@ -37,7 +38,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          1,000, each of one attribute, until the log is empty: in the pages, or staged for them. The log is on the same disks.",
         "dsm is not among our layouts yet.",
     ],
-    takes: "3 min",
+    takes: "4 min",
     scaling: Some(Scaling { least: 0.01, shorter: 0.25, what: "the number of records" }),
     run,
 };
@@ -90,6 +91,7 @@ fn variants() -> [Variant; 4] {
 }
 
 /// Virtual seconds, but for point queries.
+#[derive(Default)]
 struct Measured {
     name: &'static str,
     insert_s: f64,
@@ -106,17 +108,19 @@ struct Measured {
 fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     let records = (RECORDS * context.scale()) as u64;
     let memory = ByteCount((MEMORY * context.scale()).max(4e6) as u64);
+    let [on_disks, on_mems] = context.stage().split([5.0, 1.0]);
     let mut measured = Vec::new();
     let variants = variants();
     for (index, variant) in variants.into_iter().enumerate() {
-        let stage = context.stage().part(index, variants.len()).called(variant.name);
+        let stage = on_disks.part(index, variants.len()).called(variant.name);
         let of = measure(variant, records, memory, &stage);
         measured.push(block_on_virtual(context.seed(), of)?);
     }
     let [nsm, pax, csm, small] = &measured[..] else {
         return Err(Failure::Setting("there are four layouts".to_owned()));
     };
-    let mut rows = scan_rows(context, nsm, &[pax, csm, small]);
+    let mut rows = scan_rows(context, Bed::FourCheetahs, nsm, &[pax, csm, small]);
+    rows.extend(scans_on_mems(context, (records, memory), &on_mems)?);
     rows.extend(selective_rows(context, &[csm, small]));
     rows.extend(point_rows("query", |one| &one.points_ms, nsm, &[pax, csm, small]));
     rows.extend(point_rows("update", |one| &one.updates_ms, nsm, &[pax, csm, small]));
@@ -134,21 +138,59 @@ fn run(context: &Context) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// Figure 7b: "the MEMStore performance shows the same results".
+fn scans_on_mems(
+    context: &Context,
+    (records, memory): (u64, ByteCount),
+    stage: &Stage,
+) -> Result<Vec<Row>, Failure> {
+    let mut measured = Vec::new();
+    let variants = variants();
+    for (index, variant) in variants.into_iter().enumerate() {
+        let what = format!("{}{}", Bed::Mems.prefix(), variant.name);
+        let stage = stage.part(index, variants.len()).called(&what);
+        let of = async {
+            let (tables, table, insert_s) =
+                loaded(Bed::Mems, variant, records, memory, &stage).await?;
+            let scans_s = scans(&tables, &table, variant).await?;
+            tables.close().await?;
+            Ok::<_, Failure>(Measured {
+                name: variant.name,
+                insert_s,
+                scans_s,
+                ..Measured::default()
+            })
+        };
+        measured.push(block_on_virtual(context.seed(), of)?);
+    }
+    match &measured[..] {
+        [nsm, others @ ..] => {
+            Ok(scan_rows(context, Bed::Mems, nsm, &others.iter().collect::<Vec<_>>()))
+        }
+        [] => Ok(Vec::new()),
+    }
+}
+
 /// Figure 7a, and figure 8b of the whole record.
-fn scan_rows(context: &Context, nsm: &Measured, others: &[&Measured]) -> Vec<Row> {
+fn scan_rows(context: &Context, bed: Bed, nsm: &Measured, others: &[&Measured]) -> Vec<Row> {
+    let on = bed.prefix();
     let nsm_s = nsm.scans_s.last().copied().unwrap_or(f64::NAN);
-    let mut rows = vec![Row::new("scan, any payload, nsm", "virtual s", nsm_s)];
+    let mut rows = vec![Row::new(format!("{on}scan, any payload, nsm"), "virtual s", nsm_s)];
     for one in others {
         if let [seconds] = &one.scans_s[..] {
-            rows.push(Row::new(format!("scan, any payload, {}", one.name), "virtual s", *seconds));
-            let figure = format!("scan, any payload, ratio {} to nsm", one.name);
+            rows.push(Row::new(
+                format!("{on}scan, any payload, {}", one.name),
+                "virtual s",
+                *seconds,
+            ));
+            let figure = format!("{on}scan, any payload, ratio {} to nsm", one.name);
             rows.push(Row::new(figure, "", seconds / nsm_s));
             continue;
         }
         for (payload, seconds) in PAYLOADS.into_iter().zip(&one.scans_s) {
-            let figure = format!("scan, payload {payload}, {}", one.name);
+            let figure = format!("{on}scan, payload {payload}, {}", one.name);
             rows.push(Row::new(figure, "virtual s", *seconds));
-            let figure = format!("scan, payload {payload}, ratio {} to nsm", one.name);
+            let figure = format!("{on}scan, payload {payload}, ratio {} to nsm", one.name);
             let row = Row::new(figure, "", seconds / nsm_s);
             // "With increasing projectivity, CSM performance is better than or equal to ... NSM and PAX, when selecting the full
             // record" (7.2.1). Less is read in proportion to the attributes; half of that again for what is not transfer.
@@ -249,24 +291,9 @@ async fn measure(
     stage: &Stage,
 ) -> Result<Measured, Failure> {
     let Variant { name, pages } = variant;
-    let device = four_cheetahs(Contents::memory, None)?;
-    // No scan is to find what another has read.
-    let cache = ByteCount(0);
-    let options = Options { memory, cache, idle: None, ..Options::default() };
-    let tables = moirai::create_tables_on(device, LEAF, options).await?;
-    let began = now();
-    let table = load(&tables, pages, records, stage).await?;
-    tables.store().checkpoint().await?;
-    let insert_s = now().since(began).as_s();
-    let payloads = match pages.layout {
-        Layout::Csm => &PAYLOADS[..],
-        Layout::Nsm | Layout::Pax => &[ATTRIBUTES],
-    };
-    let mut scans_s = Vec::new();
-    for payload in payloads {
-        let seconds = scan(&tables, &table, (*payload, SELECTIVITY), FilterOrder::Together).await?;
-        scans_s.push(seconds);
-    }
+    let (tables, table, insert_s) =
+        loaded(Bed::FourCheetahs, variant, records, memory, stage).await?;
+    let scans_s = scans(&tables, &table, variant).await?;
     stage.at(0.6);
     let mut selective_s = Vec::new();
     if pages.layout == Layout::Csm {
@@ -291,6 +318,38 @@ async fn measure(
     let blind_us = update_blindly(&tables, &table, records).await?;
     tables.close().await?;
     Ok(Measured { name, insert_s, scans_s, selective_s, points_ms, updates_ms, blind_us })
+}
+
+/// A store with the table, and the virtual seconds that loading it took.
+async fn loaded(
+    bed: Bed,
+    variant: Variant,
+    records: u64,
+    memory: ByteCount,
+    stage: &Stage,
+) -> Result<(Arc<Tables>, Table, f64), Failure> {
+    // No scan is to find what another has read.
+    let cache = ByteCount(0);
+    let options = Options { memory, cache, idle: None, ..Options::default() };
+    let tables = moirai::create_tables_on(bed.device()?, LEAF, options).await?;
+    let began = now();
+    let table = load(&tables, variant.pages, records, stage).await?;
+    tables.store().checkpoint().await?;
+    let insert_s = now().since(began).as_s();
+    Ok((tables, table, insert_s))
+}
+
+/// Virtual seconds of a scan by payload, once where that makes no difference.
+async fn scans(tables: &Arc<Tables>, table: &Table, variant: Variant) -> Result<Vec<f64>, Failure> {
+    let payloads = match variant.pages.layout {
+        Layout::Csm => &PAYLOADS[..],
+        Layout::Nsm | Layout::Pax => &[ATTRIBUTES],
+    };
+    let mut scans_s = Vec::new();
+    for payload in payloads {
+        scans_s.push(scan(tables, table, (*payload, SELECTIVITY), FilterOrder::Together).await?);
+    }
+    Ok(scans_s)
 }
 
 async fn load(
@@ -398,5 +457,10 @@ mod tests {
         let ratio = |payload| of(&format!("scan, payload {payload}, ratio csm to nsm"));
         assert!(ratio(1) < ratio(4) && ratio(4) < ratio(15), "{rows:?}");
         assert!(ratio(1) < 0.5, "{rows:?}");
+        let on_mems = |payload| of(&format!("MEMS, scan, payload {payload}, ratio csm to nsm"));
+        assert!(
+            on_mems(1) < on_mems(4) && on_mems(4) < on_mems(15) && on_mems(1) < 0.5,
+            "{rows:?}"
+        );
     }
 }
