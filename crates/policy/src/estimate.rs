@@ -283,8 +283,7 @@ impl<'a> Estimator<'a> {
 
     /// The mean length of the on periods of `stream`.
     fn on_ms(&self, stream: &Stream) -> f64 {
-        let leader = stream.follows.as_ref().and_then(|leader| self.workload.stream(leader));
-        leader.unwrap_or(stream).on_ms.unwrap_or(ALWAYS_MS)
+        self.workload.leader(stream).on_ms.unwrap_or(ALWAYS_MS)
     }
 }
 

@@ -9,7 +9,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 
 use crate::system::Run;
-use crate::workload::{Stream, Workload};
+use crate::workload::Workload;
 
 /// A run of fewer on and off periods than this is divided.
 const CYCLES_MIN: f64 = 5.0;
@@ -46,11 +46,10 @@ impl Moments {
         let (mut iops, mut longest_ns, mut rarest) = (0.0, 0.0_f64, 1.0_f64);
         for stream in objects.iter().filter_map(|(name, _)| workload.stream(name)) {
             iops += workload.mean_iops(stream)?;
-            let leader = leader(workload, stream);
-            if let (Some(on), Some(off)) = (leader.on_ms, leader.off_ms) {
-                longest_ns = longest_ns.max((on + off) * 1e6);
-                rarest = rarest.min(on / (on + off));
-            }
+            let leader = workload.leader(stream);
+            let cycle_ms = leader.on_ms.zip(leader.off_ms).map_or(0.0, |(on, off)| on + off);
+            longest_ns = longest_ns.max(cycle_ms * 1e6);
+            rarest = rarest.min(workload.on_share(stream));
         }
         let span_ns = requests as f64 / iops.max(1e-12) * 1e9;
         if span_ns >= CYCLES_MIN * longest_ns {
@@ -104,16 +103,12 @@ impl Run {
     }
 }
 
-/// The stream whose periods `stream` has.
-fn leader<'a>(workload: &'a Workload, stream: &'a Stream) -> &'a Stream {
-    stream.follows.as_ref().and_then(|leader| workload.stream(leader)).unwrap_or(stream)
-}
-
 #[cfg(test)]
 mod tests {
     use moirai_units::ByteCount;
 
     use super::*;
+    use crate::workload::Stream;
 
     fn alone(on_ms: f64, off_ms: f64) -> Workload {
         let mut stream = Stream::open("a", 0.01, ByteCount(4096));

@@ -38,10 +38,7 @@ impl Windows {
     /// The on periods of `stream` of `workload` under `seed`; `None` when it is always on.
     #[must_use]
     pub(crate) fn of(workload: &Workload, stream: &Stream, seed: u64) -> Option<Windows> {
-        let leader = match &stream.follows {
-            Some(leader) => workload.stream(leader)?,
-            None => stream,
-        };
+        let leader = workload.leader(stream);
         let (on_ms, off_ms) = (leader.on_ms?, leader.off_ms?);
         let follows = |other: &Stream| other.follows.as_ref() == Some(&leader.object);
         let in_proportion = workload.streams.iter().any(follows);

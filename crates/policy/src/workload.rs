@@ -165,12 +165,15 @@ impl Workload {
         Some(stream.iops? * self.on_share(stream))
     }
 
+    /// The stream whose periods `stream` has: itself, or the one that it follows.
+    pub(crate) fn leader<'a>(&'a self, stream: &'a Stream) -> &'a Stream {
+        stream.follows.as_ref().and_then(|leader| self.stream(leader)).unwrap_or(stream)
+    }
+
     /// The share of the time that `stream` is on.
     #[must_use]
     pub fn on_share(&self, stream: &Stream) -> f64 {
-        // A follower is on as long as the stream that it follows.
-        let leader = stream.follows.as_ref().and_then(|leader| self.stream(leader));
-        let leader = leader.unwrap_or(stream);
+        let leader = self.leader(stream);
         match (leader.on_ms, leader.off_ms) {
             (Some(on), Some(off)) if on + off > 0.0 => on / (on + off),
             _ => 1.0,
@@ -190,9 +193,7 @@ impl Workload {
             stream.check().map_err(|problem| format!("stream of `{name}`: {problem}"))?;
         }
         for stream in &self.streams {
-            let periods = stream.follows.as_ref().and_then(|leader| self.stream(leader));
-            let on_ms = periods.unwrap_or(stream).on_ms;
-            if let (Some(on_ms), Some(iops)) = (on_ms, stream.iops)
+            if let (Some(on_ms), Some(iops)) = (self.leader(stream).on_ms, stream.iops)
                 && on_ms / 1e3 * iops < REQUESTS_WHILE_ON_MIN
             {
                 let name = &stream.object;

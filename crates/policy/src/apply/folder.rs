@@ -128,17 +128,6 @@ impl Folder {
         if path.join(FILE).exists() {
             let mut folder = Folder::reopen(path)?;
             folder.take_replaced()?;
-            for (array, given) in disks.iter().enumerate() {
-                // Nothing is on the disks that these replace.
-                if folder.is_empty(array)
-                    && folder.disks().get(array).map(Vec::len) == Some(given.len())
-                {
-                    given
-                        .iter()
-                        .enumerate()
-                        .for_each(|(disk, uri)| folder.set_disk(array, disk, uri.clone()));
-                }
-            }
             let own: Vec<Vec<String>> = folder.disks();
             let names = |disks: &[Vec<String>]| -> Result<Vec<Vec<String>>> {
                 // A size is for disks that are created.
@@ -224,11 +213,6 @@ impl Folder {
         let description = Description::read(&self.description(object));
         let uri = self.whole_uri(object, placed);
         description.is_ok_and(|own| own.parts.first().is_some_and(|part| part.uri == uri))
-    }
-
-    /// Whether nothing lies on an array.
-    fn is_empty(&self, array: usize) -> bool {
-        self.all().flat_map(|placed| &placed.arrays).all(|part| part.array != array)
     }
 
     /// Another device is in the place of a disk.

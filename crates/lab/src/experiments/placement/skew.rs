@@ -5,7 +5,7 @@ use moirai::units::{BlockCount, ByteCount};
 use moirai_models::WritePolicy;
 use moirai_policy::{Stream, TraceSource, Workload, choose};
 
-use super::traces::{self, TracedStream, TracedStreams};
+use super::traces::{self, TRACES, Trace, TracedStream, TracedStreams};
 use super::{ARRAY_DISKS, ASSUMPTIONS, CACHE, Measured, Setting, Store};
 use crate::{Context, Experiment, Failure, Row, Scaling, Tolerance};
 
@@ -28,28 +28,6 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// A trace of table 2.
-pub(super) struct Trace {
-    pub(super) name: &'static str,
-    /// What its file is called where it was published.
-    pub(super) file: &'static str,
-    /// Reads and writes a second.
-    reads: f64,
-    writes: f64,
-    mean_bytes: u64,
-    /// The streams that the paper keeps.
-    pub(super) kept: usize,
-    /// Whether it is of a web search, of which the paper keeps the streams that are active.
-    pub(super) is_search: bool,
-}
-
-pub(super) const TRACES: [Trace; 5] = [
-    oltp("OLTP 1", "Financial1.spc", (28.27, 93.79), 3466, 22),
-    oltp("OLTP 2", "Financial2.spc", (74.31, 15.93), 2449, 17),
-    search("Web Search 1", "WebSearch1.spc", (334.91, 0.07), 15_509),
-    search("Web Search 2", "WebSearch2.spc", (297.48, 0.06), 15_432),
-    search("Web Search 3", "WebSearch3.spc", (188.01, 0.06), 15_772),
-];
 const ARRAYS: usize = 4;
 const STORE: ByteCount = ByteCount(4 << 30);
 const UNIT: ByteCount = ByteCount(64 << 10);
@@ -60,25 +38,6 @@ const FASTER: f64 = 0.75;
 const ALIKE: Tolerance = Tolerance::Near { value: 1.0, share: 0.15 };
 const PARTITION_TRIES: usize = 10_000;
 const IMBALANCE_MAX: f64 = 0.01;
-
-const fn oltp(
-    name: &'static str,
-    file: &'static str,
-    (reads, writes): (f64, f64),
-    mean_bytes: u64,
-    kept: usize,
-) -> Trace {
-    Trace { name, file, reads, writes, mean_bytes, kept, is_search: false }
-}
-
-const fn search(
-    name: &'static str,
-    file: &'static str,
-    (reads, writes): (f64, f64),
-    mean_bytes: u64,
-) -> Trace {
-    Trace { name, file, reads, writes, mean_bytes, kept: 3, is_search: true }
-}
 
 /// Where requests come from.
 enum Streams {

@@ -10,11 +10,52 @@ use moirai::units::{BlockCount, Instant, Nanos};
 use moirai_policy::{TracedRequest, choose};
 use moirai_replay::trace::{Arrival, Format, TraceReader};
 
-use super::skew::{TRACES, Trace};
 use crate::Failure;
 
 /// The buffer that a trace is read with.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// A trace of table 2.
+pub(super) struct Trace {
+    pub(super) name: &'static str,
+    /// What its file is called where it was published.
+    pub(super) file: &'static str,
+    /// Reads and writes a second.
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+    pub(super) mean_bytes: u64,
+    /// The streams that the paper keeps.
+    pub(super) kept: usize,
+    /// Whether it is of a web search, of which the paper keeps the streams that are active.
+    pub(super) is_search: bool,
+}
+
+pub(super) const TRACES: [Trace; 5] = [
+    oltp("OLTP 1", "Financial1.spc", (28.27, 93.79), 3466, 22),
+    oltp("OLTP 2", "Financial2.spc", (74.31, 15.93), 2449, 17),
+    search("Web Search 1", "WebSearch1.spc", (334.91, 0.07), 15_509),
+    search("Web Search 2", "WebSearch2.spc", (297.48, 0.06), 15_432),
+    search("Web Search 3", "WebSearch3.spc", (188.01, 0.06), 15_772),
+];
+
+const fn oltp(
+    name: &'static str,
+    file: &'static str,
+    (reads, writes): (f64, f64),
+    mean_bytes: u64,
+    kept: usize,
+) -> Trace {
+    Trace { name, file, reads, writes, mean_bytes, kept, is_search: false }
+}
+
+const fn search(
+    name: &'static str,
+    file: &'static str,
+    (reads, writes): (f64, f64),
+    mean_bytes: u64,
+) -> Trace {
+    Trace { name, file, reads, writes, mean_bytes, kept: 3, is_search: true }
+}
 
 /// Streams of the traces, and their requests in the time that all traces have.
 pub(super) struct TracedStreams {
