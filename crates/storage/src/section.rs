@@ -56,7 +56,7 @@ impl Section {
             let capacity = whole.capacity;
             return Err(Error::PastEnd { device: whole.name.clone(), blocks, capacity });
         }
-        let inquiry = Inquiry { capacity: blocks.count, depth: 1, parallelism: 1, ..whole.clone() };
+        let inquiry = Inquiry { capacity: blocks.count, ..whole.clone() };
         Ok(Arc::new(Section { inquiry, device, first: BlockCount(blocks.first.0) }))
     }
 
@@ -80,14 +80,23 @@ impl Device for Section {
     }
 
     fn parallel_ensemble(&self, lbn: Lbn) -> Result<BlockRange> {
-        Ok(self.ensemble(lbn)?.blocks)
+        let device: &dyn Device = self;
+        device.check_lbn(lbn)?;
+        Ok(self.within(self.device.parallel_ensemble(lbn + self.first)?))
     }
 
-    /// Blocks that go with one of the section may lie outside: none are told of.
+    /// A class that lies in the section in part has no equals here.
     fn equivalent(&self, lbn: Lbn) -> Result<EquivalenceClass> {
         let device: &dyn Device = self;
         device.check_lbn(lbn)?;
-        Ok(EquivalenceClass::single(lbn))
+        let class = self.device.equivalent(lbn + self.first)?;
+        let here = |of_device: &Lbn| {
+            let lbn = Lbn(of_device.0.checked_sub(self.first.0)?);
+            (lbn.0 < self.inquiry.capacity.0).then_some(lbn)
+        };
+        let lbns: Option<Vec<Lbn>> = class.lbns.iter().map(here).collect();
+        let whole = lbns.map(|lbns| EquivalenceClass { lbns, ..class });
+        Ok(whole.unwrap_or_else(|| EquivalenceClass::single(lbn)))
     }
 
     fn submit(&self, batch: Vec<Request>) -> BoxFuture<'_, Completions> {

@@ -40,9 +40,9 @@ pub struct Options {
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
-    /// Bytes that a scan reads ahead, for each disk of the data device, and 16 MiB in all at most. 2 MiB by default. A scan reads up to
-    /// 1 MiB of a partition at a time, and begins another read while reads of fewer bytes than this are in flight: so it always reads
-    /// ahead once, however small this is.
+    /// Bytes that a scan reads ahead, for each disk of the data device, and 16 MiB in all at most. 2 MiB by default. A scan reads neighbouring
+    /// blocks of a partition at once, up to a 32nd of the memory but 1 to 8 MiB, and begins another read while reads of fewer bytes than
+    /// this are in flight: so it always reads ahead once, however small this is.
     pub read_ahead: ByteCount,
     /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,

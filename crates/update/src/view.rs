@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::block_format::Pieces;
 use crate::codec::prefix_of;
+use crate::data::place::Place;
 use crate::draft::Moment;
 use crate::error::Result;
 use crate::ids::{PUT_LONG, SpaceId};
@@ -24,10 +25,13 @@ use crate::spec::Spec;
 use crate::state::State;
 use crate::state::points::Probe;
 use crate::state::queue::{decode, decode_before, encode};
-use crate::units::Block;
+use crate::units::{Block, UnitSet};
 
-/// Bytes of blocks that are read at once, at most.
-const VIEW_BYTES_MAX: usize = 1 << 20;
+/// Of the memory, what the blocks of one view may take, and the bounds of that. A view of blocks in columns reads a piece of each column, and a
+/// disk takes as long to reach a piece as to read some hundred KiB.
+const VIEW_SHARE: usize = 32;
+const VIEW_BYTES_MIN: usize = 1 << 20;
+const VIEW_BYTES_MAX: usize = 8 << 20;
 /// The most bytes that a scan reads ahead, whatever the options say, and of how many disks.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// Scans keep blocks in the cache where the whole space takes no more than this part of the cache's room.
@@ -224,7 +228,7 @@ impl WantedView {
     fn bytes_ahead(&self, blocks_max: usize) -> usize {
         let Wanted { place, units, .. } = &self.wanted;
         let blocks = blocks_max.min(place.spec().division.partition_blocks as usize).max(1);
-        (blocks * place.shape().bytes_of(*units).max(1)).min(VIEW_BYTES_MAX)
+        blocks * place.shape().bytes_of(*units).max(1)
     }
 }
 
@@ -284,8 +288,8 @@ impl Shared {
                     next = at.behind(wanted).filter(|next| goes_on(next.key()));
                 }
                 let Some(wanted) = wanted.transpose() else { break };
-                let bytes =
-                    wanted.as_ref().map_or(VIEW_BYTES_MAX, |wanted| wanted.bytes_ahead(blocks_max));
+                let bytes = wanted.as_ref().map_or(0, |wanted| wanted.bytes_ahead(blocks_max));
+                let bytes = bytes.min(self.view_bytes_max());
                 let shared = Arc::clone(&self);
                 let read = async move { shared.read_view(wanted?).await };
                 reads.push(bytes, spawn(read));
@@ -334,6 +338,18 @@ impl Shared {
         Ok(view)
     }
 
+    /// What the blocks of a view take at most, but for a longer block.
+    fn view_bytes_max(&self) -> usize {
+        (self.memory_bytes / VIEW_SHARE).clamp(VIEW_BYTES_MIN, VIEW_BYTES_MAX)
+    }
+
+    /// Blocks of a partition that a view has, where more are wanted: its views are about as long as each other.
+    fn view_blocks(&self, place: &Place, units: UnitSet) -> usize {
+        let most = (self.view_bytes_max() / place.shape().bytes_of(units).max(1)).max(1);
+        let views = place.blocks().div_ceil(most).max(1);
+        place.blocks().div_ceil(views)
+    }
+
     /// What to read for a view; `None` outside when a table is missing.
     fn wanted_at(
         &self,
@@ -359,9 +375,7 @@ impl Shared {
         let holder = self.holder(state, space, probe, moment.point)?;
         holder.place.spec().check_units(moment.units)?;
         let count = holder.place.blocks();
-        let blocks_max = blocks_max
-            .min(VIEW_BYTES_MAX / holder.place.shape().bytes_of(moment.units).max(1))
-            .max(1);
+        let blocks_max = blocks_max.min(self.view_blocks(holder.place, moment.units)).max(1);
         let (is_first, is_last) = match at {
             At::Key(key) => (key <= holder.low, false),
             // All of it lies before the key.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
-use moirai_storage::{Device, IoBuf, Op, Request, Section, conformance};
+use moirai_storage::{Device, Inquiry, IoBuf, Op, Request, Section, conformance};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use moirai_volume::{
     Concatenation, Description, LayoutDescription, Level, StripeUnit, Volume, lay_out,
@@ -157,6 +157,26 @@ fn volumes_on_sections_of_the_same_disks_keep_to_them_and_have_layouts_of_their_
         assert!(
             Section::of(Arc::clone(&disks[0]), past).unwrap_err().to_string().contains("cheetah")
         );
+    });
+}
+
+/// A store's data lie in a section of its device, before the log.
+#[test]
+fn a_section_of_a_volume_has_its_attributes() {
+    block_on_virtual(1, async {
+        let volume = volume(&cheetahs(4), D4).unwrap();
+        for first in [0, 777] {
+            let blocks = BlockRange::new(Lbn(first), BlockCount(100_001));
+            let section = Section::of(Arc::clone(&volume) as _, blocks).unwrap();
+            conformance::check(Arc::clone(&section) as _).await;
+            let Inquiry { parallelism, depth, .. } = *section.inquiry();
+            assert_eq!((parallelism, depth), (4, 4));
+            let (class, there) = (section.equivalent(Lbn(50_000)), Lbn(50_000 + first));
+            let of_volume = volume.equivalent(there).unwrap().lbns;
+            let moved: Vec<Lbn> =
+                class.unwrap().lbns.iter().map(|lbn| *lbn + BlockCount(first)).collect();
+            assert_eq!((moved.len(), moved), (16, of_volume));
+        }
     });
 }
 
