@@ -15,10 +15,12 @@ use arrow_schema::SchemaRef;
 use arrow_select::coalesce::BatchCoalescer;
 use futures::future::try_join_all;
 use moirai_pages::KeyBounds;
+use moirai_runtime::now;
 use moirai_update::{At, UnitSet, View, Views};
 
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
+use crate::filter_order::{Decision, FilterOrder, OrderChooser};
 use crate::hint::Unfiltered;
 use crate::scan::{PAGES_AT_ONCE, PageAt, Scan, ScanCounts, ScanOptions, append_page, read_keys};
 use crate::snapshot::{Snapshot, projected, units_of};
@@ -27,12 +29,6 @@ use crate::{Error, Result};
 
 /// So many pages without rows to keep, between two that have some, are read with them: one request instead of two.
 const GAP_PAGES: usize = 4;
-/// The order is looked at again after so many pages.
-pub(crate) const PAGES_OF_DECISION: u64 = 16;
-/// The filter's columns come first where less than 1 in 8 pages has rows to keep, and all together where more than 1 in 2 has. Between
-/// these the order stays.
-const FIRST_BELOW: u64 = 8;
-const TOGETHER_ABOVE: u64 = 2;
 /// The most rows of a batch, for which memory is taken at once.
 const BATCH_ROWS_MAX: usize = 1 << 16;
 
@@ -51,21 +47,6 @@ pub trait RowFilter: Send + Sync {
     ) -> std::result::Result<BooleanArray, Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// In which order a scan reads the columns of its filter and the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FilterOrder {
-    /// By how many pages have rows that are kept.
-    #[default]
-    Chosen,
-    /// Together: S-scan.
-    Together,
-    /// Those of the filter first: SI-scan.
-    First,
-    /// As chosen, and rows that the filter does not keep come, too, where it keeps some of many pages. For filters of columns that are
-    /// asked for; with others it is [`FilterOrder::Chosen`].
-    Hint,
-}
-
 /// Reads columns of the rows of a range that a filter keeps, in the order of their keys.
 pub struct FilteredScan {
     pages: Pages,
@@ -73,9 +54,7 @@ pub struct FilteredScan {
     source: Source,
     kept: Kept,
     order: FilterOrder,
-    /// Pages since the last decision, and those of them that had rows to keep.
-    seen: u64,
-    with_rows: u64,
+    chooser: OrderChooser,
     /// Where the filter's columns are in the answer, if it may have rows that are not kept.
     looked_at: Option<Vec<usize>>,
 }
@@ -334,7 +313,8 @@ impl FilteredScan {
                 Source::Rows(Box::new(snapshot.scan(table, ScanOptions { columns, ..options })?))
             }
         };
-        Ok(FilteredScan { pages, schema, source, kept, order, seen: 0, with_rows: 0, looked_at })
+        let chooser = OrderChooser::default();
+        Ok(FilteredScan { pages, schema, source, kept, order, chooser, looked_at })
     }
 
     /// The columns.
@@ -405,10 +385,13 @@ impl FilteredScan {
                     }
                 }
                 Source::Views { views, are_whole } => {
-                    let are_whole = *are_whole;
-                    match views.next().await.transpose()? {
+                    let (are_whole, asked) = (*are_whole, now());
+                    let view = views.next().await.transpose()?;
+                    let ahead_bytes = views.ahead_bytes();
+                    match view {
                         Some(view) => {
                             self.pages.counts.bytes += view.bytes();
+                            self.chooser.waited(now().since(asked), view.bytes());
                             match are_whole {
                                 true => self.take_whole(&view).await?,
                                 false => self.take_filtered(&view).await?,
@@ -419,7 +402,7 @@ impl FilteredScan {
                             if let Some(next) = next.filter(|next| *next > &from[..]) {
                                 *from = next.to_vec();
                             }
-                            self.decide(are_whole, next.is_some())?;
+                            self.decide((are_whole, ahead_bytes), next.is_some())?;
                         }
                         None => self.source = Source::Ended,
                     }
@@ -436,8 +419,7 @@ impl FilteredScan {
         while let Some(page) = PageAt::of(view, at, bounds) {
             let has_rows = self.take(&page, units).await?;
             self.pages.count(&page, !has_rows);
-            self.seen += 1;
-            self.with_rows += u64::from(has_rows);
+            self.chooser.page(has_rows);
             at += 1;
         }
         Ok(())
@@ -463,8 +445,7 @@ impl FilteredScan {
             let (_, keep) = self.pages.filtered(&page, units).await?;
             let has_rows = keep.true_count() > 0;
             self.pages.count(&page, !has_rows);
-            self.seen += 1;
-            self.with_rows += u64::from(has_rows);
+            self.chooser.page(has_rows);
             if has_rows {
                 let keys = page.keys();
                 let to = keys.to.map(Box::from);
@@ -479,7 +460,9 @@ impl FilteredScan {
         }
         let (of, units) = ((&*self.pages.snapshot, &self.pages.table), self.pages.units(true));
         let reads = runs.iter().map(|run| read_keys(of, units, run.keys(), run.pages));
+        let asked = now();
         let read = try_join_all(reads).await?;
+        self.chooser.waited_for_single(now().since(asked));
         for (run, views) in runs.iter().zip(&read) {
             for (from, view) in views {
                 self.pages.counts.bytes += view.bytes();
@@ -494,24 +477,26 @@ impl FilteredScan {
     }
 
     /// Goes over to the other order where that is better by what was found, from the next view on.
-    fn decide(&mut self, are_whole: bool, goes_on: bool) -> Result<()> {
+    fn decide(&mut self, (are_whole, ahead_bytes): (bool, u64), goes_on: bool) -> Result<()> {
         let ScanOptions { from, to, .. } = &self.pages.options;
         let is_over = !goes_on || to.as_ref().is_some_and(|to| from >= to);
         let is_chosen = matches!(self.order, FilterOrder::Chosen | FilterOrder::Hint);
-        if is_over || !is_chosen || self.seen < PAGES_OF_DECISION {
+        if is_over || !is_chosen {
             return Ok(());
         }
-        let have_most = self.with_rows * TOGETHER_ABOVE > self.seen;
-        let have_few = self.with_rows * FIRST_BELOW < self.seen;
-        let is_better = if are_whole { have_few } else { have_most };
-        (self.seen, self.with_rows) = (0, 0);
-        if let Some(looked_at) = self.looked_at.clone().filter(|_| have_most) {
+        let decision = self.chooser.decide(are_whole, ahead_bytes);
+        let is_most = decision == Decision::Most;
+        if let Some(looked_at) = self.looked_at.clone().filter(|_| is_most) {
             let Pages { snapshot, table, options, .. } = &self.pages;
             let scan = (Arc::clone(snapshot), table, options.clone());
             self.source = Source::Unfiltered(Box::new(Unfiltered::new(scan, looked_at)?));
             self.pages.counts.turns += 1;
-        } else if is_better && !self.pages.are_whole(FilterOrder::First) {
-            self.begin(!are_whole);
+        } else if !self.pages.are_whole(FilterOrder::First) {
+            match decision {
+                Decision::First => self.begin(false),
+                Decision::Together | Decision::Most if !are_whole => self.begin(true),
+                Decision::Stay | Decision::Together | Decision::Most => {}
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 
 use crate::Result;
 use crate::definition::Layout;
-use crate::filtered::PAGES_OF_DECISION;
+use crate::filter_order::PAGES_OF_DECISION;
 use crate::scan::{Scan, ScanCounts, ScanOptions};
 use crate::snapshot::Snapshot;
 use crate::tables::Table;

@@ -172,10 +172,17 @@ impl View {
 /// Views that follow each other, read by a task ahead of who asks for them.
 pub struct Views {
     views: mpsc::Receiver<Result<View>>,
+    ahead_bytes: u64,
     _task: BoundTask<()>,
 }
 
 impl Views {
+    /// Bytes that are read ahead, about.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
+    }
+
     /// The next one; `None` behind the last, and once the runtime ends.
     pub async fn next(&mut self) -> Option<Result<View>> {
         self.views.recv().await
@@ -266,7 +273,7 @@ impl Shared {
             let moment = Moment { point, draft, units, in_layers, within: None };
             shared.read_ahead(space, at, (blocks_max, moment), goes_on, sender).await;
         });
-        Views { views, _task: task.bound() }
+        Views { views, ahead_bytes: self.ahead_bytes as u64, _task: task.bound() }
     }
 
     async fn read_ahead(
