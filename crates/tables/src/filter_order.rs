@@ -14,8 +14,8 @@ const NEXT_TRIAL: u64 = 8;
 /// have some.
 const NEXT_LOOK: u64 = 2;
 const FEWER: u64 = 2;
-/// So many pages by themselves tell what such a page takes.
-const SINGLE_MIN: u64 = 4;
+/// So many pages by themselves tell what such a page takes, and views behind those that were in flight together at the beginning.
+const SINGLE_MIN: u64 = 16;
 
 /// In which order a scan reads the columns of its filter and the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
