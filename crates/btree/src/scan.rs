@@ -52,7 +52,7 @@ enum Gap {
 /// on the other, so `prev` after `next` returns the same record again. A scan that came to an end stays there and can
 /// turn back.
 ///
-/// A scan reads one leaf first and, while it goes one way, twice as many with each request, up to 64 leaves or 1 MiB. From
+/// A scan reads one leaf first and, while it goes one way, twice as many with each request, up to 64 leaves. From
 /// the fifth request on the next 2 MiB for each disk are read before they are asked for. It shows leaves as they were when they were read. It is no
 /// snapshot, unless it is of a [`ReadPoint`](crate::ReadPoint): the scan may show or miss records that change meanwhile. While it goes one way, no record comes twice or out of
 /// order.

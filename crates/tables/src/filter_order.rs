@@ -14,7 +14,7 @@ const NEXT_TRIAL: u64 = 8;
 /// have some.
 const NEXT_LOOK: u64 = 2;
 const FEWER: u64 = 2;
-/// So many pages by themselves tell what such a page takes, and views behind those that were in flight together at the beginning.
+/// So many pages with rows, which it read by themselves, tell what such a page takes.
 const SINGLE_MIN: u64 = 16;
 
 /// In which order a scan reads the columns of its filter and the others.
@@ -36,7 +36,8 @@ pub enum FilterOrder {
 ///
 /// How long a disk or a flash device takes for a page by itself, beside the pages that it passes anyway, differs a hundredfold, and with
 /// what is in memory. So the scan tries: where it waits longer for single pages than for the filter's columns, it reads some pages with
-/// all columns, and stays with what took less time for a page. It tries again after eight times the pages.
+/// all columns, and stays with what took less time for a page. After eight times the pages it may try again; all columns are left before
+/// where fewer pages have rows by then.
 #[derive(Debug, Default)]
 pub(crate) struct OrderChooser {
     /// Since the last decision.
@@ -78,8 +79,8 @@ enum Together {
     /// Many pages have rows, or it does not.
     #[default]
     Many,
-    /// To see whether it takes less: with the filter's columns first a page took so long, where as many as `of` had rows. The first pages do
-    /// not count, for which it changed what it reads.
+    /// To see whether it takes less: with the filter's columns first a page took so long, where as many as `of` had rows. The first views do
+    /// not count, which it waits for together.
     Begins {
         first_ns: u64,
         of: Found,
@@ -137,7 +138,10 @@ impl OrderChooser {
         self.pages += found.pages;
         let is_due = self.pages >= self.next_trial;
         if have_most {
-            self.together = Together::Many;
+            if !matches!(self.together, Together::Faster { .. }) {
+                self.together = Together::Many;
+            }
+            self.forget();
             return Decision::Most;
         }
         let page_ns = self.waited.0 / tried.pages;
@@ -152,12 +156,12 @@ impl OrderChooser {
                 self.forget();
                 return Decision::Together;
             }
+            // Views that are in flight together come together: only after as many bytes their pace shows.
+            Together::Begins { .. } | Together::Trial { .. } if self.bytes < ahead_bytes => {}
             Together::Begins { first_ns, of } => {
                 self.together = Together::Trial { first_ns: *first_ns, of: *of };
                 self.forget();
             }
-            // Views that are in flight together come together: only after as many bytes their pace shows.
-            Together::Trial { .. } if self.bytes < ahead_bytes => {}
             Together::Trial { first_ns, of } if page_ns < *first_ns => {
                 self.together = Together::Faster { of: *of };
                 self.forget();
@@ -247,6 +251,13 @@ mod tests {
     fn the_order_follows_what_is_found() {
         let [took, _, together] = scan(50_000, |page| page % 3 == 0 && page < PAGES / 10);
         assert!(took < together * 3 / 10, "{took} ns, {together}");
+    }
+
+    /// A tenth of the pages has rows, and now and then all have for a while.
+    #[test]
+    fn a_dense_stretch_is_no_reason_to_try_again() {
+        let [took, _, together] = scan(50_000, |page| page % 10 == 0 || page % 640 < 64);
+        assert!(took * 10 <= together * 12, "{took} ns, {together}");
     }
 
     /// Nothing is tried where waiting for single pages are a small part of the time.

@@ -42,7 +42,7 @@ pub struct Options {
     pub cache: ByteCount,
     /// Bytes that a scan reads ahead, for each disk of the data device, and 16 MiB in all at most. 2 MiB by default. A scan reads neighbouring
     /// blocks of a partition at once, up to a 32nd of the memory but 1 to 8 MiB, and begins another read while reads of fewer bytes than
-    /// this are in flight: so it always reads ahead once, however small this is.
+    /// this are in flight, or fewer than two reads, however small this is. What a scan holds may so be four such reads more than this.
     pub read_ahead: ByteCount,
     /// When groups are acknowledged and readers see them; the least that a commit may ask for.
     pub durability: Durability,

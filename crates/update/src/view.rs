@@ -32,6 +32,8 @@ use crate::units::{Block, UnitSet};
 const VIEW_SHARE: usize = 32;
 const VIEW_BYTES_MIN: usize = 1 << 20;
 const VIEW_BYTES_MAX: usize = 8 << 20;
+/// Reads in flight at least: the device is to have one while another's blocks are taken.
+const READS_MIN: usize = 2;
 /// The most bytes that a scan reads ahead, whatever the options say, and of how many disks.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 20;
 /// Scans keep blocks in the cache where the whole space takes no more than this part of the cache's room.
@@ -287,7 +289,7 @@ impl Shared {
         let mut next = Some(at);
         let mut reads = Reads::default();
         loop {
-            while reads.bytes < self.ahead_bytes
+            while (reads.bytes < self.ahead_bytes || reads.tasks.len() < READS_MIN)
                 && let Some(at) = next.take()
             {
                 let wanted = self.located(space, at.at(), blocks_max, moment).await;
@@ -350,7 +352,7 @@ impl Shared {
         (self.memory_bytes / VIEW_SHARE).clamp(VIEW_BYTES_MIN, VIEW_BYTES_MAX)
     }
 
-    /// Blocks of a partition that a view has, where more are wanted: its views are about as long as each other.
+    /// The most blocks of a partition that a view has: those that this divides the partition into are about as long as each other.
     fn view_blocks(&self, place: &Place, units: UnitSet) -> usize {
         let most = (self.view_bytes_max() / place.shape().bytes_of(units).max(1)).max(1);
         let views = place.blocks().div_ceil(most).max(1);
