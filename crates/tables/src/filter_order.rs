@@ -260,7 +260,7 @@ mod tests {
         assert!(took * 10 <= together * 12, "{took} ns, {together}");
     }
 
-    /// Nothing is tried where waiting for single pages are a small part of the time.
+    /// Nothing is tried where waiting for single pages is a small part of the time.
     #[test]
     fn cheap_pages_are_read_by_themselves() {
         let [took, first, _] = scan(600, |page| page % 10 == 0);
