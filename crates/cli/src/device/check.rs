@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use moirai::discovery::{Rotation, angles, find_array, measure};
+use moirai::runtime::now;
 use moirai::storage::{Device, DeviceUri};
 use moirai::units::{ByteCount, Lbn, Nanos};
 use moirai::{Access, Kept, kept_path};
@@ -174,7 +175,7 @@ async fn disk(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>
 async fn other(device: &dyn Device, profile: &Kept) -> Result<(usize, Vec<String>), Failure> {
     let bar = progress::shares();
     let show = |share| progress::show(&bar, "throughput", share);
-    let found = measure(device, BUDGET, show).await?;
+    let found = measure(device, now() + BUDGET, show).await?;
     bar.finish_and_clear();
     let mut differences = Vec::new();
     let is_near = |one: u64, other: u64| one <= other * STEP && other <= one * STEP;

@@ -8,7 +8,7 @@ use moirai::discovery::{
 };
 use moirai::runtime::now;
 use moirai::storage::{Device, Metered};
-use moirai::units::{BlockCount, BlockRange, Lbn, Nanos};
+use moirai::units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 use moirai::volume::zones;
 
 use super::array::ShownArray;
@@ -41,6 +41,7 @@ impl Examined<'_> {
     async fn searched(self) -> Result<Discovered, Failure> {
         let bar = progress::shares();
         let device = &**self.device;
+        let ends = now() + self.arguments.budget;
         let show = |what: &str, at| progress::show_search(&bar, what, at);
         let discovered = match find_array(device, |at| show("stripe units", at)).await {
             Ok(Some(array)) => self.array(array).await?,
@@ -49,12 +50,12 @@ impl Examined<'_> {
                 self.disk(tracks).await?
             }
             Err(Error::NoRotation { .. }) if self.boundaries.is_none() => {
-                // Half of the time for writes, if they are measured.
+                // Half of the time that is left for writes, if they are measured.
                 let parts = 1 + u64::from(self.arguments.write);
-                let budget = Nanos(self.arguments.budget.0 / parts);
+                let reads_end = now() + Nanos(ends.since(now()).0 / parts);
                 let reads = |share| progress::show(&bar, "reads", share);
-                let found = measure(device, budget, reads).await?;
-                self.other(&found, budget, |share| progress::show(&bar, "writes", share)).await?
+                let found = measure(device, reads_end, reads).await?;
+                self.other(&found, ends, |share| progress::show(&bar, "writes", share)).await?
             }
             Err(error) => return Err(error.into()),
         };
@@ -152,7 +153,7 @@ impl Examined<'_> {
     async fn other(
         self,
         found: &Preferences,
-        budget: Nanos,
+        ends: Instant,
         show: impl FnMut(f64),
     ) -> Result<Discovered, Failure> {
         let capacity = self.device.inquiry().capacity;
@@ -162,7 +163,7 @@ impl Examined<'_> {
         }
         let mut throughput = ShownThroughput::from(found);
         if self.arguments.write {
-            let writes = measure_writes(&**self.device, budget, show).await?;
+            let writes = measure_writes(&**self.device, ends, show).await?;
             throughput.writes = Some(ShownWrites::from(&writes));
         }
         let runs = [(0, found.ensemble.0 as u32, 0)];

@@ -4,13 +4,15 @@
 //! beyond which longer ones gain little; parallelism is how many requests at a time bring all that more of them would.
 
 mod meter;
+mod schedule;
 
 use moirai_runtime::now;
 use moirai_storage::Device;
-use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
 use crate::error::Result;
 use meter::{Meter, Series, Setting};
+use schedule::Schedule;
 
 /// Requests from 4 KiB to 8 MiB.
 const SIZES: u32 = 12;
@@ -98,13 +100,14 @@ fn series(settings: Vec<Setting>) -> Vec<Series> {
     settings.into_iter().map(Series::new).collect()
 }
 
-/// Measures what `device` likes in about the time `budget`. `progress` is told which share of it is over.
+/// Measures what `device` likes until `ends`, or longer if one request for each measurement takes longer. `progress` is told which
+/// share of the measurements is done.
 ///
 /// # Errors
 /// Failures of the device.
 pub async fn measure(
     device: &dyn Device,
-    budget: Nanos,
+    ends: Instant,
     mut progress: impl FnMut(f64),
 ) -> Result<Preferences> {
     // A request has room for some others beside it.
@@ -114,20 +117,14 @@ pub async fn measure(
         .filter(|setting| setting.blocks.0 <= longest || setting.blocks == SHORTEST)
         .collect();
     let depths: Vec<Setting> = (0..DEPTHS).map(|power| Setting::of_depth(1 << power)).collect();
-    let runs = (sizes.len() + depths.len() + 2) * ROUNDS;
-    let span = Nanos(budget.0 / runs as u64);
+    let mut schedule = Schedule::new(ends, (sizes.len() + depths.len() + 2) * ROUNDS);
     let memory = sizes.iter().chain(&depths).map(Setting::blocks_at_once).max();
     let mut meter = Meter::reading(device, memory.unwrap_or(SHORTEST));
-    let mut done = 0;
-    let mut is_done = || {
-        done += 1;
-        progress(done as f64 / runs as f64);
-    };
     let [mut by_size, mut by_depth] = [sizes, depths].map(series);
     for _ in 0..ROUNDS {
         for series in by_size.iter_mut().chain(&mut by_depth) {
-            meter.run(series, span).await?;
-            is_done();
+            meter.run(series, schedule.next_span()).await?;
+            progress(schedule.done());
         }
     }
     let ensemble_of = |throughput: &dyn Fn(&Series) -> f64| {
@@ -150,8 +147,8 @@ pub async fn measure(
         .map(|is_aligned| Series::new(Setting { is_aligned, ..Setting::of_size(ensemble) }));
     for _ in 0..ROUNDS {
         for series in &mut by_alignment {
-            meter.run(series, span).await?;
-            is_done();
+            meter.run(series, schedule.next_span()).await?;
+            progress(schedule.done());
         }
     }
     let by_alignment = by_alignment.each_ref().map(Series::throughput);
@@ -167,14 +164,15 @@ pub async fn measure(
     })
 }
 
-/// Measures how fast `device` is written, in about the time `budget`: at its end, where what the blocks hold is written again. Nobody
-/// else may write there meanwhile. `progress` is told which share of it is over.
+/// Measures how fast `device` is written, until `ends`, or longer if one request for each measurement takes longer: at the device's
+/// end, where what the blocks hold is written again. Nobody else may write there meanwhile. `progress` is told which share of the
+/// measurements is done.
 ///
 /// # Errors
 /// Failures of the device.
 pub async fn measure_writes(
     device: &dyn Device,
-    budget: Nanos,
+    ends: Instant,
     mut progress: impl FnMut(f64),
 ) -> Result<Writes> {
     let capacity = device.inquiry().capacity.0;
@@ -189,34 +187,29 @@ pub async fn measure_writes(
     let depths: Vec<Setting> =
         (0..WRITE_DEPTHS).map(|power| Setting::of_depth(1 << power)).collect();
     let [mut by_size, mut by_depth] = [sizes, depths].map(series);
-    let settings = by_size.len() + by_depth.len();
-    let runs = settings * ROUNDS + FLUSH_RUNS;
-    let span = Nanos(budget.0 / runs as u64);
+    let runs = (by_size.len() + by_depth.len()) * ROUNDS + FLUSH_RUNS;
+    let mut schedule = Schedule::new(ends, runs);
     let mut meter = Meter::writing(device, scratch, content);
-    let began_all = now();
-    let is_over = || now().since(began_all) >= budget;
+    let is_over = || now() >= ends;
     for round in 0..ROUNDS {
         // Flushes take time, too: on some devices more than all the writes.
         if round > 0 && is_over() {
             break;
         }
-        for (index, series) in by_size.iter_mut().chain(&mut by_depth).enumerate() {
-            meter.run(series, span).await?;
+        for series in by_size.iter_mut().chain(&mut by_depth) {
+            meter.run(series, schedule.next_span()).await?;
             // What was written at a time is not left to the next measurement.
             device.flush().await?;
-            progress((round * settings + index) as f64 / runs as f64);
+            progress(schedule.done());
         }
     }
     let mut flushes = Vec::new();
     let mut single = Series::new(Setting::of_size(SHORTEST));
-    let mut left = Nanos(span.0 * FLUSH_RUNS as u64);
-    while flushes.is_empty() || (left > Nanos::ZERO && !is_over()) {
+    while flushes.is_empty() || !is_over() {
         let began = now();
         meter.run(&mut single, Nanos::ZERO).await?;
         device.flush().await?;
-        let took = now().since(began);
-        flushes.push(took);
-        left = left - took.min(left);
+        flushes.push(now().since(began));
     }
     flushes.sort_unstable();
     Ok(Writes {
