@@ -49,9 +49,10 @@ pub(crate) fn physical_block(file: &File) -> io::Result<BlockCount> {
     Ok(BlockCount(u64::from(ioctl_blkpbszget(file)?).div_ceil(BLOCK_BYTES).max(1)))
 }
 
-/// The unit in which it frees what is not needed any more; `None` where it frees nothing.
-pub(crate) fn discard_unit(path: &Path) -> io::Result<Option<BlockCount>> {
-    Ok(SystemSays::of(path)?.and_then(|says| says.discard).map(BlockCount::holding))
+/// The unit in which it frees what is not needed any more; `None` where it frees nothing. And whether it is flash.
+pub(crate) fn discard_unit(path: &Path) -> io::Result<(Option<BlockCount>, bool)> {
+    let Some(says) = SystemSays::of(path)? else { return Ok((None, false)) };
+    Ok((says.discard.map(BlockCount::holding), says.is_rotational == Some(false)))
 }
 
 /// Discards a range; its content is undefined afterwards.

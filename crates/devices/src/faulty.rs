@@ -138,6 +138,29 @@ impl FaultyDevice {
         physical_block: BlockCount,
         power: Arc<Power>,
     ) -> Arc<FaultyDevice> {
+        FaultyDevice::made(name, capacity, ensemble, physical_block, false, power)
+    }
+
+    /// The same, and the device wants to know soon which blocks are free, as flash does.
+    #[must_use]
+    pub fn flash(
+        name: String,
+        capacity: BlockCount,
+        ensemble: BlockCount,
+        physical_block: BlockCount,
+        power: Arc<Power>,
+    ) -> Arc<FaultyDevice> {
+        FaultyDevice::made(name, capacity, ensemble, physical_block, true, power)
+    }
+
+    fn made(
+        name: String,
+        capacity: BlockCount,
+        ensemble: BlockCount,
+        physical_block: BlockCount,
+        wants_discards: bool,
+        power: Arc<Power>,
+    ) -> Arc<FaultyDevice> {
         let chance = random(&name);
         Arc::new(FaultyDevice {
             inquiry: Inquiry {
@@ -149,6 +172,7 @@ impl FaultyDevice {
                 atomic_write: BlockCount(1),
                 physical_block,
                 discard: Some(physical_block),
+                wants_discards,
                 volatile_cache: true,
                 read_only: false,
                 keeps_data: true,

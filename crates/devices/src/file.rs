@@ -108,13 +108,14 @@ impl FileDevice {
             return Err(uri.error("parameter `ensemble` is not a multiple of 4 KiB"));
         }
         let physical_block = options.physical_block.unwrap_or(own_block);
-        let discard = if read_only {
-            None
+        let (discard, wants_discards) = if read_only {
+            (None, false)
         } else if is_block {
             // It cannot be tried without discarding something.
             block::discard_unit(&path).map_err(failed())?
         } else {
-            has_holes(&buffered, length).then_some(PAGE)
+            // What fills a hole again waits for space of the file system, so holes are left for when the file rests.
+            (has_holes(&buffered, length).then_some(PAGE), false)
         };
         let discard = discard.map(|unit| unit.max(PAGE).max(physical_block));
         let name = format!("{}:{}", uri.scheme, path.display());
@@ -134,6 +135,7 @@ impl FileDevice {
                 atomic_write: BlockCount(1),
                 physical_block,
                 discard,
+                wants_discards,
                 volatile_cache: true,
                 read_only,
                 keeps_data: true,

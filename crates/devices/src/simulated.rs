@@ -120,6 +120,7 @@ impl<M: Model> Simulation<M> {
                 atomic_write: BlockCount(1),
                 physical_block: options.physical_block,
                 discard: options.contents.discard_granularity(),
+                wants_discards: false,
                 volatile_cache: false,
                 read_only: options.contents.is_read_only(),
                 keeps_data: options.contents.keeps_data(),

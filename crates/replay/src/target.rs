@@ -343,6 +343,7 @@ mod tests {
                     atomic_write: BlockCount(1),
                     physical_block: BlockCount(1),
                     discard: None,
+                    wants_discards: false,
                     volatile_cache: false,
                     read_only: false,
                     keeps_data: true,

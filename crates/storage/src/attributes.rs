@@ -26,6 +26,9 @@ pub struct Inquiry {
     /// The granularity of [`discard`](crate::Device::discard): so many blocks, counted from block 0, are freed
     /// together. `None` where discarding frees nothing, so that there is no use in it.
     pub discard: Option<BlockCount>,
+    /// Whether blocks that are free had better be discarded soon: flash moves whatever it takes for live before it erases
+    /// what lies beside it. Of other devices a discard only saves space, and can wait until nobody uses them.
+    pub wants_discards: bool,
     /// Whether written data can be lost at a power failure until [`flush`](crate::Device::flush).
     pub volatile_cache: bool,
     /// Whether the device refuses writes.
@@ -123,6 +126,7 @@ mod tests {
             atomic_write: BlockCount(1),
             physical_block: BlockCount(1),
             discard: discard.map(BlockCount),
+            wants_discards: false,
             volatile_cache: true,
             read_only,
             keeps_data: true,

@@ -199,6 +199,7 @@ impl Memory {
             keeps_data: true,
             physical_block: BlockCount(1),
             discard: None,
+            wants_discards: false,
         };
         Arc::new(Memory { inquiry, content: Mutex::default(), asked: AtomicU64::new(0) })
     }

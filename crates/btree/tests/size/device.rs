@@ -111,6 +111,7 @@ impl SizeDevice {
                 atomic_write: BlockCount(1),
                 physical_block: BlockCount(8),
                 discard: None,
+                wants_discards: false,
                 volatile_cache: true,
                 read_only: false,
                 keeps_data: true,

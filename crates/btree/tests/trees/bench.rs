@@ -57,8 +57,12 @@ impl Bench {
         data_blocks: u64,
     ) -> Bench {
         let power = Power::on();
+        // Flash is told what is free while updates go on.
+        let is_flash: bool = moirai_runtime::random("flash").random();
+        let make = if is_flash { FaultyDevice::flash } else { FaultyDevice::with_physical_block };
         let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+            let (blocks, power) = (BlockCount(blocks), Arc::clone(&power));
+            make(name.into(), blocks, BlockCount(16), BlockCount(1), power)
         };
         let (data, log) = (device("data", data_blocks), device("log", 2000));
         let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);

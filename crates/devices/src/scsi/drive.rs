@@ -69,6 +69,7 @@ impl<T: Transport> ScsiDrive<T> {
                 atomic_write: BlockCount(1),
                 physical_block,
                 discard: None,
+                wants_discards: false,
                 volatile_cache: writes,
                 read_only,
                 keeps_data: true,

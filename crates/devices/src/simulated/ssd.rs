@@ -34,6 +34,7 @@ impl SimulatedSsd {
         inquiry.physical_block = inquiry.physical_block.max(page);
         // The SSD knows discards, whatever holds its contents.
         inquiry.discard = Some(inquiry.discard.map_or(page, |granule| granule.max(page)));
+        inquiry.wants_discards = true;
         Arc::new(SimulatedSsd { simulation, profile })
     }
 

@@ -50,8 +50,6 @@ const MEMORY_SHARE: u64 = 8;
 /// Rounds of updates; the last is measured.
 const ROUNDS: usize = 4;
 const AMPLIFICATION: f64 = 1.2;
-const SHARED: &str =
-    "partitions fill half a superblock, so that two share it and are rewritten at different times";
 const HOST_BYTES: &str = "with memory for an eighth of the records the engine writes some 400 bytes for an update; a twentieth of a page and its \
      copies are as many";
 
@@ -103,11 +101,7 @@ fn rows(context: &Context, size: ByteCount, rounds: usize) -> Result<Vec<Row>, F
         let row = |what: &str, unit, ours| {
             Row::new(format!("superblocks of {kib} KiB, {what}"), unit, ours)
         };
-        let amplification = row(
-            "engine, flash bytes for each of the host's",
-            "",
-            engine.counters.write_amplification(),
-        );
+        let amplification = engine.counters.write_amplification();
         let share = engine.flash_bytes() / in_place.flash_bytes();
         rows.extend([
             row("in place, flash bytes for an update", "B", in_place.flash_bytes()),
@@ -120,10 +114,8 @@ fn rows(context: &Context, size: ByteCount, rounds: usize) -> Result<Vec<Row>, F
             row("engine, part of the SSD in use", "", engine.full),
             row("engine, host bytes for an update", "B", engine.host_bytes()),
             row("engine, flash bytes for an update", "B", engine.flash_bytes()),
-            match kib {
-                512 => amplification.because(SHARED),
-                _ => amplification.judged(Tolerance::AtMost(AMPLIFICATION)),
-            },
+            row("engine, flash bytes for each of the host's", "", amplification)
+                .judged(Tolerance::AtMost(AMPLIFICATION)),
             row("engine, flash bytes in those in place", "", share).because(HOST_BYTES),
             row("engine", "updates/virtual s", engine.updates as f64 / engine.seconds),
         ]);
@@ -264,18 +256,18 @@ async fn on_the_engine(
 mod tests {
     use super::*;
 
-    /// A small SSD, two rounds: in place a record costs a page and its copies, the engine's several records cost one.
+    /// A small SSD: in place a record costs a page and its copies, the engine's several records cost one. The SSD is told what is free
+    /// and moves next to nothing; were it not told it would program 1.16 times what is written, and more the larger it is.
     #[test]
     fn large_writes_wear_the_flash_less() {
-        let rows = rows(&Context::new(1), ByteCount(64 << 20), 2).unwrap();
+        let rows = rows(&Context::new(1), ByteCount(64 << 20), 4).unwrap();
         let of = |figure: &str| rows.iter().find(|row| row.figure.contains(figure)).unwrap().ours;
         for kib in ["512 KiB", "64 KiB"] {
             assert!(of(&format!("{kib}, in place, flash bytes for an update")) >= 4096.0);
             let share = of(&format!("{kib}, engine, flash bytes in those in place"));
             assert!(share < 0.25, "{kib}: {share}");
+            let moved = of(&format!("{kib}, engine, flash bytes for each of the host's"));
+            assert!(moved <= 1.1, "{kib}: {moved}");
         }
-        let small = of("64 KiB, engine, flash bytes for each of the host's");
-        assert!(small <= AMPLIFICATION, "{small}");
-        assert!(small < of("64 KiB, in place, flash bytes for each of the host's"));
     }
 }

@@ -44,13 +44,15 @@ impl Bench {
             BLOCKS => (BlockCount(16), 130..600, 8..30),
             _ => (BlockCount(70), 450..1200, 32..60),
         };
+        // Flash is told what is free while updates go on.
+        let is_flash: bool = moirai_runtime::random("flash").random();
+        let make = if is_flash { FaultyDevice::flash } else { FaultyDevice::with_physical_block };
         let device = |name: &str, blocks| {
-            FaultyDevice::new(name.into(), BlockCount(blocks), BlockCount(16), Arc::clone(&power))
+            let (blocks, power) = (BlockCount(blocks), Arc::clone(&power));
+            make(name.into(), blocks, BlockCount(16), BlockCount(1), power)
         };
-        let log_device = |blocks| {
-            let (name, blocks, power) = ("log".into(), BlockCount(blocks), Arc::clone(&power));
-            FaultyDevice::with_physical_block(name, blocks, track, physical, power)
-        };
+        let log_device =
+            |blocks| make("log".into(), BlockCount(blocks), track, physical, Arc::clone(&power));
         // Mostly one; their sizes differ.
         let disks = random.random_range(1..5_u64).saturating_sub(1).max(1);
         let log = |_| log_device(random.random_range(lengths.clone()));
