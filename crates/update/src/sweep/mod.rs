@@ -216,18 +216,19 @@ impl Shared {
     async fn discard_data(&self, most: ByteCount) -> Option<ByteCount> {
         let inquiry = self.data.inquiry();
         inquiry.discard?;
-        let mut free = self.extents.take_discardable(BlockCount::holding(most))?;
         // What is being discarded is not free meanwhile: who finds no space waits for it.
         self.is_sweeping.store(true, Ordering::Relaxed);
-        if let Err(error) = self.data.discard(free.blocks).await {
-            tracing::debug!("{}: free space was not given back: {error}", inquiry.name);
+        let free = self.extents.take_discardable(BlockCount::holding(most));
+        let discarded = free.as_ref().map(|free| free.blocks.count.bytes());
+        if let Some(mut free) = free {
+            if let Err(error) = self.data.discard(free.blocks).await {
+                tracing::debug!("{}: free space was not given back: {error}", inquiry.name);
+            }
+            // Where that failed it would fail again, and the space is as free as before.
+            free.discarded();
         }
-        // Where that failed it would fail again, and the space is as free as before.
-        free.discarded();
-        let discarded = free.blocks.count.bytes();
-        drop(free);
         self.is_sweeping.store(false, Ordering::Relaxed);
-        Some(discarded)
+        discarded
     }
 
     /// Carries a job out once there is memory for it.
