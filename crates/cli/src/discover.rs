@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// the device meanwhile
     #[arg(long)]
     write: bool,
-    /// How long to look for rotation, and to measure a device that has none: 30s, 2m
+    /// How long to look for rotation and to measure a device that has none, which takes half of it at least: 30s, 2m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds)]
     budget: Nanos,
     /// Write what was found to a new file: of a drive that was asked by diagnostic commands a profile for `sim:FILE.toml`, of anything

@@ -50,7 +50,7 @@ pub(crate) fn physical_block(file: &File) -> io::Result<BlockCount> {
 }
 
 /// The unit in which it frees what is not needed any more; `None` where it frees nothing. And whether it is flash.
-pub(crate) fn discard_unit(path: &Path) -> io::Result<(Option<BlockCount>, bool)> {
+pub(crate) fn discards(path: &Path) -> io::Result<(Option<BlockCount>, bool)> {
     let Some(says) = SystemSays::of(path)? else { return Ok((None, false)) };
     Ok((says.discard.map(BlockCount::holding), says.is_rotational == Some(false)))
 }

@@ -112,7 +112,7 @@ impl FileDevice {
             (None, false)
         } else if is_block {
             // It cannot be tried without discarding something.
-            block::discard_unit(&path).map_err(failed())?
+            block::discards(&path).map_err(failed())?
         } else {
             // What fills a hole again waits for space of the file system, so holes are left for when the file rests.
             (has_holes(&buffered, length).then_some(PAGE), false)

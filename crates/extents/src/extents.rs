@@ -97,6 +97,11 @@ impl Extents {
         self.all.count
     }
 
+    /// Extents begin and end at multiples of so many blocks.
+    pub fn grain(&self) -> BlockCount {
+        self.grain
+    }
+
     /// Free blocks.
     pub fn free(&self) -> BlockCount {
         BlockCount(self.free.lock().blocks)

@@ -53,7 +53,7 @@ pub struct Options {
     /// How long no group is committed before the sweeper does work that can wait: it rewrites partitions with staged or pending
     /// modifications, merges small partitions, and discards free space. After sixteen times as long it also shortens the log.
     /// A file system may give the discarded space of a file to other files; a write that finds none stops the engine. `None`:
-    /// never. One second by default.
+    /// never. Flash is told after each sweep what it has freed, whatever this says. One second by default.
     pub idle: Option<Nanos>,
     /// Opens the engine for reading only: nothing is written to the devices, whatever a crash left there, and they need not
     /// take writes. Modifications are refused with [`Error::ReadOnly`](crate::Error::ReadOnly). Several such engines may be

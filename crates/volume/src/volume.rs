@@ -189,7 +189,7 @@ impl Volume {
             atomic_write: inquiries().map(|i| i.atomic_write).min().unwrap_or(BlockCount(1)),
             physical_block: inquiries().map(|i| i.physical_block).max().unwrap_or(BlockCount(1)),
             discard,
-            wants_discards: inquiries().any(|inquiry| inquiry.wants_discards),
+            wants_discards: inquiries().all(|inquiry| inquiry.wants_discards),
             volatile_cache: inquiries().any(|inquiry| inquiry.volatile_cache),
             read_only: inquiries().any(|inquiry| inquiry.read_only),
             keeps_data: inquiries().all(|inquiry| inquiry.keeps_data),

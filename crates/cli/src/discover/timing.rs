@@ -41,7 +41,7 @@ impl Examined<'_> {
     async fn searched(self) -> Result<Discovered, Failure> {
         let bar = progress::shares();
         let device = &**self.device;
-        let ends = now() + self.arguments.budget;
+        let (began, budget) = (now(), self.arguments.budget);
         let show = |what: &str, at| progress::show_search(&bar, what, at);
         let discovered = match find_array(device, |at| show("stripe units", at)).await {
             Ok(Some(array)) => self.array(array).await?,
@@ -50,7 +50,9 @@ impl Examined<'_> {
                 self.disk(tracks).await?
             }
             Err(Error::NoRotation { .. }) if self.boundaries.is_none() => {
-                // Half of the time that is left for writes, if they are measured.
+                // Measurements that are too short say nothing, however long the search took.
+                let ends = (began + budget).max(now() + Nanos(budget.0 / 2));
+                // Half of that for writes, if they are measured.
                 let parts = 1 + u64::from(self.arguments.write);
                 let reads_end = now() + Nanos(ends.since(now()).0 / parts);
                 let reads = |share| progress::show(&bar, "reads", share);

@@ -401,11 +401,6 @@ impl Log {
         self.used.lock().has_discardable(&self.disks)
     }
 
-    /// Whether a device of the log is flash that wants to know which segments are free.
-    pub(crate) fn wants_discards(&self) -> bool {
-        self.disks.iter().any(|disk| disk.device.inquiry().wants_discards)
-    }
-
     /// Gives some free segments back to their device, about `most` bytes; tells whether there were any.
     pub(crate) async fn discard_some(&self, most: ByteCount) -> bool {
         let Some(free) = self.used.lock().take_discardable(&self.disks, most) else { return false };
