@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// Tells flash what sweeps have freed. Until it is told or writes there again, it moves that whenever it erases what lies beside
-    /// it: with an SSD 80 % full, a byte that was written cost 1.5 bytes of flash, and costs 1.02. The log is not told of: its free
+    /// it: with an SSD 80 % full, a byte that was written cost 1.5 bytes of flash, and costs 1.03. The log is not told of: its free
     /// segments are written again soon.
     async fn discard_soon(&self) {
         let inquiry = self.data.inquiry();

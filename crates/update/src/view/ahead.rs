@@ -1,4 +1,4 @@
-//! Views that follow each other, read ahead by a task.
+//! A task reads the views of a scan ahead of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::shared::Shared;
 /// Reads in flight at least: the device is to have one while another's blocks are taken.
 const READS_MIN: usize = 2;
 
-/// Views that follow each other, read by a task ahead of who asks for them.
+/// The views of a scan, in order. A task reads them before the scan asks for them.
 pub struct Views {
     views: mpsc::Receiver<Result<View>>,
     ahead_bytes: u64,
