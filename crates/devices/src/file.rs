@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -15,18 +15,19 @@ use moirai_storage::{
     Flushed, Inquiry, IoBuf, Op, Request, Result, Timing,
 };
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn};
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::block;
+use crate::direct::Direct;
 use crate::flushes::Flushes;
+use crate::in_place::FlushedTimes;
 use crate::lock::{lock, unlock};
 use crate::ring::{Carried, Ring};
-use crate::system::direct_io_of;
 use crate::{Access, NewFiles};
 
 /// What a file's size and its volume block are multiples of: the page of common file systems.
-const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
+pub(crate) const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
 
 /// Requests of one batch that threads carry out at the same time, where there is no ring.
 const BATCH_PARALLELISM: usize = 8;
@@ -60,13 +61,7 @@ struct Files {
     buffered: File,
     direct: Option<Direct>,
     flushes: Flushes,
-}
-
-/// The same file without the page cache between.
-struct Direct {
-    file: File,
-    offset_align: u64,
-    memory_align: usize,
+    flushed: FlushedTimes,
 }
 
 impl FileDevice {
@@ -82,7 +77,7 @@ impl FileDevice {
             true => block::open_block(uri, &path, access)?,
             false => open_or_create(uri, &path, options.size, access)?,
         };
-        let direct = options.direct.then(|| open_direct(&path, read_only)).flatten();
+        let direct = options.direct.then(|| Direct::open(&path, read_only)).flatten();
         lock_for_transfers(&buffered, direct.as_ref(), &path, read_only, access)?;
         let failed = || file_error(&path, "reading the size");
         let (length, own_block) = match is_block {
@@ -149,6 +144,7 @@ impl FileDevice {
                 buffered,
                 direct,
                 flushes: Flushes::default(),
+                flushed: FlushedTimes::default(),
             }),
         }))
     }
@@ -344,27 +340,6 @@ pub(crate) fn punch(file: &File, offset: u64, length: ByteCount) -> io::Result<(
     }
 }
 
-fn open_direct(path: &Path, read_only: bool) -> Option<Direct> {
-    let flags = OFlags::DIRECT.bits() as i32;
-    let file =
-        OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path).ok()?;
-    let page = PAGE.bytes().0;
-    let mut direct = Direct { file, offset_align: page, memory_align: page as usize };
-    // Where the kernel does not tell the alignment, a page is right for every file system.
-    if let Some(align) = direct_io_of(&direct.file, "", AtFlags::EMPTY_PATH) {
-        if align.offset == 0 {
-            return None;
-        }
-        (direct.offset_align, direct.memory_align) = (align.offset, align.memory);
-    }
-    // Some file systems accept the flag and refuse the first transfer.
-    let mut probe = IoBuf::zeroed(PAGE);
-    match direct.file.read_at(&mut probe, 0) {
-        Ok(_) => Some(direct),
-        Err(_) => None,
-    }
-}
-
 /// Locks what transfers by io_uring use: they go on when this process is killed, and until they are done nobody else may
 /// write the file. Those that use the page cache end before the process does.
 fn lock_for_transfers(
@@ -394,13 +369,7 @@ impl Files {
     /// The file to use for a transfer: past the page cache when its alignment allows.
     fn file_for(&self, offset: u64, buffer: &[u8]) -> &File {
         match &self.direct {
-            Some(direct)
-                if offset.is_multiple_of(direct.offset_align)
-                    && (buffer.len() as u64).is_multiple_of(direct.offset_align)
-                    && buffer.as_ptr().align_offset(direct.memory_align) == 0 =>
-            {
-                &direct.file
-            }
+            Some(direct) if direct.takes(offset, buffer) => &direct.file,
             _ => &self.buffered,
         }
     }
@@ -434,6 +403,14 @@ impl Files {
             data: request.data,
             timing: Timing { issued, started, finished: now(), parts: None },
         })
+    }
+
+    fn write_flushed(&self, request: Request, issued: Instant) -> Result<()> {
+        let (bytes, begun) = (request.blocks.count.bytes(), now());
+        self.carry_out(request, issued)?;
+        self.flush()?;
+        self.flushed.note(bytes, now().since(begun));
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
@@ -523,20 +500,21 @@ impl Device for FileDevice {
         })
     }
 
-    /// By one thread, which waits for both.
+    /// By one thread, which waits for both: this one where that has been short.
     fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
         Box::pin(async move {
             let issued = now();
             check_runtime().map_err(Error::NoRuntime)?;
             self.check_latch()?;
+            let bytes = data.blocks().bytes();
             let request = Request::write(first, data);
             request.check(&self.inquiry)?;
+            let is_short = self.files.flushed.are_short(bytes) && self.files.flushes.is_idle();
+            if is_short {
+                return self.files.write_flushed(request, issued);
+            }
             let files = Arc::clone(&self.files);
-            blocking(move || {
-                files.carry_out(request, issued)?;
-                files.flush()
-            })
-            .await
+            blocking(move || files.write_flushed(request, issued)).await
         })
     }
 

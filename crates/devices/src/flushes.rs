@@ -29,6 +29,11 @@ impl Flushes {
         self.state.lock().have_failed
     }
 
+    /// Whether none is under way, for which another would wait.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.lock().under_way.is_empty()
+    }
+
     /// Runs a flush; `false` where another one failed. For a thread that may block.
     pub(crate) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
         let number = {

@@ -3,10 +3,12 @@
 mod block;
 mod contents;
 mod controller;
+mod direct;
 mod faulty;
 mod file;
 mod flushes;
 mod host_bus;
+mod in_place;
 mod lock;
 mod open;
 mod profiles;

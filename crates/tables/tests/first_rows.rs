@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
-use moirai_devices::Power;
+use moirai_btree::{Store, with_leaves};
+use moirai_devices::{Access, FaultyDevice, Power};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random};
+use moirai_storage::Device;
 use moirai_tables::{
     Datum, Isolation, Layout, PageOptions, Row, Table, TableDefinition, Tables, TransactionOptions,
 };
-use moirai_update::Options;
+use moirai_units::{BlockCount, ByteCount};
+use moirai_update::{Kinds, Options};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
@@ -131,5 +134,42 @@ fn many_deleted_rows_are_passed() {
         let snapshot = tables.snapshot().await;
         let found = snapshot.first_rows(&table, (&prefix, &[]), &[1], 3).await.unwrap();
         assert_eq!(found, [4990, 4991, 4992].map(|b| vec![number(b)]));
+    });
+}
+
+/// Whoever takes rows from one end of a table, as from a queue, passes those that were taken before. They are not to be more and more.
+#[test]
+fn rows_that_were_taken_are_not_passed_for_ever() {
+    block_on_virtual(1, async {
+        let open = |uri: &str| moirai_devices::open(uri.parse().unwrap(), Access::Write).unwrap();
+        let data = open("sim:ssd-slc?size=64MiB");
+        let logs =
+            [FaultyDevice::new("log".into(), BlockCount(40_000), BlockCount(1), Power::on())
+                as Arc<dyn Device>];
+        Store::format(&*data, &logs, with_leaves(ByteCount(2048))).await.unwrap();
+        // All of it is in memory, which is never full.
+        let options = Options { memory: ByteCount::mib(64), idle: None, ..Options::default() };
+        let tables = Tables::open(data, &logs, Kinds::new(), options).await.unwrap();
+        let table = table(&tables, Layout::Nsm).await;
+        let begin = || tables.begin_transaction(TransactionOptions::of(Isolation::ReadCommitted));
+        let mut tx = begin();
+        for b in 0..6000 {
+            tx.put_row(&table, &[number(1), number(b), number(b)]).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        tables.store().checkpoint().await.unwrap();
+        let prefix = table.key_of(&[number(1)]).unwrap();
+        let placed = tables.store().figures().placed;
+        for b in 0..6000 {
+            let snapshot = tables.snapshot().await;
+            let first = snapshot.first_rows(&table, (&prefix, &[]), &[1], 1).await.unwrap();
+            assert_eq!(first, [vec![number(b)]]);
+            let mut tx = begin();
+            tx.delete_row(&table, &[number(1), number(b)]).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        let figures = tables.store().figures();
+        let (placed, queued) = (figures.placed - placed, figures.queued);
+        assert!((1..60).contains(&placed) && queued < 3000, "{placed} sweeps, {queued} pending");
     });
 }

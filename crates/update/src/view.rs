@@ -13,7 +13,7 @@ use crate::codec::prefix_of;
 use crate::data::place::Place;
 use crate::draft::Moment;
 use crate::error::Result;
-use crate::ids::{PUT_LONG, SpaceId};
+use crate::ids::{DELETE, KindNumber, PUT_LONG, SpaceId};
 use crate::kind::{Kinds, Modification};
 use crate::long::epoch::Epoch;
 use crate::long::made::Made;
@@ -329,7 +329,7 @@ impl Shared {
         let mut merged = 0;
         for modification in holder.pending(moment.units, (from, to)) {
             encode(&mut pending, modification);
-            merged += usize::from(!Kinds::replaces(modification.kind));
+            merged += usize::from(is_work(modification.kind));
         }
         let own = moment.own_between(space, from, to);
         let made = encode_own(holder.place.spec(), &mut pending, own);
@@ -401,6 +401,11 @@ impl Shared {
         }
         Ok((parts, made))
     }
+}
+
+/// Whether readers of a few rows do work for a modification that a sweep would save: it is merged, or passed over. The rest they want.
+fn is_work(kind: KindNumber) -> bool {
+    kind == DELETE || !Kinds::replaces(kind)
 }
 
 /// What is staged and pending between two keys, in the order of the keys.

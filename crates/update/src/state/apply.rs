@@ -191,7 +191,8 @@ impl State {
             let spec = self.spaces.get(&partition.space).map(|directory| &directory.spec);
             partition.active.note_units(spec.map_or(UnitSet::ALL, |spec| spec.units_of(encoded)));
         }
-        self.queued_bytes += partition.active.push(key, encoded, after);
+        let separates = |after, up_to| self.points.separates(after, up_to);
+        self.queued_bytes += partition.active.push_among(key, encoded, after, separates);
         self.queued += 1;
         self.unplaced_bytes += encoded.len() as u64;
         if before < self.hot_bytes && partition.active.bytes() >= self.hot_bytes {
@@ -439,9 +440,9 @@ impl State {
             self.moving.pop_front();
             return Some(());
         };
-        for (modification, encoded) in piece.iter_encoded() {
+        for (modification, encoded, after) in piece.iter_after() {
             let to = self.partition_of(space, modification.key)?;
-            self.enqueue(to, (since, piece.after()), modification.key, encoded);
+            self.enqueue(to, (since, after), modification.key, encoded);
         }
         Some(())
     }

@@ -174,13 +174,12 @@ impl Queue {
         may_have: impl Fn(&Piece) -> bool,
     ) -> impl Iterator<Item = Modification<'q>> {
         let all = Pieces::of(self.pieces());
-        let is_seen = move |place: &u32| all.piece(*place).is_some_and(|one| one.after() < point);
-        let sorted = sorted.filter(is_seen).filter_map(move |place| all.at(place));
+        let sorted = sorted.filter_map(move |place| all.at_before(place, point));
         let (pieces, bytes) = order.map_or((0, 0), |order| (order.pieces, order.bytes_of_piece));
         let rest = self.pieces().iter().enumerate().skip(pieces);
-        let rest = rest.filter(move |(_, piece)| piece.after() < point && may_have(piece));
+        let rest = rest.filter(move |(_, piece)| may_have(piece));
         let rest = rest.flat_map(move |(index, piece)| {
-            decode(piece.bytes_from(if index == pieces { bytes } else { 0 }))
+            decode(piece.before(point, if index == pieces { bytes } else { 0 }))
         });
         sorted.chain(rest)
     }

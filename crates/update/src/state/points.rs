@@ -11,7 +11,7 @@
 //!                                  swept                swept
 //! ```
 //!
-//! Each piece of a queue says which read point was the newest that had not ended when its modifications came (`Piece::after`),
+//! Each piece of a queue says which read point was the newest that had not ended when a modification came (`Piece::after`),
 //! and a seal, which was that then (`Sealed::points`). A partition is what a read point sees once no sweep has changed it since, which
 //! `Partition::covered` tells. Else there is a version. Versions are in memory alone: read points end with the process, and
 //! their extents are free after the next opening.
@@ -172,6 +172,12 @@ impl Points {
     /// ended do not count: a piece of a queue for each would cost memory for nothing.
     pub(crate) fn newest_live(&self) -> PointNumber {
         self.live.last_key_value().map_or(PointNumber::default(), |(newest, _)| *newest)
+    }
+
+    /// Whether some read points behind the first, up to the second, have not ended, or may yet begin.
+    pub(crate) fn separates(&self, first: PointNumber, second: PointNumber) -> bool {
+        let between = (Bound::Excluded(first), Bound::Included(second));
+        second > self.newest || self.live.range(between).next().is_some()
     }
 
     /// How many have not ended.

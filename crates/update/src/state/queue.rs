@@ -39,14 +39,83 @@ pub(crate) struct Piece {
     bytes: Vec<u8>,
     /// Of their keys.
     filter: [u8; PIECE_BYTES / 32],
-    /// The newest read point that had not ended when they came.
+    /// The newest read point that had not ended when they came, up to the first mark.
     after: PointNumber,
+    /// The last mark.
+    mark: Option<Box<Mark>>,
 }
 
+/// What follows in a piece came after a newer read point than what comes before.
+#[derive(Debug)]
+struct Mark {
+    /// Behind so many bytes.
+    at: usize,
+    after: PointNumber,
+    /// The mark before it.
+    before: Option<Box<Mark>>,
+}
+
+/// Bytes of memory of a mark, with what the allocator needs.
+const MARK_BYTES: usize = size_of::<Mark>() + 8;
+
 impl Piece {
-    /// The newest read point that had not ended when its modifications came.
-    pub(crate) fn after(&self) -> PointNumber {
-        self.after
+    /// Its marks, the last one first.
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        std::iter::successors(self.mark.as_deref(), |mark| mark.before.as_deref())
+    }
+
+    /// The newest read point that had not ended when the modification behind so many bytes came.
+    pub(crate) fn after(&self, at: usize) -> PointNumber {
+        self.marks().find(|mark| mark.at <= at).map_or(self.after, |mark| mark.after)
+    }
+
+    /// The bytes of those that came before a read point, behind so many bytes.
+    pub(crate) fn before(&self, point: PointNumber, from: usize) -> &[u8] {
+        let later = self.marks().take_while(|mark| mark.after >= point).last();
+        let end = match self.after < point {
+            true => later.map_or(self.bytes.len(), |mark| mark.at),
+            false => 0,
+        };
+        self.bytes.get(from..end).unwrap_or_default()
+    }
+
+    /// Its modifications, each with its bytes and the newest read point that had not ended when it came.
+    pub(crate) fn iter_after(
+        &self,
+    ) -> impl Iterator<Item = (Modification<'_>, &[u8], PointNumber)> {
+        let mut at = 0;
+        decode_encoded(&self.bytes).map(move |(modification, encoded)| {
+            let after = self.after(at);
+            at += encoded.len();
+            (modification, encoded, after)
+        })
+    }
+
+    /// Notes that what comes now came after a read point. `None` if it cannot: read points see what comes that do not see what is
+    /// there. Else by how many bytes the memory grew.
+    fn come_after(
+        &mut self,
+        after: PointNumber,
+        separates: impl Fn(PointNumber, PointNumber) -> bool,
+    ) -> Option<usize> {
+        let last = self.mark.as_ref().map_or(self.after, |mark| mark.after);
+        if after == last || !separates(last.min(after), last.max(after)) {
+            return Some(0);
+        }
+        if after < last {
+            return None;
+        }
+        let at = self.bytes.len();
+        if let Some(mark) = &mut self.mark {
+            let before = mark.before.as_ref().map_or(self.after, |mark| mark.after);
+            if !separates(before, mark.after) {
+                // The read points for which it was made have ended.
+                (mark.at, mark.after) = (at, after);
+                return Some(0);
+            }
+        }
+        self.mark = Some(Box::new(Mark { at, after, before: self.mark.take() }));
+        Some(MARK_BYTES)
     }
 
     /// Whether it may have modifications of a key.
@@ -79,9 +148,9 @@ impl Piece {
         KeyHash::of(key).put_into(&mut self.filter);
     }
 
-    /// The modifications, and with each its bytes.
-    pub(crate) fn iter_encoded(&self) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
-        decode_encoded(&self.bytes)
+    /// Bytes of memory.
+    fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + PIECE_MORE_BYTES + self.marks().count() * MARK_BYTES
     }
 }
 
@@ -117,8 +186,7 @@ impl Queue {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let order = self.order.as_ref().map_or(0, |order| order.memory_bytes());
-        let pieces = self.pieces.iter().map(|piece| piece.bytes.capacity() + PIECE_MORE_BYTES);
-        order + pieces.sum::<usize>()
+        order + self.pieces.iter().map(Piece::memory_bytes).sum::<usize>()
     }
 
     /// All of its pieces.
@@ -152,26 +220,48 @@ impl Queue {
     /// Adds a modification of `key`, as [`encode`] writes it, that came when `after` was the newest read point; gives by how
     /// many bytes the memory grew.
     pub(crate) fn push(&mut self, key: &[u8], encoded: &[u8], after: PointNumber) -> usize {
+        self.push_among(key, encoded, after, |_, _| true)
+    }
+
+    /// The same, and `separates` tells whether there may be read points behind the first, up to the second: where there are none,
+    /// it does not matter which of the two a modification came after.
+    pub(crate) fn push_among(
+        &mut self,
+        key: &[u8],
+        encoded: &[u8],
+        after: PointNumber,
+        separates: impl Fn(PointNumber, PointNumber) -> bool,
+    ) -> usize {
         self.bytes += encoded.len();
         self.count += 1;
         self.has_long |= encoded.first() == Some(&PUT_LONG.0);
         let is_first = self.pieces.len() <= 1;
-        if let Some(last) = self.pieces.last_mut().filter(|last| last.after == after) {
+        if let Some(last) = self.pieces.last_mut() {
             let (length, before) = (last.bytes.len() + encoded.len(), last.bytes.capacity());
             if is_first && before < length && length <= PIECE_BYTES {
                 let grown = length.next_power_of_two();
                 last.bytes.reserve_exact(grown - last.bytes.len());
             }
-            if last.bytes.len() < PIECE_BYTES && length <= last.bytes.capacity() {
+            let grown = last.bytes.capacity() - before;
+            if last.bytes.len() < PIECE_BYTES
+                && length <= last.bytes.capacity()
+                && let Some(marked) = last.come_after(after, separates)
+            {
                 last.push(key, encoded);
-                return last.bytes.capacity() - before;
+                return grown + marked;
             }
+            return grown + self.push_apart(key, encoded, after);
         }
+        self.push_apart(key, encoded, after)
+    }
+
+    /// Adds it in a piece of its own; gives by how many bytes the memory grew.
+    fn push_apart(&mut self, key: &[u8], encoded: &[u8], after: PointNumber) -> usize {
         let least = if self.pieces.is_empty() { FIRST_BYTES } else { PIECE_BYTES };
         let bytes = Vec::with_capacity(least.max(encoded.len()));
         let mut piece = Piece { bytes, after, ..Piece::default() };
         piece.push(key, encoded);
-        let memory = piece.bytes.capacity() + PIECE_MORE_BYTES;
+        let memory = piece.memory_bytes();
         // Most queues are short.
         if self.pieces.is_empty() {
             self.pieces.reserve_exact(1);
@@ -184,8 +274,8 @@ impl Queue {
     pub(crate) fn copied(&self) -> Queue {
         let mut copy = Queue { units: self.units, ..Queue::default() };
         for piece in &self.pieces {
-            for (modification, encoded) in piece.iter_encoded() {
-                copy.push(modification.key, encoded, piece.after);
+            for (modification, encoded, after) in piece.iter_after() {
+                copy.push(modification.key, encoded, after);
             }
         }
         copy
@@ -195,10 +285,10 @@ impl Queue {
     pub(crate) fn within(&self, low: &[u8], high: Option<&[u8]>) -> Queue {
         let mut some = Queue { units: self.units, ..Queue::default() };
         for piece in &self.pieces {
-            for (modification, encoded) in piece.iter_encoded() {
+            for (modification, encoded, after) in piece.iter_after() {
                 let key = modification.key;
                 if key >= low && high.is_none_or(|high| key < high) {
-                    some.push(key, encoded, piece.after);
+                    some.push(key, encoded, after);
                 }
             }
         }
@@ -211,11 +301,13 @@ impl Queue {
         let mut history = Queue { units: self.units, ..Queue::default() };
         let mut mark = Vec::new();
         let newest = live.last().copied().unwrap_or_default();
-        for piece in self.pieces.iter().filter(|piece| piece.after < newest) {
-            let earlier = live.partition_point(|point| *point <= piece.after);
-            let after = earlier.checked_sub(1).and_then(|at| live.get(at));
-            for (Modification { key, .. }, encoded) in piece.iter_encoded() {
-                if let Some(after) = after {
+        for piece in &self.pieces {
+            for (Modification { key, .. }, encoded, after) in piece.iter_after() {
+                if after >= newest {
+                    continue;
+                }
+                let earlier = live.partition_point(|point| *point <= after);
+                if let Some(after) = earlier.checked_sub(1).and_then(|at| live.get(at)) {
                     mark.clear();
                     let bytes = &after.0.to_le_bytes();
                     encode(&mut mark, Modification { key, kind: AFTER_POINT, bytes });
@@ -242,8 +334,7 @@ impl Queue {
 
     /// What came before a read point.
     pub(crate) fn before(&self, point: PointNumber) -> impl Iterator<Item = Modification<'_>> {
-        let pieces = self.pieces.iter().filter(move |piece| piece.after < point);
-        pieces.flat_map(|piece| decode(&piece.bytes))
+        self.pieces.iter().flat_map(move |piece| decode(piece.before(point, 0)))
     }
 
     /// The queue in parts of so many pieces, the oldest first.
@@ -281,6 +372,12 @@ impl<'a> Pieces<'a> {
                 each(index << PLACE_BITS | at, modification.key);
             }
         }
+    }
+
+    /// The modification at a place, if it came before a read point.
+    pub(crate) fn at_before(&self, place: u32, point: PointNumber) -> Option<Modification<'a>> {
+        let after = self.piece(place)?.after(place as usize % PIECE_BYTES);
+        if after < point { self.at(place) } else { None }
     }
 
     /// The modification at a place.
@@ -340,6 +437,11 @@ pub(crate) fn take<'a>(taker: &mut Taker<'a>) -> Option<Modification<'a>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::ops::Bound;
+
+    use rand::Rng;
+
     use super::*;
 
     #[test]
@@ -395,6 +497,57 @@ mod tests {
         }
         let lengths: Vec<_> = queue.iter().map(|one| one.bytes.len()).collect();
         assert_eq!((lengths, queue.pieces.len()), (vec![9, 3000, 9], 3));
+    }
+
+    /// Read points begin and end while modifications come; each sees those that came before it began.
+    #[test]
+    fn read_points_see_what_came_before_them_and_cost_little() {
+        let mut rng = moirai_runtime::seeded(1, "marks");
+        for _ in 0..50 {
+            let (mut queue, mut memory, mut newest) = (Queue::default(), 0, PointNumber::default());
+            // Those that have not ended, with how many modifications each sees.
+            let mut live: BTreeMap<PointNumber, usize> = BTreeMap::new();
+            for number in 0..2000_u32 {
+                let mut encoded = Vec::new();
+                let (key, bytes) =
+                    (rng.random_range(0..20_u16).to_be_bytes(), number.to_be_bytes());
+                let modification = Modification { key: &key, kind: KindNumber(16), bytes: &bytes };
+                encode(&mut encoded, modification);
+                let after = live.last_key_value().map_or(PointNumber::default(), |(last, _)| *last);
+                memory += queue.push_among(&key, &encoded, after, |first, second| {
+                    let between = (Bound::Excluded(first), Bound::Included(second));
+                    second > newest || live.range(between).next().is_some()
+                });
+                if rng.random_bool(0.5) {
+                    newest.0 += 1;
+                    live.insert(newest, queue.count());
+                }
+                if live.len() > 4 {
+                    let ended = *live.keys().nth(rng.random_range(0..live.len())).unwrap();
+                    live.remove(&ended);
+                }
+                if queue.is_to_order() {
+                    memory += queue.order_keys();
+                }
+            }
+            assert_eq!(queue.memory_bytes(), memory);
+            // A piece for each read point took 1,100 bytes for each modification.
+            assert!(memory < 2000 * 50, "{memory}");
+            for (point, seen) in live {
+                let numbers = |modifications: Vec<Modification<'_>>| -> Vec<u32> {
+                    let number =
+                        |one: &Modification<'_>| one.bytes.try_into().map(u32::from_be_bytes);
+                    let mut numbers: Vec<u32> =
+                        modifications.iter().filter_map(|one| number(one).ok()).collect();
+                    numbers.sort_unstable();
+                    numbers
+                };
+                let all: Vec<u32> = (0..seen as u32).collect();
+                assert_eq!(numbers(queue.before(point).collect()), all);
+                assert_eq!(numbers(queue.between(point, (&[], None)).collect()), all);
+                assert_eq!(numbers(queue.copied().before(point).collect()), all);
+            }
+        }
     }
 
     #[test]
