@@ -410,6 +410,15 @@ impl Device for FaultyDevice {
         Box::pin(join_all(served))
     }
 
+    fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {
+        let state = self.state.lock();
+        let durable = state.durable.range(from..).next().map(|(lbn, _)| *lbn);
+        let cached = state.cached.range(from..).next().map(|(lbn, _)| *lbn);
+        let unreadable = state.unreadable.range(from..).next().copied();
+        let first = [durable, cached, unreadable].into_iter().flatten().min();
+        Ok(first.map(|first| BlockRange::new(first, BlockCount(1))))
+    }
+
     fn flush(&self) -> Flushed<'_> {
         Box::pin(async move {
             // What is written meanwhile is not part of it.

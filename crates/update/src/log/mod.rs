@@ -7,6 +7,7 @@
 //! ends moves: a group that failed never becomes visible.
 
 pub(crate) mod batch;
+mod filling;
 pub(crate) mod frame;
 pub(crate) mod placing;
 pub(crate) mod replay;

@@ -21,6 +21,7 @@ use crate::ids::Seq;
 use crate::log::Log;
 use crate::log::batch::Batch;
 use crate::log::batch::Part;
+use crate::log::filling::Filling;
 use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::log::placing::{Gap, Placing};
 use crate::options::Durability;
@@ -159,6 +160,7 @@ struct Doing {
     is_busy: bool,
     /// Frames that were written since the last flush.
     unflushed: u64,
+    filling: Filling,
 }
 
 /// Writes what is appended to a log.
@@ -327,11 +329,15 @@ impl<'a> Writer<'a> {
         doing.is_busy = true;
         doing.unflushed += u64::from(frame.is_some());
         let has_frame = frame.is_some();
+        let segment = self.at.placings.get(disk).map(Placing::blocks);
+        let frame = frame.zip(segment).map(|((first, frame), segment)| {
+            let blocks = frame.blocks();
+            (first, blocks, doing.filling.filled(&*log_disk.device, (segment, first), frame))
+        });
         let log = self.log;
         let done = async move {
             let device = &log_disk.device;
-            if let Some((first, buffer)) = frame {
-                let blocks = buffer.blocks();
+            if let Some((first, blocks, buffer)) = frame {
                 match is_flushed {
                     true => device.write_flushed(first, buffer).await?,
                     false => device.write(first, buffer).await?,
