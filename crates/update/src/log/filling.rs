@@ -21,28 +21,23 @@ impl Default for Filling {
 }
 
 impl Filling {
-    /// The frame for a place, with zeros behind it where the device has a hole there. They end in the segment, and where the device
-    /// may hold something.
-    pub(crate) fn filled(
-        &mut self,
-        device: &dyn Device,
-        (segment, first): (BlockRange, Lbn),
-        frame: IoBuf,
-    ) -> IoBuf {
-        let end = first + frame.blocks();
+    /// The frame that goes to the first of these free blocks, with zeros behind it where the device has a hole there. They end with the
+    /// free blocks, and where the device may hold something.
+    pub(crate) fn filled(&mut self, device: &dyn Device, free: BlockRange, frame: IoBuf) -> IoBuf {
+        let (first, end) = (free.first, free.first + frame.blocks());
         if self.0.contains(first) && end <= self.0.end() {
             return frame;
         }
         let step = BlockCount::holding(FILLED_BYTES).0;
-        let goal = Lbn(end.0.next_multiple_of(step)).min(segment.end()).max(end);
+        let goal = Lbn(end.0.next_multiple_of(step)).min(free.end()).max(end);
         let (zeros, known) = match (device.data_after(end), device.data_after(Lbn(0))) {
-            (Ok(Some(data)), _) if data.first <= end => (end, data.end()),
+            (Ok(Some(data)), _) if data.first <= end => (end, data.end().min(free.end())),
             (Ok(Some(data)), _) => (data.first.min(goal), data.first.min(goal)),
             // Of a device that knows its holes, the superblock is none.
             (Ok(None), Ok(Some(_))) => (goal, goal),
             _ => (end, goal),
         };
-        self.0 = BlockRange::between(first, known);
+        self.0 = BlockRange::between(first, known.max(end));
         if zeros == end {
             return frame;
         }
@@ -73,7 +68,7 @@ mod tests {
     async fn write(filling: &mut Filling, device: &dyn Device, at: u64, blocks: u64) -> u64 {
         let mut frame = IoBuf::zeroed(BlockCount(blocks));
         frame.fill(7);
-        let filled = filling.filled(device, (SEGMENT, Lbn(at)), frame);
+        let filled = filling.filled(device, BlockRange::between(Lbn(at), SEGMENT.end()), frame);
         let (front, zeros) = filled.split_at((blocks * 512) as usize);
         assert!(front.iter().all(|byte| *byte == 7) && zeros.iter().all(|byte| *byte == 0));
         let written = filled.blocks().0;

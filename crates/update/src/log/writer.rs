@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use moirai_runtime::{now, sleep_until};
 use moirai_storage::IoBuf;
-use moirai_units::{BlockCount, Instant, Lbn, Nanos};
+use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
 use crate::error::{Error, Result};
 use crate::ids::Seq;
@@ -307,7 +307,8 @@ impl<'a> Writer<'a> {
         let is_flushed_later = self.disks.len() == 1 && !self.log.is_trail();
         let is_last = self.batch.is_done() || !is_flushed_later;
         let is_flushed = self.log.durability == Durability::Flushed && is_last;
-        self.begin(disk, Some((first, buffer)), is_flushed);
+        let free = BlockRange::new(first, offer.gap.count);
+        self.begin(disk, Some((free, buffer)), is_flushed);
     }
 
     /// Begins to flush what is written.
@@ -319,8 +320,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Gives a disk something to do.
-    fn begin(&mut self, disk: usize, frame: Option<(Lbn, IoBuf)>, is_flushed: bool) {
+    /// Gives a disk something to do: a frame for the first of some free blocks, or a flush of what it has.
+    fn begin(&mut self, disk: usize, frame: Option<(BlockRange, IoBuf)>, is_flushed: bool) {
         let number = self.at.number;
         let (Some(doing), Some(log_disk)) = (self.disks.get_mut(disk), self.log.disks.get(disk))
         else {
@@ -329,10 +330,15 @@ impl<'a> Writer<'a> {
         doing.is_busy = true;
         doing.unflushed += u64::from(frame.is_some());
         let has_frame = frame.is_some();
-        let segment = self.at.placings.get(disk).map(Placing::blocks);
-        let frame = frame.zip(segment).map(|((first, frame), segment)| {
+        // On tracks a frame's end tells where the head is.
+        let is_trail = self.log.is_trail();
+        let frame = frame.map(|(free, frame)| {
             let blocks = frame.blocks();
-            (first, blocks, doing.filling.filled(&*log_disk.device, (segment, first), frame))
+            let frame = match is_trail {
+                true => frame,
+                false => doing.filling.filled(&*log_disk.device, free, frame),
+            };
+            (free.first, blocks, frame)
         });
         let log = self.log;
         let done = async move {
