@@ -1,4 +1,4 @@
-//! A file without the page cache between.
+//! Direct I/O: transfers of a file that do not go through the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -29,7 +29,7 @@ impl Flushes {
         self.state.lock().have_failed
     }
 
-    /// Whether none is under way, for which another would wait.
+    /// Whether no flush is under way. One that begins now would wait for it.
     pub(crate) fn is_idle(&self) -> bool {
         self.state.lock().under_way.is_empty()
     }

@@ -1,7 +1,7 @@
-//! Flushed writes in place: by the thread that asks, where the device takes no longer than it takes to wake another thread and be woken.
+//! Flushed writes in place: by the thread that asks, where the device is fast.
 //!
-//! A commit waits for one small write and a flush. On a fast SSD these take 50 to 100 us, and handing them to a thread that may block,
-//! and the result back, takes as long again. The thread that asks is one of the runtime's, on which other tasks wait meanwhile, so only
+//! A commit waits for one small write and a flush. These took 84 us on the flash that was measured, and handing them to a thread that may
+//! block, and the result back, 30 to 40 us more. The thread that asks is one of the runtime's, on which other tasks wait meanwhile, so only
 //! what has been short so far is done in place.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
-/// The zeros of one write end at a multiple of this: a quarter of a millisecond on flash, once for many frames.
+/// The zeros of one write end at a multiple of this: a quarter of a millisecond at 1 GB/s, once for many frames.
 const FILLED_BYTES: ByteCount = ByteCount(256 << 10);
 
 /// Where on a disk of the log there is no hole.

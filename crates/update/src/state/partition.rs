@@ -17,8 +17,8 @@ use crate::state::queue::Queue;
 /// Measured on flash, where 4 KiB take 90 us, two times 4 KiB at once 101 us, and 1 MB in a row 1 ms.
 pub(crate) const REQUEST_BYTES: u64 = 96 << 10;
 pub(crate) const REQUEST_MORE_BYTES: u64 = 12 << 10;
-/// What merging a modification into a value takes: 200 ns for one that adds to a field of a row, measured in TPC-C, and about as long
-/// for a deleted row that a scan of few rows passes. The first of each read are for nothing.
+/// What merging a modification into a value takes: 200 ns for one that adds to a field of a row, measured in TPC-C. A deleted
+/// row that a scan of few rows passes counts as much, which was not measured. The first of each read are for nothing.
 pub(crate) const MERGED_NS: u64 = 200;
 pub(crate) const MERGED_FREE: usize = 8;
 
