@@ -88,6 +88,28 @@ impl Power {
 
 type Block = [u8; BLOCK_BYTES as usize];
 
+/// What a [`FaultyDevice`] keeps its blocks on. The physical sector is a power of two of blocks; a power cut may damage a sector of
+/// several blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Medium {
+    physical_block: BlockCount,
+    is_flash: bool,
+}
+
+impl Medium {
+    /// A disk with such physical sectors.
+    #[must_use]
+    pub fn disk(physical_block: BlockCount) -> Medium {
+        Medium { physical_block, is_flash: false }
+    }
+
+    /// Flash, which should learn soon which blocks are free ([`Inquiry::wants_discards`]).
+    #[must_use]
+    pub fn flash(physical_block: BlockCount) -> Medium {
+        Medium { physical_block, is_flash: true }
+    }
+}
+
 /// A device in memory that fails as it is told to.
 pub struct FaultyDevice {
     inquiry: Inquiry,
@@ -118,7 +140,7 @@ struct Written {
 }
 
 impl FaultyDevice {
-    /// A device of `capacity` in ensembles of `ensemble`, full of zeros. Inside a runtime only.
+    /// A disk of 512-byte sectors, of `capacity` in ensembles of `ensemble`, full of zeros. Inside a runtime only.
     #[must_use]
     pub fn new(
         name: String,
@@ -126,41 +148,19 @@ impl FaultyDevice {
         ensemble: BlockCount,
         power: Arc<Power>,
     ) -> Arc<FaultyDevice> {
-        FaultyDevice::with_physical_block(name, capacity, ensemble, BlockCount(1), power)
+        FaultyDevice::on(Medium::disk(BlockCount(1)), name, capacity, ensemble, power)
     }
 
-    /// The same, with physical sectors of `physical_block`, a power of two: 8 blocks on drives with sectors of 4 KiB.
+    /// The same on a medium.
     #[must_use]
-    pub fn with_physical_block(
+    pub fn on(
+        medium: Medium,
         name: String,
         capacity: BlockCount,
         ensemble: BlockCount,
-        physical_block: BlockCount,
         power: Arc<Power>,
     ) -> Arc<FaultyDevice> {
-        FaultyDevice::made(name, capacity, ensemble, physical_block, false, power)
-    }
-
-    /// The same, and the device wants to know soon which blocks are free, as flash does.
-    #[must_use]
-    pub fn flash(
-        name: String,
-        capacity: BlockCount,
-        ensemble: BlockCount,
-        physical_block: BlockCount,
-        power: Arc<Power>,
-    ) -> Arc<FaultyDevice> {
-        FaultyDevice::made(name, capacity, ensemble, physical_block, true, power)
-    }
-
-    fn made(
-        name: String,
-        capacity: BlockCount,
-        ensemble: BlockCount,
-        physical_block: BlockCount,
-        wants_discards: bool,
-        power: Arc<Power>,
-    ) -> Arc<FaultyDevice> {
+        let Medium { physical_block, is_flash } = medium;
         let chance = random(&name);
         Arc::new(FaultyDevice {
             inquiry: Inquiry {
@@ -172,7 +172,7 @@ impl FaultyDevice {
                 atomic_write: BlockCount(1),
                 physical_block,
                 discard: Some(physical_block),
-                wants_discards,
+                wants_discards: is_flash,
                 volatile_cache: true,
                 read_only: false,
                 keeps_data: true,

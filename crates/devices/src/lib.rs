@@ -22,7 +22,7 @@ mod zoned;
 
 pub use contents::Contents;
 pub use controller::ArrayController;
-pub use faulty::{FaultyDevice, Power};
+pub use faulty::{FaultyDevice, Medium, Power};
 pub use file::{FileDevice, FileOptions};
 pub use host_bus::HostBus;
 pub use moirai_models::WritePolicy;

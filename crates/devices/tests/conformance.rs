@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use moirai_devices::{
-    Access, Contents, FaultyDevice, NewFiles, Power, SimulatedOptions, SimulatedSsd, ZoneOptions,
-    ZonedDevice, open,
+    Access, Contents, FaultyDevice, Medium, NewFiles, Power, SimulatedOptions, SimulatedSsd,
+    ZoneOptions, ZonedDevice, open,
 };
 use moirai_models::{Scheduler, SsdProfile};
 use moirai_runtime::{block_on_real, block_on_virtual, now};
@@ -191,11 +191,11 @@ fn simulated_contents_in_a_file_conform_and_stay() {
 }
 
 fn faulty(physical_block: u64, power: &Arc<Power>) -> Arc<FaultyDevice> {
-    FaultyDevice::with_physical_block(
+    FaultyDevice::on(
+        Medium::disk(BlockCount(physical_block)),
         format!("faulty {physical_block}"),
         BlockCount(4096),
         BlockCount(64),
-        BlockCount(physical_block),
         Arc::clone(power),
     )
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use moirai_devices::{Access, FaultyDevice, NewFiles, Power, open};
+use moirai_devices::{Access, FaultyDevice, Medium, NewFiles, Power, open};
 use moirai_runtime::{block_on_real, block_on_virtual};
 use moirai_storage::{Device, DeviceUri, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn};
@@ -137,11 +137,11 @@ fn after_cuts(
         .map(|seed| {
             block_on_virtual(seed, async {
                 let power = Power::on();
-                let device = FaultyDevice::with_physical_block(
+                let device = FaultyDevice::on(
+                    Medium::disk(BlockCount(physical_block)),
                     "faulty".into(),
                     BlockCount(64),
                     BlockCount(16),
-                    BlockCount(physical_block),
                     Arc::clone(&power),
                 );
                 work(&*device, &power).await;

@@ -353,7 +353,7 @@ fn refused(problem: String) -> Error {
 mod tests {
     use super::*;
 
-    use moirai_devices::{FaultyDevice, Power};
+    use moirai_devices::{FaultyDevice, Medium, Power};
     use moirai_runtime::block_on_virtual;
 
     /// A log has segments of 4 MiB at the most, and not more of them than its format counts: of one that was to be longer
@@ -383,11 +383,11 @@ mod tests {
         block_on_virtual(1, async {
             for capacity in 195_200..195_400 {
                 for sector in [1, 8, 16, 64, 128] {
-                    let device: Arc<dyn Device> = FaultyDevice::with_physical_block(
+                    let device: Arc<dyn Device> = FaultyDevice::on(
+                        Medium::disk(BlockCount(sector)),
                         "data".into(),
                         BlockCount(capacity),
                         BlockCount(16),
-                        BlockCount(sector),
                         Power::on(),
                     );
                     let lengths = lengths_of(&*device, None);

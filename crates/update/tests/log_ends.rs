@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::{FaultyDevice, Medium, Power};
 use moirai_runtime::block_on_virtual;
 use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn, Nanos};
@@ -89,8 +89,8 @@ impl Made {
 
 fn device(name: &str, blocks: u64, physical: u64) -> Arc<FaultyDevice> {
     let (blocks, ensemble) = (BlockCount(blocks), BlockCount(SEGMENT_BLOCKS));
-    let physical = BlockCount(physical);
-    FaultyDevice::with_physical_block(name.into(), blocks, ensemble, physical, Power::on())
+    let medium = Medium::disk(BlockCount(physical));
+    FaultyDevice::on(medium, name.into(), blocks, ensemble, Power::on())
 }
 
 async fn put(engine: &Engine, key: u64, bytes: usize) -> Result<()> {

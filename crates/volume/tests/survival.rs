@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use futures::future::{Either, join_all, select};
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::{FaultyDevice, Medium, Power};
 use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
 use moirai_storage::{Device, IoBuf, Op, Request};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
@@ -102,7 +102,7 @@ const BLOCKS: u64 = 720;
 
 fn device(name: String, more: u64, physical: BlockCount, power: &Arc<Power>) -> Arc<FaultyDevice> {
     let (capacity, ensemble) = (BlockCount(BLOCKS + more), BlockCount(16));
-    FaultyDevice::with_physical_block(name, capacity, ensemble, physical, Arc::clone(power))
+    FaultyDevice::on(Medium::disk(physical), name, capacity, ensemble, Arc::clone(power))
 }
 
 /// One seed's run.

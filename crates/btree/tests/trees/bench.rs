@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moirai_btree::{AddU64, Batch, Draft, Store, Tree, with_leaves};
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::{FaultyDevice, Medium, Power};
 use moirai_runtime::Random;
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{Format, Kind, KindNumber, Kinds, Options, Value};
@@ -59,12 +59,15 @@ impl Bench {
         let power = Power::on();
         // Flash is told what is free while updates go on.
         let is_flash: bool = moirai_runtime::random("flash").random();
-        let make = if is_flash { FaultyDevice::flash } else { FaultyDevice::with_physical_block };
+        let medium = if is_flash { Medium::flash } else { Medium::disk };
+        // Half of the stores lie on sectors of 4 KiB. Extents are whole sectors, so they take more blocks.
+        let physical = [1, 8][moirai_runtime::random("sectors").random_range(0..2)];
         let device = |name: &str, blocks| {
             let (blocks, power) = (BlockCount(blocks), Arc::clone(&power));
-            make(name.into(), blocks, BlockCount(16), BlockCount(1), power)
+            let medium = medium(BlockCount(physical));
+            FaultyDevice::on(medium, name.into(), blocks, BlockCount(16), power)
         };
-        let (data, log) = (device("data", data_blocks), device("log", 2000));
+        let (data, log) = (device("data", data_blocks * physical), device("log", 2000));
         let leaf = ByteCount([512, 1024, 4096][random.random_range(0..3)]);
         let format = Format {
             partition_blocks,

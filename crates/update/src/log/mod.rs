@@ -5,6 +5,25 @@
 //! The groups before [`Log::appended`] have numbers; those before [`Log::written`] are in frames on the disks; those before
 //! [`Log::flushed`] are durable; those before [`Log::visible`] may be shown to readers. Once the log failed, none of these
 //! ends moves: a group that failed never becomes visible.
+//!
+//! # Why no group waits for ever
+//!
+//! Groups of programs wait while the log has no room. They leave the segments of [`Log::reserve`] free, and what makes room does
+//! not wait for the log:
+//!
+//! 1. A checkpoint alone frees segments: those before the oldest group that a queue lacks. It writes nothing to the log.
+//! 2. Sweeps make that group a younger one. A group that waits for room asks for it ([`Log::want`]), and the sweeper then sweeps the
+//!    partitions that need any segment but the last ([`Log::to_leave`]). A sweep needs nothing that waiting groups hold.
+//! 3. Sweeps log seals, and what they staged or placed. At most two batches of such entries are under way, each of at most
+//!    [`Log::own_bytes_max`], a third of the reserve. Where the reserve has no room for them, which reserved and emitted groups may
+//!    take, the state takes the entries unlogged, and a checkpoint follows at once (`sweep::finish`). So sweeps do not wait either.
+//! 4. A sweep may lack space on the data device, and its partition then waits with the log that it needs. While it does
+//!    (`Shared::is_stuck`), groups fail with [`Error::Full`](crate::Error::Full) instead of waiting.
+//! 5. The longest group ([`Log::group_bytes_max`]) finds room once only the reserve and the last segment of each disk are taken.
+//!    Segments become free up to that point, since groups are taken in one at a time (`Shared::turn`): no later one comes first.
+//!
+//! A program that reserved room ([`Engine::reserve`](crate::Engine::reserve)) keeps it until it appends or lets go. It must not wait
+//! meanwhile for a group that needs more than is left.
 
 pub(crate) mod batch;
 mod filling;

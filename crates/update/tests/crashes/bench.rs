@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use moirai_devices::{FaultyDevice, Power};
+use moirai_devices::{FaultyDevice, Medium, Power};
 use moirai_runtime::Random;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, ByteCount, Nanos};
@@ -13,9 +13,22 @@ use rand::Rng;
 
 use crate::model::{BLOCK, Model, SPACE, kinds};
 
-/// Physical sectors of one block, and of 4 KiB.
-pub(crate) const BLOCKS: BlockCount = BlockCount(1);
-pub(crate) const SECTORS: BlockCount = BlockCount(8);
+/// Physical sectors of the log and of the data.
+#[derive(Clone, Copy)]
+pub(crate) struct Sectors {
+    log: BlockCount,
+    data: BlockCount,
+}
+
+/// Sectors of one block, and of 4 KiB.
+const SMALL: BlockCount = BlockCount(1);
+const LARGE: BlockCount = BlockCount(8);
+
+impl Sectors {
+    pub(crate) const SMALL: Sectors = Sectors { log: SMALL, data: SMALL };
+    pub(crate) const LARGE_OF_LOG: Sectors = Sectors { log: LARGE, data: SMALL };
+    pub(crate) const LARGE: Sectors = Sectors { log: LARGE, data: LARGE };
+}
 
 pub(crate) fn devices(logs: &[Arc<FaultyDevice>]) -> Vec<Arc<dyn Device>> {
     logs.iter().map(|log| Arc::clone(log) as _).collect()
@@ -36,23 +49,21 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// With logs of such physical sectors: their segments are longer.
-    pub(crate) async fn new(random: &mut Random, physical: BlockCount) -> Bench {
+    /// On devices with such sectors. Segments of logs with large ones are longer.
+    pub(crate) async fn new(random: &mut Random, sectors: Sectors) -> Bench {
         let power = Power::on();
         // Where tracks are long they begin anywhere in sectors.
-        let (track, lengths, segments) = match physical {
-            BLOCKS => (BlockCount(16), 130..600, 8..30),
+        let (track, lengths, segments) = match sectors.log {
+            SMALL => (BlockCount(16), 130..600, 8..30),
             _ => (BlockCount(70), 450..1200, 32..60),
         };
         // Flash is told what is free while updates go on.
         let is_flash: bool = moirai_runtime::random("flash").random();
-        let make = if is_flash { FaultyDevice::flash } else { FaultyDevice::with_physical_block };
-        let device = |name: &str, blocks| {
+        let medium = if is_flash { Medium::flash } else { Medium::disk };
+        let log_device = |blocks| {
             let (blocks, power) = (BlockCount(blocks), Arc::clone(&power));
-            make(name.into(), blocks, BlockCount(16), BlockCount(1), power)
+            FaultyDevice::on(medium(sectors.log), "log".into(), blocks, track, power)
         };
-        let log_device =
-            |blocks| make("log".into(), BlockCount(blocks), track, physical, Arc::clone(&power));
         // Mostly one; their sizes differ.
         let disks = random.random_range(1..5_u64).saturating_sub(1).max(1);
         let log = |_| log_device(random.random_range(lengths.clone()));
@@ -61,7 +72,13 @@ impl Bench {
         let is_small = random.random_bool(0.05);
         let (data_blocks, blocks) =
             if is_small { (500..1200, 300..1000) } else { (1200..6000, 1..200) };
-        let data = device("data", random.random_range(data_blocks));
+        let data_blocks = random.random_range(data_blocks);
+        // Extents are whole sectors.
+        let data_blocks = BlockCount(data_blocks * sectors.data.0);
+        let (power_of_data, ensemble) = (Arc::clone(&power), BlockCount(16));
+        let data_medium = medium(sectors.data);
+        let data =
+            FaultyDevice::on(data_medium, "data".into(), data_blocks, ensemble, power_of_data);
         let format = Format {
             block_bytes: ByteCount(BLOCK as u64),
             partition_blocks: random.random_range(1..12),

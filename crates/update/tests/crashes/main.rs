@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 use moirai_runtime::{block_on_virtual, each_seed, random, sleep, spawn};
 use moirai_storage::Device;
-use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
+use moirai_units::{ByteCount, Lbn, Nanos};
 use moirai_update::{
     Canary, Durability, Engine, Error, Format, KindNumber, Kinds, PUT, WholeBlocks,
 };
 use rand::Rng;
 
-use crate::bench::{BLOCKS, Bench, SECTORS, devices};
+use crate::bench::{Bench, Sectors, devices};
 use crate::model::{
     ADD, BLOCK, Change, Model, SPACE, Shown, any_group, any_reads, apply, group_bytes_max,
     group_of, groups_in, groups_shown, ingest_some, kinds, number, read_some, without_zeros,
@@ -36,10 +36,10 @@ use crate::points::{Points, begin_soon};
 use crate::steps::{bulk_some, read_over_a_draft, reserve_some};
 
 /// Random work; gives how often a read point that was held was looked at, and how many ended early.
-async fn survive(canary: Canary, physical: BlockCount) -> (u64, u64) {
+async fn survive(canary: Canary, sectors: Sectors) -> (u64, u64) {
     let (mut checked, mut too_old) = (0, 0);
     let mut random = random("crashes");
-    let mut bench = Bench::new(&mut random, physical).await;
+    let mut bench = Bench::new(&mut random, sectors).await;
     bench.options.canary = canary;
     // What all groups so far make, in the order in which they were first polled.
     let mut base = Model::new();
@@ -217,19 +217,25 @@ fn runs(plain: u64) -> u64 {
 
 #[test]
 fn what_was_acknowledged_survives() {
-    each_seed(runs(300), async || _ = survive(Canary::None, BLOCKS).await);
+    each_seed(runs(300), async || _ = survive(Canary::None, Sectors::SMALL).await);
 }
 
 /// A power cut destroys whole physical sectors that a write touches, durable blocks in them included.
 #[test]
 fn what_was_acknowledged_survives_where_power_cuts_destroy_sectors_of_the_log() {
-    each_seed(runs(300), async || _ = survive(Canary::None, SECTORS).await);
+    each_seed(runs(300), async || _ = survive(Canary::None, Sectors::LARGE_OF_LOG).await);
+}
+
+/// The data has such sectors, too: those of its extents, staged chunks, checkpoints and superblocks.
+#[test]
+fn what_was_acknowledged_survives_where_power_cuts_destroy_sectors() {
+    each_seed(runs(300), async || _ = survive(Canary::None, Sectors::LARGE).await);
 }
 
 /// A partition that was placed while the log had no room is not sealed by the next group, and what was ingested for it was lost.
 #[test]
 fn what_is_ingested_after_an_unlogged_sweep_is_there() {
-    let _ = block_on_virtual(2177, survive(Canary::None, SECTORS));
+    let _ = block_on_virtual(2177, survive(Canary::None, Sectors::LARGE_OF_LOG));
 }
 
 /// The first of these tests notices each mistake.
@@ -237,8 +243,9 @@ fn what_is_ingested_after_an_unlogged_sweep_is_there() {
 fn canaries_are_caught() {
     let all = [Canary::EarlyFrontier, Canary::VersionFreed, Canary::LatePoint, Canary::ExtentTwice];
     for canary in all {
-        let is_noticed =
-            |seed| catch_unwind(|| block_on_virtual(seed, survive(canary, BLOCKS))).is_err();
+        let is_noticed = |seed| {
+            catch_unwind(|| block_on_virtual(seed, survive(canary, Sectors::SMALL))).is_err()
+        };
         assert!((0..200).any(is_noticed), "{canary:?}");
     }
 }
@@ -246,7 +253,7 @@ fn canaries_are_caught() {
 /// The first of these tests looks at many read points, although many end early in so little memory.
 #[test]
 fn read_points_are_looked_at() {
-    let runs = (0..50).map(|seed| block_on_virtual(seed, survive(Canary::None, BLOCKS)));
+    let runs = (0..50).map(|seed| block_on_virtual(seed, survive(Canary::None, Sectors::SMALL)));
     let (checked, too_old) =
         runs.fold((0, 0), |(checked, too_old), one| (checked + one.0, too_old + one.1));
     assert!(checked > 200 && checked > 2 * too_old, "{checked} looks, {too_old} too old");
@@ -299,8 +306,8 @@ async fn read_forced(mut bench: Bench, groups: &[Vec<Change>]) {
 /// that lost something durable is not opened.
 async fn notice_damage() {
     let mut random = random("damage");
-    let physical = if random.random_bool(0.3) { SECTORS } else { BLOCKS };
-    let mut bench = Bench::new(&mut random, physical).await;
+    let sectors = if random.random_bool(0.3) { Sectors::LARGE_OF_LOG } else { Sectors::SMALL };
+    let mut bench = Bench::new(&mut random, sectors).await;
     bench.options.durability = Durability::Flushed;
     let engine = bench.open().await.unwrap();
     let bytes_max = group_bytes_max(&engine).await;
@@ -411,7 +418,7 @@ fn a_first_sweep_leaves_space_for_its_checkpoint() {
 fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
     block_on_virtual(1, async {
         let mut random = random("kinds");
-        let bench = Bench::new(&mut random, BLOCKS).await;
+        let bench = Bench::new(&mut random, Sectors::SMALL).await;
         let engine = bench.open().await.unwrap();
         let one = Change { block: 3, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
         engine.commit(&group_of(std::slice::from_ref(&one))).await.unwrap();
@@ -432,7 +439,7 @@ fn a_kind_that_is_not_registered_is_said_and_nothing_lost() {
 fn a_kind_of_what_is_staged_that_is_not_registered_is_said_and_nothing_lost() {
     block_on_virtual(1, async {
         let mut random = random("staged kinds");
-        let mut bench = Bench::new(&mut random, BLOCKS).await;
+        let mut bench = Bench::new(&mut random, Sectors::SMALL).await;
         let format = Format {
             block_bytes: ByteCount(BLOCK as u64),
             partition_blocks: 8,
@@ -474,7 +481,7 @@ fn a_kind_of_what_is_staged_that_is_not_registered_is_said_and_nothing_lost() {
 fn an_engine_that_cannot_go_on_says_why_and_serves_reads() {
     block_on_virtual(2, async {
         let mut random = random("dead");
-        let mut bench = Bench::new(&mut random, BLOCKS).await;
+        let mut bench = Bench::new(&mut random, Sectors::SMALL).await;
         bench.options.durability = Durability::Flushed;
         let engine = bench.open().await.unwrap();
         let one = |block: u64| Change { block, kind: ADD, bytes: 7_u64.to_le_bytes().to_vec() };
