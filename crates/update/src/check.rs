@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::{StreamExt, stream};
-use moirai_units::BlockRange;
 
+use crate::damage::{Damage, DamagedKeys};
 use crate::data::checkpoint::damaged_places;
 use crate::data::place::Place;
 use crate::data::superblock::Superblock;
@@ -25,30 +25,6 @@ const READ_AHEAD: usize = 4;
 
 /// Partitions that are listed while nobody else uses the state.
 const WHOLES_AT_ONCE: usize = 1 << 10;
-
-/// Something on the data device that is not as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// What it is.
-    pub what: &'static str,
-    /// The device.
-    pub device: String,
-    /// Where it lies.
-    pub blocks: BlockRange,
-    /// What it holds of the records; none of a superblock or a checkpoint, which are written anew.
-    pub keys: Option<DamagedKeys>,
-}
-
-/// Keys whose values, or changes, cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedKeys {
-    /// Their space.
-    pub space: SpaceId,
-    /// The lowest key that may be among them.
-    pub from: Box<[u8]>,
-    /// The key before which they end; none where they may be the last of the space.
-    pub to: Option<Box<[u8]>>,
-}
 
 /// Where partitions begin that are listed: a space and a key.
 type Begin = (SpaceId, Box<[u8]>);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use crate::encoded::{decode, encode};
 use crate::group::Group;
 use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PointNumber, SpaceId};
 use crate::kind::{Kinds, Modification};
-use crate::state::queue::{decode, encode};
 use crate::units::UnitSet;
 
 /// Modifications that are not committed yet, sorted by key. [`Reader::over`](crate::Reader::over) reads what would be

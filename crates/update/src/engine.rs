@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use moirai_runtime::Task;
 
-use crate::check::Damage;
+use crate::damage::Damage;
 use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::ids::{KindNumber, PUT, SpaceId};

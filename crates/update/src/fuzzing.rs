@@ -7,12 +7,13 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
 use crate::data::checkpoint::{decode_state, encode_state};
+use crate::data::division::Division;
 use crate::data::layout::Layout;
 use crate::data::superblock::Superblock;
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::log::frame::Frame;
-use crate::spec::{Division, Specs, whole_blocks};
+use crate::spec::{Specs, whole_blocks};
 use crate::state::State;
 use crate::state::directory::Directory;
 use crate::state::entry::Entry;
@@ -119,17 +120,19 @@ mod tests {
     use super::*;
     use crate::data::place::{Location, TablePlace};
     use crate::data::strips::{Run, StripRows};
-    use crate::data::superblock::{Checkpoint, NAME_BYTES};
+    use crate::data::superblock::Checkpoint;
+    use crate::encoded::encode;
     use crate::group::Group;
     use crate::ids::PointNumber;
     use crate::ids::{DELETE, PUT};
     use crate::kind::Modification;
+    use crate::limits::NAME_BYTES;
     use crate::log::segments::{LOG_DISKS_MAX, LogWriter, Ring, Start};
     use crate::spec::SpecBytes;
     use crate::state::block_table::BlockTable;
     use crate::state::chunk::{Blocks, Chunk};
     use crate::state::entry::Placed;
-    use crate::state::queue::{Queue, encode};
+    use crate::state::queue::Queue;
 
     const A: PartitionId = PartitionId(0);
     const B: PartitionId = PartitionId(1);

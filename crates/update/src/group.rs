@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::codec::Taker;
+use crate::encoded::put_modification;
 use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
-use crate::long::write::LongValue;
-use crate::state::entry::{Entry, put_modification};
+use crate::long::value::LongValue;
+use crate::state::entry::Entry;
 
 /// What an entry takes beside its key and content, at most: three numbers of up to five bytes, and its kind. See
 /// `BlockFormat::emitted_bytes_max`.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::ids::{DELETE, KINDS_OF_PROGRAMS, KindNumber, PUT, PUT_LONG};
-use crate::long::{MERGED_BYTES_MAX, Stored};
+use crate::limits::MERGED_BYTES_MAX;
+use crate::long::stored::Stored;
 
 /// A modification of the value under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,14 +12,15 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, Lbn, Nanos};
 use crate::codec::is_sum;
 use crate::data::place::{BlockPlace, Place};
 use crate::draft::Moment;
+use crate::encoded::{decode, decode_before, encode};
 use crate::error::{Error, Result};
 use crate::filter::KeyHash;
 use crate::ids::{PUT_LONG, PartitionId, PointNumber, SpaceId};
 use crate::kind::{Kinds, Question, Value};
-use crate::long::Stored;
 use crate::long::epoch::Epoch;
 use crate::long::read::{LongValues, ValueReader};
 use crate::long::reference::Reference;
+use crate::long::stored::Stored;
 use crate::read_tables::TablesAtHand;
 use crate::shared::Shared;
 use crate::spec::Spec;
@@ -27,7 +28,6 @@ use crate::state::State;
 use crate::state::block_table::BlockTable;
 use crate::state::partition::{MERGED_FREE, MERGED_NS, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
 use crate::state::points::{Holder, Probe};
-use crate::state::queue::{decode, decode_before, encode};
 use crate::units::{Block, UnitSet};
 
 /// Reads of the device among which each counts as much for the average as one in so many.

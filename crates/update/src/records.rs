@@ -137,8 +137,9 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoded::encode;
     use crate::ids::{DELETE, PUT, PointNumber};
-    use crate::state::queue::{Queue, encode};
+    use crate::state::queue::Queue;
     use crate::state::sorted::Sorted;
 
     fn piece(keys: Range<u8>) -> Piece {

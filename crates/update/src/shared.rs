@@ -26,7 +26,6 @@ use crate::ids::{PUT, PUT_LONG, Seq, SpaceId};
 use crate::kind::Kinds;
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
-use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::spec::{Spec, Specs};
 use crate::state::entry::is_own;
@@ -192,6 +191,13 @@ impl Drop for Locked<'_> {
     }
 }
 
+/// Whether the task that writes a long value holds `Shared::turn`. Only the task that holds it waits for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Held,
+    Free,
+}
+
 impl Shared {
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
@@ -205,9 +211,9 @@ impl Shared {
     /// The state that readers see: the effect of all visible groups, and of no other. Whoever locks it first after
     /// groups became visible applies them.
     ///
-    /// That may take long, so who does it gives the lock now and then to others that wait, amid a group, too. These go on with
-    /// it before anything else: the group was visible before they came. So nobody sees a part of a group, but for
-    /// [`Shared::state_to_append`] and [`Shared::glance`].
+    /// That may take long, so a thread that applies groups gives the lock to waiting threads now and then, also in the middle of a
+    /// group. A thread that gets the lock, or gets it back, first finishes the group that was begun. So no reader sees a part of a group,
+    /// except in [`Shared::state_to_append`] and [`Shared::glance`].
     #[track_caller]
     pub(crate) fn state(&self) -> Locked<'_> {
         self.locked(false)

@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::Seq;
-use crate::long::write::Turn;
 use crate::options::Durability;
 use crate::shared::Shared;
+use crate::shared::Turn;
 
 /// Room for a group, in memory, in the log and on the data device. It is given back when it is dropped.
 #[must_use = "room is given back when it is dropped"]

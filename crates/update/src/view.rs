@@ -12,6 +12,7 @@ use crate::block_format::Pieces;
 use crate::codec::prefix_of;
 use crate::data::place::Place;
 use crate::draft::Moment;
+use crate::encoded::{decode, decode_before, encode};
 use crate::error::Result;
 use crate::ids::{DELETE, KindNumber, PUT_LONG, SpaceId};
 use crate::kind::{Kinds, Modification};
@@ -24,7 +25,6 @@ use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::State;
 use crate::state::points::Probe;
-use crate::state::queue::{decode, decode_before, encode};
 use crate::units::{Block, UnitSet};
 
 /// Of the memory, what the blocks of one view may take, and the bounds of that. A view of blocks in columns reads a piece of each column, and a

@@ -23,8 +23,9 @@ use crate::error::{Error, Result};
 use crate::group::{Group, Use};
 use crate::ids::SpaceId;
 use crate::kind::Modification;
-use crate::long::write::{LongValue, Turn};
+use crate::long::value::LongValue;
 use crate::options::Durability;
+use crate::shared::Turn;
 use crate::sweep::BulkRequest;
 
 /// The part of the memory that a buffer takes, and the parts that a block of a run takes and the blocks of all runs.

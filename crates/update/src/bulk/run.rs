@@ -8,12 +8,13 @@ use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, prefix_of};
+use crate::encoded::put_modification;
 use crate::error::{Error, Result};
 use crate::ids::{PointNumber, SpaceId};
 use crate::kind::Modification;
-use crate::long::write::Turn;
 use crate::shared::Shared;
-use crate::state::entry::{Entry, put_modification};
+use crate::shared::Turn;
+use crate::state::entry::Entry;
 use crate::state::queue::Queue;
 
 /// A block of a run: modifications of one space.

@@ -8,7 +8,7 @@ use lru::LruCache;
 use moirai_extents::Extent;
 use parking_lot::Mutex;
 
-use crate::state::queue::PIECE_BYTES;
+use crate::state::pieces::PIECE_BYTES;
 
 /// What keeping a block takes beside its pieces, and a piece beside its bytes, about.
 const ENTRY_BYTES: usize = 128;

@@ -7,16 +7,17 @@ use moirai_storage::Device;
 use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::block_format::BlockFormat;
+use crate::data::division::Division;
 use crate::data::layout::Layout;
-use crate::data::superblock::{Checkpoint, NAME_BYTES, SUPERBLOCKS, Superblock};
+use crate::data::superblock::{Checkpoint, SUPERBLOCKS, Superblock};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
+use crate::limits::NAME_BYTES;
 use crate::log::frame::Frame;
 use crate::log::segments::{
     LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Segments, Start,
 };
-use crate::spec::Division;
 
 /// Partitions of full length that a device has room for at least: some that are rewritten at once, and checkpoints.
 const PARTITIONS_MIN: u64 = 8;

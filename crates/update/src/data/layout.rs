@@ -2,7 +2,7 @@
 
 use moirai_units::{BlockCount, BlockRange};
 
-use crate::spec::Division;
+use crate::data::division::Division;
 
 /// How the data device is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod checkpoint;
+pub(crate) mod division;
 pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod place;

@@ -17,8 +17,9 @@ use moirai_units::{BlockCount, BlockRange, ByteCount};
 
 use crate::codec::{Taker, is_sum, put_number};
 use crate::data::strips::Run;
+use crate::limits::{BLOCK_BYTES_MAX, PARTITION_BLOCKS_MAX};
 use crate::shape::Shape;
-use crate::spec::{BLOCK_BYTES_MAX, PARTITION_BLOCKS_MAX, Spec};
+use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
 
 /// A table of so many bytes is short: it takes no more than a few blocks, and no read.

@@ -4,13 +4,14 @@
 use moirai_storage::{Device, IoBuf};
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
-use crate::check::Damage;
 use crate::codec::{Taker, is_sum};
+use crate::damage::Damage;
+use crate::data::division::Division;
 use crate::data::layout::Layout;
 use crate::error::{Error, Result, SUPERBLOCK};
 use crate::ids::Seq;
+use crate::limits::NAME_BYTES;
 use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, SEGMENTS, Start};
-use crate::spec::Division;
 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
@@ -20,8 +21,6 @@ pub(crate) const DATA_VERSION: u32 = 16;
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.
 pub(crate) const SUPERBLOCKS: BlockCount = BlockCount(2 * COPY_BLOCKS.0);
-/// Bytes of the name of a block format.
-pub(crate) const NAME_BYTES: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {

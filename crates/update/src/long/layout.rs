@@ -6,7 +6,7 @@ use moirai_extents::{Extent, Extents};
 use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, ByteCount, Lbn};
 
-use crate::long::PART_BYTES;
+use crate::limits::PART_BYTES;
 use crate::long::reference::{Part, Reference};
 
 /// A value that is being laid out.

@@ -6,11 +6,9 @@ use bytes::Bytes;
 use moirai_extents::{Extent, Extents};
 use moirai_units::{BlockCount, ByteCount};
 
-use crate::error::Result;
-use crate::long::MERGED_BYTES_MAX;
+use crate::limits::MERGED_BYTES_MAX;
 use crate::long::layout::{LongLayout, Write};
 use crate::long::reference::Reference;
-use crate::shared::Shared;
 
 /// Where long values go that merges make.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub(crate) struct MadeOnDevice {
     extents: Arc<Extents>,
     /// Device blocks that stay free.
     reserve: BlockCount,
-    writes: Vec<Write>,
+    pub(crate) writes: Vec<Write>,
     pub(crate) taken: Vec<Extent>,
     /// Whether one found no space: the blocks lack it then.
     pub(crate) lacks_space: bool,
@@ -80,16 +78,5 @@ impl Made {
             Made::Memory(values) => std::mem::take(values),
             Made::Device(_) => Vec::new(),
         }
-    }
-}
-
-impl Shared {
-    /// Writes the values that are not on the device yet.
-    pub(crate) async fn write_made(&self, made: &mut MadeOnDevice) -> Result<()> {
-        for (first, buffer) in made.writes.drain(..) {
-            self.counts.long_written_bytes.add(buffer.len() as u64);
-            self.data.write(first, buffer).await?;
-        }
-        Ok(())
     }
 }

@@ -27,40 +27,9 @@ pub(crate) mod made;
 pub(crate) mod merge;
 pub(crate) mod read;
 pub(crate) mod reference;
+pub(crate) mod references;
 pub(crate) mod runs;
+pub(crate) mod stored;
 pub(crate) mod sweep;
+pub(crate) mod value;
 pub(crate) mod write;
-
-use moirai_units::ByteCount;
-
-use crate::long::reference::Reference;
-
-/// The longest value.
-pub const VALUE_BYTES_MAX: ByteCount = ByteCount(1 << 30);
-/// The longest value that a merge changes: a merge holds it in memory. A merge onto a longer one changes nothing and is
-/// counted as refused ([`Figures::refused`](crate::Figures::refused)), whatever memory an engine has.
-pub const MERGED_BYTES_MAX: ByteCount = ByteCount(16 << 20);
-/// Bytes of a value that are written, read and checked at once.
-pub(crate) const PART_BYTES: usize = 1 << 20;
-
-/// A value as a block holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored<'a> {
-    /// The value itself.
-    Short(&'a [u8]),
-    /// The reference to a long value, as the engine encoded it.
-    Long(&'a [u8]),
-}
-
-impl Stored<'_> {
-    /// Bytes of the value.
-    #[must_use]
-    pub fn length(&self) -> ByteCount {
-        match self {
-            Stored::Short(value) => ByteCount(value.len() as u64),
-            Stored::Long(reference) => {
-                Reference::decode(reference).map_or(ByteCount(0), |one| one.length())
-            }
-        }
-    }
-}

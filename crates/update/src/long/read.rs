@@ -9,7 +9,7 @@ use moirai_units::{BlockRange, ByteCount};
 
 use crate::codec::is_sum;
 use crate::error::{Error, Result};
-use crate::long::MERGED_BYTES_MAX;
+use crate::limits::MERGED_BYTES_MAX;
 use crate::long::epoch::Epoch;
 use crate::long::reference::{Part, Reference, parts_of};
 use crate::shared::Shared;

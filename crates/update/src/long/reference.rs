@@ -5,7 +5,7 @@ use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
 use crate::codec::{Taker, put_number};
 use crate::data::layout::Layout;
-use crate::long::{PART_BYTES, VALUE_BYTES_MAX};
+use crate::limits::{PART_BYTES, VALUE_BYTES_MAX};
 
 /// A value in one run of blocks.
 const RUN: u8 = 0;

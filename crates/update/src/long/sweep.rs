@@ -1,64 +1,18 @@
 //! Long values in sweeps: which of them a partition refers to, and which are left.
 
-use std::collections::BTreeMap;
-
-use moirai_units::{BlockRange, Lbn};
+use moirai_units::BlockRange;
 
 use crate::block_format::BlockFormat;
+use crate::encoded::decode;
 use crate::ids::{DELETE, PUT_LONG};
 use crate::kind::{Kinds, Modification};
 use crate::long::epoch::Epoch;
 use crate::long::reference::Reference;
+use crate::long::references::References;
 use crate::read_whole::Content;
 use crate::shared::Shared;
 use crate::state::partition::Staged;
-use crate::state::queue::decode;
 use crate::units::Block;
-
-/// References to long values on the device, by what tells them apart.
-#[derive(Debug, Default)]
-pub(crate) struct References(BTreeMap<Lbn, Reference>);
-
-impl References {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn add_all(&mut self, others: References) {
-        self.0.extend(others.0);
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reference> {
-        self.0.values()
-    }
-
-    /// Adds an encoded reference. One that is none is of a damaged block, and passed over.
-    pub(crate) fn add(&mut self, reference: &[u8]) {
-        let reference = Reference::decode(reference);
-        self.0.extend(reference.and_then(|one| Some((one.first()?, one))));
-    }
-
-    /// These.
-    pub(crate) fn of(all: impl Iterator<Item = Reference>) -> References {
-        References(all.filter_map(|one| Some((one.first()?, one))).collect())
-    }
-
-    /// Adds those of modifications.
-    pub(crate) fn add_put<'a>(&mut self, all: impl Iterator<Item = Modification<'a>>) {
-        all.filter(|one| one.kind == PUT_LONG).for_each(|one| self.add(one.bytes));
-    }
-
-    pub(crate) fn has(&self, reference: &[u8]) -> bool {
-        let first = Reference::decode(reference).and_then(|one| one.first());
-        first.is_some_and(|first| self.0.contains_key(&first))
-    }
-
-    /// Removes those that are in `others`.
-    fn without(mut self, others: &References) -> References {
-        self.0.retain(|first, _| !others.0.contains_key(first));
-        self
-    }
-}
 
 /// Whether a chunk has references.
 pub(crate) fn has_references(staged: &Staged) -> bool {

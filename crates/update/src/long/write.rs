@@ -4,62 +4,23 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use moirai_extents::{Extent, Extents};
+use moirai_extents::Extent;
 use moirai_runtime::spawn;
 use moirai_storage::IoBuf;
-use moirai_units::{BlockCount, BlockRange, ByteCount};
-use parking_lot::Mutex;
+use moirai_units::BlockCount;
 
 use crate::codec::Taker;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::{PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
-use crate::long::PART_BYTES;
+use crate::limits::PART_BYTES;
 use crate::long::layout::{Index, LongLayout, first_of, holding};
-use crate::long::reference::Reference;
-use crate::shared::Shared;
+use crate::long::made::MadeOnDevice;
+use crate::long::value::LongValue;
+use crate::shared::{Shared, Turn};
 use crate::spec::Spec;
 use crate::state::entry::Entry;
-
-/// A long value that is on the device, for one modification of a group: see
-/// [`Group::put_long`](crate::Group::put_long). Its blocks are free again when it is dropped before its group is
-/// committed.
-#[derive(Debug)]
-pub struct LongValue {
-    pub(crate) reference: Reference,
-    runs: Vec<BlockRange>,
-    /// `None` once its group was taken in: the state has them then.
-    extents: Mutex<Option<Vec<Extent>>>,
-}
-
-impl LongValue {
-    fn new(reference: Reference, extents: Vec<Extent>) -> LongValue {
-        let runs = extents.iter().map(|extent| extent.blocks).collect();
-        LongValue { reference, runs, extents: Mutex::new(Some(extents)) }
-    }
-
-    /// Bytes of the value.
-    #[must_use]
-    pub fn length(&self) -> ByteCount {
-        self.reference.length()
-    }
-
-    pub(crate) fn runs(&self) -> &[BlockRange] {
-        &self.runs
-    }
-
-    /// Whether it may be put: it was not yet, and lies in `all`.
-    pub(crate) fn is_new(&self, all: &Arc<Extents>) -> bool {
-        let extents = self.extents.lock();
-        extents.as_ref().is_some_and(|extents| extents.iter().all(|one| one.is_of(all)))
-    }
-
-    /// Gives its extents to the state.
-    pub(crate) fn give(&self) -> Vec<Extent> {
-        self.extents.lock().take().unwrap_or_default()
-    }
-}
 
 /// A value that a program writes in parts. It holds up to a part of it, 1 MiB, in memory.
 pub struct ValueWriter {
@@ -128,14 +89,16 @@ impl std::fmt::Debug for ValueWriter {
     }
 }
 
-/// Whether the task that writes a long value holds `Shared::turn`. Only the task that holds it waits for space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    Held,
-    Free,
-}
-
 impl Shared {
+    /// Writes the values that are not on the device yet.
+    pub(crate) async fn write_made(&self, made: &mut MadeOnDevice) -> Result<()> {
+        for (first, buffer) in made.writes.drain(..) {
+            self.counts.long_written_bytes.add(buffer.len() as u64);
+            self.data.write(first, buffer).await?;
+        }
+        Ok(())
+    }
+
     /// The group with its long values on the device, and references in their place; as it is where there are none.
     pub(crate) async fn with_long_values<'a>(
         &self,

@@ -16,11 +16,12 @@ use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
 use crate::spec::Spec;
+use crate::state::Phase;
 use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
-use crate::state::load::Phase;
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
-use crate::state::queue::{Piece, Queue};
+use crate::state::pieces::Piece;
+use crate::state::queue::Queue;
 use crate::state::{Misfit, State};
 use crate::units::UnitSet;
 

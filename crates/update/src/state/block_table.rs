@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::codec::{Taker, prefix_of, put_bytes, put_number};
-use crate::spec::PARTITION_BLOCKS_MAX;
+use crate::limits::PARTITION_BLOCKS_MAX;
 use crate::units::UNITS_MAX;
 
 /// The blocks of a partition: the lowest key of each, and the checksums of its units.

@@ -6,13 +6,15 @@ use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::data::checkpoint::encode_state;
+use crate::data::division::Division;
 use crate::data::place::Location;
+use crate::encoded::put_modification;
 use crate::ids::{PUT, PartitionId, Seq, SpaceId};
 use crate::kind::{Kinds, Modification};
-use crate::spec::{Division, whole_blocks};
+use crate::spec::whole_blocks;
 use crate::state::State;
 use crate::state::directory::Directory;
-use crate::state::entry::{Entry, Placed, put_modification};
+use crate::state::entry::{Entry, Placed};
 use crate::state::partition::Partition;
 
 const SPACE: SpaceId = SpaceId(1);

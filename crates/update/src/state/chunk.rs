@@ -22,13 +22,14 @@ use moirai_units::{BLOCK_BYTES, BlockCount};
 
 use crate::block_format::BlockFormat;
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
+use crate::encoded::encode;
 use crate::filter::KeyHash;
 use crate::ids::{AFTER_POINT, DELETE, KindNumber};
 use crate::kind::{Kinds, Modification};
-use crate::long::sweep::References;
-use crate::spec::PARTITION_BLOCKS_MAX;
+use crate::limits::PARTITION_BLOCKS_MAX;
+use crate::long::references::References;
 use crate::state::block_table::BlockTable;
-use crate::state::queue::{Queue, encode};
+use crate::state::queue::Queue;
 use crate::state::sorted::Sorted;
 use crate::units::{UNITS_MAX, UnitSet};
 
@@ -488,8 +489,8 @@ fn for_each_combined(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoded::decode;
     use crate::ids::PointNumber;
-    use crate::state::queue::decode;
     use crate::{PUT, WholeBlocks};
 
     const BLOCKS: [&[u8]; 3] = [b"b", b"d", b"f"];

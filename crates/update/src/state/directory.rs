@@ -140,7 +140,8 @@ mod tests {
     use moirai_units::BlockCount;
 
     use super::*;
-    use crate::spec::{Division, whole_blocks};
+    use crate::data::division::Division;
+    use crate::spec::whole_blocks;
 
     fn directory() -> Directory {
         let (one, staging) = (BlockCount(1), BlockCount(8));

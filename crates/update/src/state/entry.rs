@@ -7,6 +7,7 @@ use moirai_units::{BlockRange, Lbn};
 
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::place::Location;
+use crate::encoded::put_modification;
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
 use crate::long::runs::{encode_runs, take_runs};
@@ -82,11 +83,6 @@ pub(crate) struct Placed {
 /// Whether the first entry of a group, or of the rest of one, is one of the engine's own.
 pub(crate) fn is_own(group: &[u8]) -> bool {
     group.first() == Some(&(OWN as u8))
-}
-
-pub(crate) fn put_modification(out: &mut Vec<u8>, space: SpaceId, modification: Modification<'_>) {
-    put_number(out, u64::from(space.0));
-    crate::state::queue::encode(out, modification);
 }
 
 impl Entry<'_> {

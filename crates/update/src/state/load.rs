@@ -10,22 +10,9 @@ use std::sync::Arc;
 
 use crate::codec::Taker;
 use crate::ids::{PartitionId, PointNumber, Seq};
-use crate::state::State;
 use crate::state::entry::{Entry, is_own};
 use crate::state::queue::Queue;
-
-/// Which modifications the queues hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// What is pending of all groups before `State::applied`.
-    #[default]
-    Whole,
-    /// None: the state takes the engine's own entries alone.
-    Outline,
-    /// What is pending of the groups before `State::applied`. The engine's own entries are in the state up to the group
-    /// `end`, where the log ends.
-    Loading { end: Seq },
-}
+use crate::state::{Phase, State};
 
 impl State {
     /// Drops all that is pending: queues would take more memory than there is. They are loaded later.
@@ -96,10 +83,11 @@ mod tests {
     use moirai_units::{BlockCount, BlockRange, Lbn};
 
     use super::*;
+    use crate::data::division::Division;
     use crate::group::Group;
     use crate::ids::{PUT, SpaceId};
     use crate::kind::{Kinds, Modification};
-    use crate::spec::{Division, whole_blocks};
+    use crate::spec::whole_blocks;
     use crate::state::chunk::Chunk;
     use crate::state::directory::Directory;
     use crate::state::partition::Partition;

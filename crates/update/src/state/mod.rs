@@ -14,6 +14,7 @@ pub(crate) mod key_order;
 pub(crate) mod load;
 pub(crate) mod partition;
 pub(crate) mod partitions;
+pub(crate) mod pieces;
 pub(crate) mod points;
 pub(crate) mod queue;
 pub(crate) mod sorted;
@@ -35,10 +36,22 @@ use crate::options::Canary;
 use crate::spec::{Spec, Specs};
 use crate::state::apply::Moving;
 use crate::state::directory::Directory;
-use crate::state::load::Phase;
 use crate::state::partition::{Partition, staged_blocks};
 use crate::state::partitions::Partitions;
 use crate::state::points::Points;
+
+/// Which modifications the queues hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// What is pending of all groups before `State::applied`.
+    #[default]
+    Whole,
+    /// None: the state takes the engine's own entries alone.
+    Outline,
+    /// What is pending of the groups before `State::applied`. The engine's own entries are in the state up to the group
+    /// `end`, where the log ends.
+    Loading { end: Seq },
+}
 
 /// Steps of work for a partition that comes into the directory, or leaves it.
 const CHANGE_STEPS: u64 = 32;

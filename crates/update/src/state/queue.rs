@@ -1,23 +1,18 @@
 //! Pending modifications of a partition, in memory, in the order in which they came.
 
-use crate::codec::{Taker, put_bytes};
+use crate::codec::is_same_key;
+use crate::encoded::{decode, encode};
 use crate::filter::KeyHash;
-use crate::ids::{AFTER_POINT, KindNumber, PUT_LONG, PointNumber};
+use crate::ids::{AFTER_POINT, PUT_LONG, PointNumber};
 use crate::kind::Modification;
 use crate::state::key_order::KeyOrder;
+use crate::state::pieces::{PIECE_BYTES, Piece, Pieces};
 use crate::units::UnitSet;
 
-/// Bytes of memory that a queue takes at a time, once it is longer than that.
-pub(crate) const PIECE_BYTES: usize = 1 << PLACE_BITS;
-/// Bytes of the first piece at first. It grows by doubling: among a hundred thousand partitions most queues hold a few
-/// modifications when memory is full.
-const FIRST_BYTES: usize = 128;
-/// Each modification begins in the first so many bytes of its piece, so a number of 32 bits says where it lies.
-const PLACE_BITS: u32 = 10;
-/// Pieces of a queue that are sorted at once, at most.
-pub(crate) const PIECES_MAX: usize = 1 << (u32::BITS - PLACE_BITS);
-/// What a piece takes beside: its place in a list that grows by doubling, and what the allocator needs.
-const PIECE_MORE_BYTES: usize = size_of::<Piece>() * 3 / 2 + 16;
+/// So many bytes of modifications are not worth sorting.
+const UNSORTED_BYTES: usize = 2 << 10;
+/// Nor are so many for a reader of one key, who looks at the filters of these pieces.
+const UNSORTED_BYTES_OF_KEY: usize = 64 * PIECE_BYTES;
 
 /// Modifications one behind the other: a byte for the kind, and key and modification behind their lengths.
 /// With short ones that is three bytes each, and what the last piece leaves free.
@@ -31,127 +26,6 @@ pub(crate) struct Queue {
     units: UnitSet,
     /// Some of them by key, where somebody has read ranges.
     order: Option<Box<KeyOrder>>,
-}
-
-/// Some of the modifications.
-#[derive(Debug, Default)]
-pub(crate) struct Piece {
-    bytes: Vec<u8>,
-    /// Of their keys.
-    filter: [u8; PIECE_BYTES / 32],
-    /// The newest read point that had not ended when they came, up to the first mark.
-    after: PointNumber,
-    /// The last mark.
-    mark: Option<Box<Mark>>,
-}
-
-/// What follows in a piece came after a newer read point than what comes before.
-#[derive(Debug)]
-struct Mark {
-    /// Behind so many bytes.
-    at: usize,
-    after: PointNumber,
-    /// The mark before it.
-    before: Option<Box<Mark>>,
-}
-
-/// Bytes of memory of a mark, with what the allocator needs.
-const MARK_BYTES: usize = size_of::<Mark>() + 8;
-
-impl Piece {
-    /// Its marks, the last one first.
-    fn marks(&self) -> impl Iterator<Item = &Mark> {
-        std::iter::successors(self.mark.as_deref(), |mark| mark.before.as_deref())
-    }
-
-    /// The newest read point that had not ended when the modification behind so many bytes came.
-    pub(crate) fn after(&self, at: usize) -> PointNumber {
-        self.marks().find(|mark| mark.at <= at).map_or(self.after, |mark| mark.after)
-    }
-
-    /// The bytes of those that came before a read point, behind so many bytes.
-    pub(crate) fn before(&self, point: PointNumber, from: usize) -> &[u8] {
-        let later = self.marks().take_while(|mark| mark.after >= point).last();
-        let end = match self.after < point {
-            true => later.map_or(self.bytes.len(), |mark| mark.at),
-            false => 0,
-        };
-        self.bytes.get(from..end).unwrap_or_default()
-    }
-
-    /// Its modifications, each with its bytes and the newest read point that had not ended when it came.
-    pub(crate) fn iter_after(
-        &self,
-    ) -> impl Iterator<Item = (Modification<'_>, &[u8], PointNumber)> {
-        let mut at = 0;
-        decode_encoded(&self.bytes).map(move |(modification, encoded)| {
-            let after = self.after(at);
-            at += encoded.len();
-            (modification, encoded, after)
-        })
-    }
-
-    /// Notes that what comes now came after a read point. `None` if it cannot: read points see what comes that do not see what is
-    /// there. Else by how many bytes the memory grew.
-    fn come_after(
-        &mut self,
-        after: PointNumber,
-        separates: impl Fn(PointNumber, PointNumber) -> bool,
-    ) -> Option<usize> {
-        let last = self.mark.as_ref().map_or(self.after, |mark| mark.after);
-        if after == last || !separates(last.min(after), last.max(after)) {
-            return Some(0);
-        }
-        if after < last {
-            return None;
-        }
-        let at = self.bytes.len();
-        if let Some(mark) = &mut self.mark {
-            let before = mark.before.as_ref().map_or(self.after, |mark| mark.after);
-            if !separates(before, mark.after) {
-                // The read points for which it was made have ended.
-                (mark.at, mark.after) = (at, after);
-                return Some(0);
-            }
-        }
-        self.mark = Some(Box::new(Mark { at, after, before: self.mark.take() }));
-        Some(MARK_BYTES)
-    }
-
-    /// Whether it may have modifications of a key.
-    pub(crate) fn may_have(&self, hash: KeyHash) -> bool {
-        hash.may_be_in(&self.filter)
-    }
-
-    /// Bytes of its modifications.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// What is behind so many bytes.
-    pub(crate) fn bytes_from(&self, bytes: usize) -> &[u8] {
-        self.bytes.get(bytes..).unwrap_or_default()
-    }
-
-    /// The places of its modifications behind so many bytes, where it is the piece of this number.
-    pub(crate) fn places_from(&self, index: usize, bytes: usize) -> impl Iterator<Item = u32> {
-        let mut taker = Taker(self.bytes_from(bytes));
-        std::iter::from_fn(move || {
-            let at = (self.bytes.len() - taker.0.len()) as u32;
-            take(&mut taker)?;
-            Some((index as u32) << PLACE_BITS | at)
-        })
-    }
-
-    fn push(&mut self, key: &[u8], encoded: &[u8]) {
-        self.bytes.extend_from_slice(encoded);
-        KeyHash::of(key).put_into(&mut self.filter);
-    }
-
-    /// Bytes of memory.
-    fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + PIECE_MORE_BYTES + self.marks().count() * MARK_BYTES
-    }
 }
 
 impl Queue {
@@ -189,23 +63,6 @@ impl Queue {
         order + self.pieces.iter().map(Piece::memory_bytes).sum::<usize>()
     }
 
-    /// All of its pieces.
-    pub(crate) fn pieces(&self) -> &[Piece] {
-        &self.pieces
-    }
-
-    pub(crate) fn order(&self) -> Option<&KeyOrder> {
-        self.order.as_deref()
-    }
-
-    pub(crate) fn take_order(&mut self) -> Option<Box<KeyOrder>> {
-        self.order.take()
-    }
-
-    pub(crate) fn put_order(&mut self, order: Option<Box<KeyOrder>>) {
-        self.order = order;
-    }
-
     /// Forgets what is sorted by key; gives the bytes of memory that this frees.
     pub(crate) fn forget_order(&mut self) -> usize {
         self.order.take().map_or(0, |order| order.memory_bytes())
@@ -213,7 +70,7 @@ impl Queue {
 
     /// The last byte, next to which the next modification goes.
     pub(crate) fn end_byte(&self) -> u8 {
-        let last = self.pieces.last().and_then(|piece| piece.bytes.last());
+        let last = self.pieces.last().and_then(|piece| piece.bytes_from(0).last());
         last.copied().unwrap_or(0)
     }
 
@@ -236,38 +93,23 @@ impl Queue {
         self.count += 1;
         self.has_long |= encoded.first() == Some(&PUT_LONG.0);
         let is_first = self.pieces.len() <= 1;
-        if let Some(last) = self.pieces.last_mut() {
-            let (length, before) = (last.bytes.len() + encoded.len(), last.bytes.capacity());
-            if is_first && before < length && length <= PIECE_BYTES {
-                let grown = length.next_power_of_two();
-                last.bytes.reserve_exact(grown - last.bytes.len());
+        let (is_in, grown) = match self.pieces.last_mut() {
+            Some(last) => {
+                last.push(key, encoded, is_first, |last| last.come_after(after, separates))
             }
-            let grown = last.bytes.capacity() - before;
-            if last.bytes.len() < PIECE_BYTES
-                && length <= last.bytes.capacity()
-                && let Some(marked) = last.come_after(after, separates)
-            {
-                last.push(key, encoded);
-                return grown + marked;
-            }
-            return grown + self.push_apart(key, encoded, after);
+            None => (false, 0),
+        };
+        if is_in {
+            return grown;
         }
-        self.push_apart(key, encoded, after)
-    }
-
-    /// Adds it in a piece of its own; gives by how many bytes the memory grew.
-    fn push_apart(&mut self, key: &[u8], encoded: &[u8], after: PointNumber) -> usize {
-        let least = if self.pieces.is_empty() { FIRST_BYTES } else { PIECE_BYTES };
-        let bytes = Vec::with_capacity(least.max(encoded.len()));
-        let mut piece = Piece { bytes, after, ..Piece::default() };
-        piece.push(key, encoded);
-        let memory = piece.memory_bytes();
         // Most queues are short.
         if self.pieces.is_empty() {
             self.pieces.reserve_exact(1);
         }
+        let piece = Piece::of(key, encoded, after, self.pieces.is_empty());
+        let memory_bytes = piece.memory_bytes();
         self.pieces.push(piece);
-        memory
+        grown + memory_bytes
     }
 
     /// The same modifications.
@@ -339,7 +181,7 @@ impl Queue {
 
     /// The queue in parts of so many pieces, the oldest first.
     pub(crate) fn parts(&self, pieces_max: usize) -> impl Iterator<Item = Pieces<'_>> {
-        self.pieces.chunks(pieces_max).map(Pieces)
+        self.pieces.chunks(pieces_max).map(Pieces::of)
     }
 
     /// The modifications in pieces, the oldest first.
@@ -348,91 +190,81 @@ impl Queue {
     }
 }
 
-/// Some pieces of a queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Pieces<'a>(&'a [Piece]);
-
-impl<'a> Pieces<'a> {
-    pub(crate) fn of(pieces: &'a [Piece]) -> Pieces<'a> {
-        Pieces(pieces)
+impl Queue {
+    fn unsorted_bytes(&self) -> usize {
+        self.bytes - self.order.as_deref().map_or(0, |order| order.bytes())
     }
 
-    /// The piece that has the modification at a place.
-    pub(crate) fn piece(&self, place: u32) -> Option<&'a Piece> {
-        self.0.get((place >> PLACE_BITS) as usize)
+    /// Whether a reader of a range should sort first.
+    pub(crate) fn is_to_order(&self) -> bool {
+        self.unsorted_bytes() > UNSORTED_BYTES
     }
 
-    /// Calls `each` with the place and the key of every modification, in the order in which they came.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(u32, &'a [u8])) {
-        for (index, piece) in (0_u32..).zip(self.0) {
-            let mut taker = Taker(&piece.bytes);
-            while !taker.is_empty() {
-                let at = (piece.bytes.len() - taker.0.len()) as u32;
-                let Some(modification) = take(&mut taker) else { break };
-                each(index << PLACE_BITS | at, modification.key);
-            }
-        }
+    /// Whether a reader of single keys should sort.
+    pub(crate) fn is_to_order_for_keys(&self) -> bool {
+        self.unsorted_bytes() > UNSORTED_BYTES_OF_KEY
     }
 
-    /// The modification at a place, if it came before a read point.
-    pub(crate) fn at_before(&self, place: u32, point: PointNumber) -> Option<Modification<'a>> {
-        let after = self.piece(place)?.after(place as usize % PIECE_BYTES);
-        if after < point { self.at(place) } else { None }
+    /// What came of a key before a read point, oldest first.
+    pub(crate) fn of_key(
+        &self,
+        key: &[u8],
+        point: PointNumber,
+    ) -> impl Iterator<Item = Modification<'_>> {
+        let all = Pieces::of(&self.pieces);
+        // Few pieces are looked through faster than they are searched.
+        let order = self.order.as_deref().filter(|order| order.bytes() > UNSORTED_BYTES_OF_KEY);
+        let sorted = order.into_iter().flat_map(move |order| order.of_key(all, key));
+        let hash = KeyHash::of(key);
+        let found = self.with_rest(order, sorted, point, move |piece| piece.may_have(hash));
+        found.filter(move |one| is_same_key(one.key, key))
     }
 
-    /// The modification at a place.
-    pub(crate) fn at(&self, place: u32) -> Option<Modification<'a>> {
-        let piece = self.piece(place)?;
-        let at = place as usize % PIECE_BYTES;
-        take(&mut Taker(piece.bytes.get(at..)?))
+    /// The modifications at sorted places, and those of pieces that are not sorted yet; of both what came before a read point.
+    fn with_rest<'q>(
+        &'q self,
+        order: Option<&KeyOrder>,
+        sorted: impl Iterator<Item = u32>,
+        point: PointNumber,
+        may_have: impl Fn(&Piece) -> bool,
+    ) -> impl Iterator<Item = Modification<'q>> {
+        let all = Pieces::of(&self.pieces);
+        let sorted = sorted.filter_map(move |place| all.at_before(place, point));
+        let (pieces, bytes) = order.map_or((0, 0), KeyOrder::end);
+        let rest = self.pieces.iter().enumerate().skip(pieces);
+        let rest = rest.filter(move |(_, piece)| may_have(piece));
+        let rest = rest.flat_map(move |(index, piece)| {
+            decode(piece.before(point, if index == pieces { bytes } else { 0 }))
+        });
+        sorted.chain(rest)
     }
-}
 
-/// Appends a modification as queues and chunks have it.
-pub(crate) fn encode(out: &mut Vec<u8>, modification: Modification<'_>) {
-    out.push(modification.kind.0);
-    put_bytes(out, modification.key);
-    put_bytes(out, modification.bytes);
-}
+    /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
+    pub(crate) fn order_keys(&mut self) -> usize {
+        let order = self.order.get_or_insert_default();
+        let before = order.memory_bytes();
+        order.extend(&self.pieces);
+        order.memory_bytes().saturating_sub(before)
+    }
 
-/// The modifications that [`encode`] wrote; ends where something else is.
-pub(crate) fn decode(bytes: &[u8]) -> impl Iterator<Item = Modification<'_>> {
-    decode_encoded(bytes).map(|(modification, _)| modification)
-}
+    /// A key of a range from which on who wants few rows may leave out what is pending: so many modifications or more come before it.
+    pub(crate) fn cut(&self, range: (&[u8], Option<&[u8]>), most: usize) -> Option<&[u8]> {
+        self.order.as_deref()?.cut(Pieces::of(&self.pieces), range, most)
+    }
 
-/// Those of a history, or of any chunk, that came before a read point.
-pub(crate) fn decode_before(
-    bytes: &[u8],
-    point: PointNumber,
-) -> impl Iterator<Item = Modification<'_>> {
-    let mut later = None;
-    decode(bytes).filter(move |one| {
-        if one.kind == AFTER_POINT {
-            let after = one.bytes.try_into().map_or(0, u64::from_le_bytes);
-            if PointNumber(after) >= point {
-                later = Some(one.key);
-            }
-            return false;
-        }
-        later != Some(one.key)
-    })
-}
-
-fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
-    let mut taker = Taker(bytes);
-    std::iter::from_fn(move || {
-        let before = taker.0;
-        let modification = take(&mut taker)?;
-        let encoded = before.get(..before.len() - taker.0.len())?;
-        Some((modification, encoded))
-    })
-}
-
-/// The modification at the front.
-#[inline]
-pub(crate) fn take<'a>(taker: &mut Taker<'a>) -> Option<Modification<'a>> {
-    let kind = KindNumber(taker.byte()?);
-    Some(Modification { key: taker.bytes()?, kind, bytes: taker.bytes()? })
+    /// What came before a read point of keys from one on and before another, or to the last; of each key in the order in which it came.
+    pub(crate) fn between<'k>(
+        &self,
+        point: PointNumber,
+        (from, to): (&'k [u8], Option<&'k [u8]>),
+    ) -> impl Iterator<Item = Modification<'_>> + use<'_, 'k> {
+        let all = Pieces::of(&self.pieces);
+        let order = self.order.as_deref();
+        let sorted = order.into_iter().flat_map(move |order| order.between(all, (from, to)));
+        let is_between =
+            move |one: &Modification<'_>| one.key >= from && to.is_none_or(|to| one.key < to);
+        self.with_rest(order, sorted, point, |_| true).filter(is_between)
+    }
 }
 
 #[cfg(test)]
@@ -443,6 +275,9 @@ mod tests {
     use rand::Rng;
 
     use super::*;
+    use crate::encoded::decode_before;
+    use crate::ids::KindNumber;
+    use crate::state::pieces::{FIRST_BYTES, PIECE_MORE_BYTES};
 
     #[test]
     fn modifications_come_out_in_their_order_and_cost_few_bytes() {
@@ -577,5 +412,59 @@ mod tests {
             assert_eq!(of_queue.len() as u64, 2 * point.0);
         }
         assert!(queue.history(&[]).is_empty());
+    }
+
+    /// A queue of random keys, sorted now and then, beside a list.
+    #[test]
+    fn ranges_of_a_queue_are_those_of_a_list() {
+        let mut rng = moirai_runtime::seeded(1, "key order");
+        for _ in 0..20 {
+            let (mut queue, mut list, mut grown) = (Queue::default(), Vec::new(), 0);
+            for number in 0..3000_u32 {
+                let key = rng.random_range(0..400_u16).to_be_bytes();
+                let after = PointNumber(u64::from(number / 7));
+                // Some are longer than a piece.
+                let length = if rng.random_bool(0.01) { 1500 } else { 40 };
+                let mut bytes = number.to_be_bytes().to_vec();
+                bytes.resize(length, 0);
+                let mut encoded = Vec::new();
+                let kind = KindNumber(16);
+                encode(&mut encoded, Modification { key: &key, kind, bytes: &bytes });
+                grown += queue.push(&key, &encoded, after);
+                list.push((key, after, bytes));
+                if queue.is_to_order() && rng.random_bool(0.05) {
+                    grown += queue.order_keys();
+                }
+                if rng.random_bool(0.02) {
+                    let (from, to) = (rng.random_range(0..400_u16), rng.random_range(0..500_u16));
+                    let (from, to) = (from.to_be_bytes(), (to < 400).then_some(to.to_be_bytes()));
+                    let point = PointNumber(rng.random_range(0..450));
+                    let to = to.as_ref().map(|to| &to[..]);
+                    let mut found: Vec<(Vec<u8>, Vec<u8>)> = queue
+                        .between(point, (&from, to))
+                        .map(|one| (one.key.to_vec(), one.bytes.to_vec()))
+                        .collect();
+                    found.sort_by(|one, other| one.0.cmp(&other.0));
+                    let is_wanted = |(key, after, _): &&([u8; 2], PointNumber, Vec<u8>)| {
+                        key[..] >= from[..] && to.is_none_or(|to| &key[..] < to) && *after < point
+                    };
+                    let wanted = list.iter().filter(is_wanted);
+                    let mut wanted: Vec<(Vec<u8>, Vec<u8>)> =
+                        wanted.map(|(key, _, bytes)| (key.to_vec(), bytes.clone())).collect();
+                    wanted.sort_by(|one, other| one.0.cmp(&other.0));
+                    assert_eq!(found, wanted);
+                }
+            }
+            for key in 0..400_u16 {
+                let key = key.to_be_bytes();
+                let point = PointNumber(rng.random_range(0..450));
+                let found = queue.of_key(&key, point).map(|one| one.bytes.to_vec());
+                let wanted = list.iter().filter(|(one, after, _)| *one == key && *after < point);
+                assert!(found.eq(wanted.map(|(_, _, bytes)| bytes.clone())));
+            }
+            assert_eq!(queue.memory_bytes(), grown);
+            let forgotten = queue.forget_order();
+            assert_eq!(queue.memory_bytes(), grown - forgotten);
+        }
     }
 }

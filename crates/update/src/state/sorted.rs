@@ -11,8 +11,10 @@ use std::collections::binary_heap::PeekMut;
 use bytes::Bytes;
 
 use crate::codec::{Taker, prefix_of};
+use crate::encoded::take;
 use crate::kind::Modification;
-use crate::state::queue::{PIECES_MAX, Pieces, Queue, take};
+use crate::state::pieces::{PIECES_MAX, Pieces};
+use crate::state::queue::Queue;
 
 /// Modifications in the order of their keys; those of one key in the order in which they came.
 pub(crate) struct Sorted<'a> {
@@ -177,10 +179,10 @@ mod tests {
 
     use super::*;
     use crate::PUT;
+    use crate::encoded::encode;
     use crate::ids::PointNumber;
     use crate::kind::Kinds;
     use crate::state::chunk::{Blocks, Chunk};
-    use crate::state::queue::encode;
 
     fn queue_of(keys: &[Vec<u8>], from: u32) -> Queue {
         let mut queue = Queue::default();

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::bulk::run::{Merge, Run};
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
-use crate::long::write::LongValue;
+use crate::long::value::LongValue;
 use crate::shared::Shared;
 use crate::state::entry::{Elsewhere, Entry};
 use crate::state::queue::Queue;

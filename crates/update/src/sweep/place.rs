@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::kind::{Kinds, Modification};
 use crate::long::made::Made;
-use crate::long::sweep::References;
+use crate::long::references::References;
 use crate::read_whole::Content;
 use crate::shape::Shape;
 use crate::shared::Shared;

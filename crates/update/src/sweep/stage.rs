@@ -9,7 +9,7 @@ use moirai_storage::IoBuf;
 use moirai_units::{BLOCK_BYTES, BlockRange};
 
 use crate::error::Result;
-use crate::long::sweep::References;
+use crate::long::references::References;
 use crate::read_whole::{chunk_blocks, runs_of};
 use crate::shared::Shared;
 use crate::state::chunk::{Blocks, Chunk};
