@@ -293,13 +293,17 @@ impl Shared {
     /// The state, which is locked, with all visible groups.
     #[track_caller]
     fn up_to_date<'a>(&'a self, state: MutexGuard<'a, State>, is_short: bool) -> Locked<'a> {
-        let visible = self.log.visible();
+        let mut visible = self.log.visible();
         let is_measured = !is_short || state.lacks(visible) || self.is_measured();
         let mut state = self.held(state, is_measured);
         while state.lacks(visible) {
             match self.catch_up(&mut state, visible) {
                 Ok(true) => break,
-                Ok(false) => state.give_way(),
+                Ok(false) => {
+                    state.give_way();
+                    // The thread that had the lock may have begun a group that was not visible before.
+                    visible = visible.max(self.log.visible().min(state.begun()));
+                }
                 Err(misfit) => self.stop_at(&mut state, visible, &misfit),
             }
         }

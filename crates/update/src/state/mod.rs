@@ -382,6 +382,12 @@ impl State {
         coming as u64 + self.unplaced_bytes + self.staged_bytes
     }
 
+    /// The groups before this one are applied, or begun.
+    pub(crate) fn begun(&self) -> Seq {
+        let is_amid = self.part_applied > 0 || !self.moving.is_empty();
+        Seq(self.applied.0 + u64::from(is_amid))
+    }
+
     /// Whether some of the groups before `visible` are not applied yet.
     pub(crate) fn lacks(&self, visible: Seq) -> bool {
         self.applied < visible || !self.unapplied.unlogged.is_empty()

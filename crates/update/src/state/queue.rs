@@ -241,8 +241,8 @@ impl Queue {
 
     /// Sorts places of modifications by their keys; gives by how many bytes the memory grew.
     pub(crate) fn order_keys(&mut self) -> usize {
+        let before = self.order.as_ref().map_or(0, |order| order.memory_bytes());
         let order = self.order.get_or_insert_default();
-        let before = order.memory_bytes();
         order.extend(&self.pieces);
         order.memory_bytes().saturating_sub(before)
     }

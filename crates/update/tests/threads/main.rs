@@ -12,6 +12,7 @@
 )]
 
 mod memory;
+mod whole_groups;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
