@@ -98,39 +98,52 @@ impl std::fmt::Debug for ReadPoint {
 }
 
 impl Shared {
-    /// Ends a read point; sweeps, and who waits for space, may go on with what it gives back.
+    /// Ends a read point. The sweeper is woken where that frees space: most read points, those of short transactions, kept none.
     pub(crate) fn end_point(&self, number: PointNumber) {
-        if self.end_points(|points, _| points.end(number)) {
+        if self.end_points(|points, _| points.end(number)) == Some(Freed::Space) {
             self.sweep_wake.notify_one();
         }
     }
 
     /// Ends the oldest read point if read points keep any space: commits come first. Returns whether one ended.
     pub(crate) fn end_oldest_point(&self) -> bool {
-        self.end_points(|points, epoch| {
+        let ended = self.end_points(|points, epoch| {
             points.oldest_of_use(epoch).and_then(|oldest| points.end(oldest))
-        })
+        });
+        ended.is_some()
     }
 
     /// Ends all read points.
     pub(crate) fn end_all_points(&self) {
-        while self.end_points(|points, _| points.oldest().and_then(|oldest| points.end(oldest))) {}
+        let end = |points: &mut Points, _: &Arc<Epoch>| {
+            points.oldest().and_then(|oldest| points.end(oldest))
+        };
+        while self.end_points(end).is_some() {}
     }
 
-    fn end_points(&self, end: impl FnOnce(&mut Points, &Arc<Epoch>) -> Option<Ended>) -> bool {
-        let ended = {
+    /// `None` where no read point ended.
+    fn end_points(
+        &self,
+        end: impl FnOnce(&mut Points, &Arc<Epoch>) -> Option<Ended>,
+    ) -> Option<Freed> {
+        let (ended, freed) = {
             let state = &mut *self.state();
-            let ended = end(&mut state.points, &state.epoch);
-            self.ending.fetch_add(usize::from(ended.is_some()), Ordering::Relaxed);
-            ended
+            let ended = end(&mut state.points, &state.epoch)?;
+            self.ending.fetch_add(1, Ordering::Relaxed);
+            let freed = if ended.kept_space(&state.epoch) { Freed::Space } else { Freed::Nothing };
+            (ended, freed)
         };
-        let has_ended = ended.is_some();
-        if has_ended {
-            // Outside of the lock: there may be much of it.
-            drop(ended);
-            self.ending.fetch_sub(1, Ordering::Relaxed);
-            self.room.notify_waiters();
-        }
-        has_ended
+        // Outside of the lock: there may be much of it.
+        drop(ended);
+        self.ending.fetch_sub(1, Ordering::Relaxed);
+        self.room.notify_waiters();
+        Some(freed)
     }
+}
+
+/// What the end of a read point gave back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    Space,
+    Nothing,
 }

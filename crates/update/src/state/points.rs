@@ -72,10 +72,16 @@ pub(crate) struct Points {
 
 /// What a read point leaves: free once it is dropped, outside of the lock of the state.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) struct Ended {
     epoch: Arc<Epoch>,
     versions: Vec<Versions>,
+}
+
+impl Ended {
+    /// Whether the read point may have kept versions, or blocks of long values that were left before the epoch `current`.
+    pub(crate) fn kept_space(&self, current: &Arc<Epoch>) -> bool {
+        !self.versions.is_empty() || !Arc::ptr_eq(&self.epoch, current)
+    }
 }
 
 /// Which keys are meant.
