@@ -125,6 +125,11 @@ impl Device for Section {
         })
     }
 
+    fn data_after(&self, from: Lbn) -> Result<Option<BlockRange>> {
+        let data = self.device.data_after(from + self.first)?;
+        Ok(data.map(|data| self.within(data)).filter(|data| !data.is_empty()))
+    }
+
     fn flush(&self) -> Flushed<'_> {
         self.device.flush()
     }

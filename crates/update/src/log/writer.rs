@@ -21,7 +21,7 @@ use crate::ids::Seq;
 use crate::log::Log;
 use crate::log::batch::Batch;
 use crate::log::batch::Part;
-use crate::log::filling::Filling;
+use crate::log::filling::{self, Filling};
 use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::log::placing::{Gap, Placing};
 use crate::options::Durability;
@@ -333,21 +333,18 @@ impl<'a> Writer<'a> {
         // On tracks a frame's end tells where the head is.
         let is_trail = self.log.is_trail();
         let frame = frame.map(|(free, frame)| {
-            let blocks = frame.blocks();
-            let frame = match is_trail {
-                true => frame,
-                false => doing.filling.filled(&*log_disk.device, free, frame),
+            let zeros = match is_trail {
+                true => BlockCount::ZERO,
+                false => doing.filling.zeros(&*log_disk.device, free, frame.blocks()),
             };
-            (free.first, blocks, frame)
+            (free.first, frame, zeros)
         });
         let log = self.log;
         let done = async move {
             let device = &log_disk.device;
-            if let Some((first, blocks, buffer)) = frame {
-                match is_flushed {
-                    true => device.write_flushed(first, buffer).await?,
-                    false => device.write(first, buffer).await?,
-                }
+            if let Some((first, frame, zeros)) = frame {
+                let blocks = frame.blocks();
+                filling::write(&**device, first, (frame, zeros), is_flushed).await?;
                 log.frame_written(blocks);
             } else if is_flushed {
                 device.flush().await?;
