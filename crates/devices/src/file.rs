@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::block;
 use crate::direct::Direct;
-use crate::flushes::Flushes;
+use crate::flushes::{Flushes, Others, Synced};
 use crate::in_place::FlushedTimes;
 use crate::lock::{lock, unlock};
 use crate::ring::{Carried, Ring};
@@ -405,20 +405,46 @@ impl Files {
         })
     }
 
+    /// Writes and flushes, on a thread that may block.
     fn write_flushed(&self, request: Request, issued: Instant) -> Result<()> {
+        match self.write_and_sync(request, issued)? {
+            Some(others) => self.wait(others),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes and flushes; gives the flushes that are still under way.
+    fn write_and_sync(&self, request: Request, issued: Instant) -> Result<Option<Others>> {
         let (bytes, begun) = (request.blocks.count.bytes(), now());
         self.carry_out(request, issued)?;
-        self.flush()?;
+        let others = self.sync()?;
         self.flushed.note(bytes, now().since(begun));
-        Ok(())
+        Ok(others)
     }
 
     fn flush(&self) -> Result<()> {
-        match self.flushes.run(|| self.buffered.sync_data()) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Latched { device: self.name.clone() }),
+        match self.sync()? {
+            Some(others) => self.wait(others),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> Result<Option<Others>> {
+        match self.flushes.sync(|| self.buffered.sync_data()) {
+            Ok(Synced::Alone) => Ok(None),
+            Ok(Synced::Beside(others)) => Ok(Some(others)),
+            Ok(Synced::Lost) => Err(self.latched()),
             Err(source) => Err(file_error(&self.path, "flushing")(source)),
         }
+    }
+
+    /// Waits for other flushes: an error of theirs is one of this file's.
+    fn wait(&self, others: Others) -> Result<()> {
+        if self.flushes.wait(others) { Ok(()) } else { Err(self.latched()) }
+    }
+
+    fn latched(&self) -> Error {
+        Error::Latched { device: self.name.clone() }
     }
 }
 
@@ -500,7 +526,7 @@ impl Device for FileDevice {
         })
     }
 
-    /// By one thread, which waits for both: this one where that has been short.
+    /// By one thread: this one where that has been short. Other flushes are waited for by a thread that may block.
     fn write_flushed(&self, first: Lbn, data: IoBuf) -> Flushed<'_> {
         Box::pin(async move {
             let issued = now();
@@ -510,11 +536,15 @@ impl Device for FileDevice {
             let request = Request::write(first, data);
             request.check(&self.inquiry)?;
             let is_short = self.files.flushed.are_short(bytes) && self.files.flushes.is_idle();
-            if is_short {
-                return self.files.write_flushed(request, issued);
-            }
             let files = Arc::clone(&self.files);
-            blocking(move || files.write_flushed(request, issued)).await
+            if !is_short {
+                return blocking(move || files.write_flushed(request, issued)).await;
+            }
+            match self.files.write_and_sync(request, issued)? {
+                // A long flush began meanwhile, as that of a sweep does.
+                Some(others) => blocking(move || files.wait(others)).await,
+                None => Ok(()),
+            }
         })
     }
 

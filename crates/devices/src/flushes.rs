@@ -34,12 +34,12 @@ impl Flushes {
         self.state.lock().under_way.is_empty()
     }
 
-    /// Runs a flush; `false` where another one failed. For a thread that may block.
-    pub(crate) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+    /// Runs a flush. Where others are under way it succeeded once these have ended ([`Flushes::wait`]).
+    pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<Synced> {
         let number = {
             let mut state = self.state.lock();
             if state.have_failed {
-                return Ok(false);
+                return Ok(Synced::Lost);
             }
             state.begun += 1;
             let number = state.begun;
@@ -52,12 +52,39 @@ impl Flushes {
         state.have_failed |= synced.is_err();
         self.ended.notify_all();
         synced?;
-        let last = state.begun;
-        while state.under_way.first().is_some_and(|first| *first <= last) {
+        Ok(match (state.have_failed, state.under_way.is_empty()) {
+            (true, _) => Synced::Lost,
+            (false, true) => Synced::Alone,
+            (false, false) => Synced::Beside(Others { last: state.begun }),
+        })
+    }
+
+    /// Waits until other flushes have ended; `false` where one failed. For a thread that may block.
+    pub(crate) fn wait(&self, others: Others) -> bool {
+        let mut state = self.state.lock();
+        while state.under_way.first().is_some_and(|first| *first <= others.last) {
             self.ended.wait(&mut state);
         }
-        Ok(!state.have_failed)
+        !state.have_failed
     }
+}
+
+/// A flush that did not fail by itself.
+#[derive(Debug)]
+pub(crate) enum Synced {
+    /// No other one is under way.
+    Alone,
+    /// Others are, and may get an error that is this one's, too.
+    Beside(Others),
+    /// Another one failed.
+    Lost,
+}
+
+/// Flushes that were under way when another one ended.
+#[derive(Debug)]
+pub(crate) struct Others {
+    /// Those up to this one.
+    last: u64,
 }
 
 #[cfg(test)]
@@ -69,6 +96,16 @@ mod tests {
     use moirai_runtime::{block_on_real, blocking};
 
     use super::*;
+
+    impl Flushes {
+        fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+            Ok(match self.sync(sync)? {
+                Synced::Alone => true,
+                Synced::Lost => false,
+                Synced::Beside(others) => self.wait(others),
+            })
+        }
+    }
 
     /// The flush that gets the error ends well after the other.
     #[test]

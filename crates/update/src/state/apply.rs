@@ -28,6 +28,8 @@ use crate::units::UnitSet;
 /// Modifications whose partitions are looked up before the first of them goes into a queue. With many more, what was read first
 /// would leave the processor's caches again.
 const AT_ONCE: usize = 32;
+/// Steps of work for sealing a partition.
+const SEAL_STEPS: u64 = 4;
 
 /// Modifications of groups from `since` on, which are on their way to other queues.
 #[derive(Debug)]
@@ -208,6 +210,8 @@ impl State {
     /// What is pending is apart from what comes. A seal of which nothing came, because the engine ended
     /// before, counts no more. Where the frontier came of a seal that was not logged, the next logged group has its number.
     fn seal(&mut self, id: PartitionId, seq: Seq) -> Option<()> {
+        // A bulk group may seal all partitions.
+        self.steps += SEAL_STEPS;
         let partition = self.partition_mut(id)?;
         if seq < partition.frontier {
             return Some(());
