@@ -10,7 +10,6 @@ use crate::kind::{Kinds, Modification, Value};
 use crate::long::made::Made;
 use crate::long::stored::Stored;
 use crate::shape::Shape;
-use crate::spec::Spec;
 use crate::units::{Block, UnitSet};
 
 /// A block that is not what its format writes.
@@ -136,7 +135,7 @@ pub struct Pieces {
     /// A strip for each unit: that unit of all blocks, one after the other.
     pub(crate) strips: Vec<Vec<u8>>,
     /// Where units of lengths of their own end in the strips; `None` where all blocks have units of the same lengths.
-    ends: Option<Vec<Vec<usize>>>,
+    pub(crate) ends: Option<Vec<Vec<usize>>>,
     refused: u64,
     /// The long values that merges make.
     pub(crate) made: Made,
@@ -169,14 +168,12 @@ impl Pieces {
         Pieces::with(block_bytes, &Arc::from([block_bytes]), UnitSet::ALL, made)
     }
 
-    /// None yet, of blocks that have these units.
-    pub(crate) fn of(spec: &Spec, units: UnitSet, made: Made) -> Pieces {
-        let mut pieces = Pieces::with(spec.block_bytes(), &spec.shape.unit_bytes, units, made);
-        pieces.ends = spec.format.fits_units().then(|| vec![Vec::new(); spec.shape.len()]);
-        pieces
-    }
-
-    fn with(block_bytes: usize, unit_bytes: &Arc<[usize]>, units: UnitSet, made: Made) -> Pieces {
+    pub(crate) fn with(
+        block_bytes: usize,
+        unit_bytes: &Arc<[usize]>,
+        units: UnitSet,
+        made: Made,
+    ) -> Pieces {
         let (lows, strips) = (Vec::new(), vec![Vec::new(); unit_bytes.len()]);
         let unit_bytes = Arc::clone(unit_bytes);
         let emission = None;

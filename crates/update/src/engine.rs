@@ -8,12 +8,11 @@ use moirai_runtime::Task;
 use crate::damage::Damage;
 use crate::error::{Error, Result};
 use crate::figures::Figures;
-use crate::ids::{KindNumber, PUT, SpaceId};
-use crate::ingest::Ingest;
+use crate::ids::SpaceId;
 use crate::long::write::ValueWriter;
 use crate::sample::Sample;
 use crate::shared::Shared;
-use crate::sweep::Cleared;
+use crate::sweep::requests::Cleared;
 use crate::view::{At, View};
 
 /// The update engine over a data device and one or more log devices.
@@ -98,23 +97,6 @@ impl Engine {
         to: Option<&[u8]>,
     ) -> Result<Option<Cleared>> {
         self.shared.clear(space, from, to).await
-    }
-
-    /// Puts sorted records into the blocks of a space, past the log and the queues: see [`Ingest`].
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
-    pub fn ingest(&self, space: SpaceId) -> Result<Ingest<'_>> {
-        Ingest::new(self, space, PUT)
-    }
-
-    /// The same of records that are modifications of another kind than [`PUT`], up to a block long. Their keys are cut at the lowest
-    /// keys of partitions and blocks, so what a record says of other keys than its own must not reach the next block.
-    ///
-    /// # Errors
-    /// [`Error::UnknownKind`], and those of [`Engine::ingest`].
-    pub fn ingest_as(&self, space: SpaceId, kind: KindNumber) -> Result<Ingest<'_>> {
-        Ingest::new(self, space, kind)
     }
 
     /// Returns when all that was taken in is durable; [`Error::Stopped`] when it cannot be.

@@ -1,14 +1,12 @@
 //! Groups of modifications, as programs make them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::codec::Taker;
-use crate::encoded::put_modification;
+use crate::encoded::{put_modification, take_modification};
 use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG, SpaceId};
 use crate::kind::Modification;
 use crate::long::value::LongValue;
-use crate::state::entry::Entry;
 
 /// What an entry takes beside its key and content, at most: three numbers of up to five bytes, and its kind. See
 /// `BlockFormat::emitted_bytes_max`.
@@ -46,10 +44,8 @@ impl<'a> Iterator for Modifications<'a> {
     type Item = (SpaceId, Modification<'a>);
 
     fn next(&mut self) -> Option<(SpaceId, Modification<'a>)> {
-        match Entry::take(&mut self.0)? {
-            Entry::Modify { space, modification, .. } => Some((space, modification)),
-            _ => None,
-        }
+        let (space, modification, _) = take_modification(&mut self.0)?;
+        Some((space, modification))
     }
 }
 
@@ -130,26 +126,9 @@ impl Group {
         values.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
     }
 
-    /// The entries for the log: its modifications, and the blocks of its long values.
-    pub(crate) fn entries(&self) -> Cow<'_, [u8]> {
-        if self.long.is_empty() {
-            return Cow::Borrowed(&self.bytes);
-        }
-        let mut entries = self.bytes.clone();
-        let runs = self.long.iter().flat_map(|value| value.runs()).copied().collect();
-        Entry::Long { runs }.encode(&mut entries);
-        Cow::Owned(entries)
-    }
-
     /// Its modifications, in their order; of puts of long values the references.
     pub fn iter(&self) -> Modifications<'_> {
         Modifications(Taker(&self.bytes))
-    }
-
-    /// Bytes that it takes in the log.
-    #[must_use]
-    pub fn log_bytes(&self) -> usize {
-        self.entries().len()
     }
 
     /// How many there are.

@@ -14,7 +14,7 @@ use crate::options::Durability;
 use crate::records::{Piece, Records};
 use crate::shared::Shared;
 use crate::spec::Spec;
-use crate::sweep::{IngestOutcome, IngestRequest};
+use crate::sweep::requests::{IngestOutcome, IngestRequest};
 
 /// The part of the memory that a batch takes: one is written while the next is filled, and each may have as much left of
 /// the one before.
@@ -61,6 +61,25 @@ struct InFlight {
     /// Its records.
     count: usize,
     outcome: oneshot::Receiver<IngestOutcome>,
+}
+
+impl Engine {
+    /// Puts sorted records into the blocks of a space, past the log and the queues: see [`Ingest`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Stopped`].
+    pub fn ingest(&self, space: SpaceId) -> Result<Ingest<'_>> {
+        Ingest::new(self, space, PUT)
+    }
+
+    /// The same of records that are modifications of another kind than [`PUT`], up to a block long. Their keys are cut at the lowest
+    /// keys of partitions and blocks, so what a record says of other keys than its own must not reach the next block.
+    ///
+    /// # Errors
+    /// [`Error::UnknownKind`], and those of [`Engine::ingest`].
+    pub fn ingest_as(&self, space: SpaceId, kind: KindNumber) -> Result<Ingest<'_>> {
+        Ingest::new(self, space, kind)
+    }
 }
 
 impl<'a> Ingest<'a> {

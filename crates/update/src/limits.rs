@@ -15,3 +15,7 @@ pub(crate) const PARTITION_BLOCKS_MAX: u32 = 64;
 pub(crate) const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the name of a block format.
 pub(crate) const NAME_BYTES: usize = 16;
+/// Partitions that are looked at in one go, while nobody else uses the state: about half a millisecond where memory is slow.
+pub(crate) const LOOKED_AT: usize = 2048;
+/// Runs of long values in one entry: the state is locked while an entry is applied.
+pub(crate) const RUNS_OF_ENTRY: usize = 256;

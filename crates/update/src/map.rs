@@ -6,9 +6,9 @@ use moirai_units::{BlockRange, ByteCount};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{PartitionId, SpaceId};
+use crate::limits::LOOKED_AT;
 use crate::shared::Shared;
 use crate::spec::SpaceFormat;
-use crate::sweep::LOOKED_AT;
 
 /// What an extent is in use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,7 +29,8 @@ use crate::options::Options;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::spec::{Formats, Spec, Specs};
 use crate::state::directory::Directory;
-use crate::sweep::{Bulks, Clears, Ingests, Working};
+use crate::sweep::requests::{Bulks, Clears, Ingests};
+use crate::sweep::working::Working;
 use crate::view::AHEAD_BYTES_MAX;
 
 /// Sweeps take a partition early once this many bytes, or a sixteenth of the memory, are pending for it: each read of the

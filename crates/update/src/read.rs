@@ -26,8 +26,9 @@ use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::state::State;
 use crate::state::block_table::BlockTable;
+use crate::state::holder::Holder;
 use crate::state::partition::{MERGED_FREE, MERGED_NS, REQUEST_BYTES, REQUEST_MORE_BYTES, Staged};
-use crate::state::points::{Holder, Probe};
+use crate::state::points::Probe;
 use crate::units::{Block, UnitSet};
 
 /// Reads of the device among which each counts as much for the average as one in so many.

@@ -30,7 +30,8 @@ use crate::options::Durability;
 use crate::spec::{Spec, Specs};
 use crate::state::entry::is_own;
 use crate::state::{Misfit, State};
-use crate::sweep::{Bulks, Clears, Ingests, Working};
+use crate::sweep::requests::{Bulks, Clears, Ingests};
+use crate::sweep::working::Working;
 
 /// Waits for memory, or for room in the log, are said from so long on, and then each that is twice as long.
 pub(crate) const LONG_WAIT: Nanos = Nanos(1_000_000_000);

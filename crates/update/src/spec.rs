@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use moirai_units::{BlockCount, ByteCount};
 
-use crate::block_format::BlockFormat;
+use crate::block_format::{BlockFormat, Pieces};
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::division::Division;
 use crate::encoded::decode;
@@ -17,6 +17,7 @@ use crate::ids::PUT;
 use crate::kind::Modification;
 use crate::limits::NAME_BYTES;
 use crate::limits::VALUE_BYTES_MAX;
+use crate::long::made::Made;
 use crate::shape::Shape;
 use crate::units::{UNITS_MAX, UnitSet};
 
@@ -156,6 +157,13 @@ impl Spec {
         let shape = Shape::new(format.units(division.block_bytes()))?;
         let is_block = shape.block_bytes() == division.block_bytes();
         is_block.then_some(Spec { format, division, shape, longest, told })
+    }
+
+    /// No pieces yet, of blocks that have these units.
+    pub(crate) fn pieces(&self, units: UnitSet, made: Made) -> Pieces {
+        let mut pieces = Pieces::with(self.block_bytes(), &self.shape.unit_bytes, units, made);
+        pieces.ends = self.format.fits_units().then(|| vec![Vec::new(); self.shape.len()]);
+        pieces
     }
 
     /// The units that a modification changes, as queues have it.

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use moirai_units::ByteCount;
 
-use crate::commit::Room;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::ids::Seq;
 use crate::options::Durability;
+use crate::room::Room;
 use crate::shared::Shared;
 use crate::shared::Turn;
 

@@ -380,7 +380,7 @@ impl Shared {
                     parts.push(Part::Read(block_low.into(), index));
                 }
                 content => {
-                    let mut pieces = Pieces::of(spec, wanted.units, Made::Memory(made));
+                    let mut pieces = spec.pieces(wanted.units, Made::Memory(made));
                     let merged = self
                         .merge_long(spec, block_low, content, modifications, &mut pieces)
                         .await?;

@@ -11,13 +11,15 @@
 //! ```
 
 pub(crate) mod run;
+pub(crate) mod run_block;
 
 use std::sync::Arc;
 
 use moirai_units::ByteCount;
 use tokio::sync::oneshot;
 
-use crate::bulk::run::{Buffer, Run};
+use crate::bulk::run::Buffer;
+use crate::bulk::run_block::Run;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::group::{Group, Use};
@@ -26,7 +28,7 @@ use crate::kind::Modification;
 use crate::long::value::LongValue;
 use crate::options::Durability;
 use crate::shared::Turn;
-use crate::sweep::BulkRequest;
+use crate::sweep::requests::BulkRequest;
 
 /// The part of the memory that a buffer takes, and the parts that a block of a run takes and the blocks of all runs.
 const BUFFER_SHARE: usize = 8;

@@ -7,31 +7,15 @@ use std::sync::Arc;
 use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, ByteCount, Lbn};
 
+use crate::bulk::run_block::{Run, RunBlock};
 use crate::codec::{Taker, prefix_of};
-use crate::encoded::put_modification;
+use crate::encoded::{put_modification, take_modification};
 use crate::error::{Error, Result};
 use crate::ids::{PointNumber, SpaceId};
 use crate::kind::Modification;
-use crate::shared::Shared;
-use crate::shared::Turn;
+use crate::shared::{Shared, Turn};
 use crate::state::entry::Entry;
 use crate::state::queue::Queue;
-
-/// A block of a run: modifications of one space.
-#[derive(Debug)]
-pub(crate) struct RunBlock {
-    pub(crate) space: SpaceId,
-    /// The keys of the first and the last of them.
-    pub(crate) first: Box<[u8]>,
-    pub(crate) last: Box<[u8]>,
-    /// Where they lie: in more than one extent where the free blocks are scattered. Free once nobody needs the run.
-    extents: Vec<Extent>,
-    bytes: usize,
-    checksum: u32,
-}
-
-/// Modifications in the order of spaces and keys; those of one key in the order in which they came.
-pub(crate) type Run = Vec<RunBlock>;
 
 /// Modifications in memory, in the order in which they came.
 #[derive(Debug, Default)]
@@ -60,11 +44,13 @@ impl Buffer {
     /// Its modifications, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, Modification<'_>)> {
         let mut taker = Taker(&self.bytes);
-        std::iter::from_fn(move || take(&mut taker).map(|(space, one, _)| (space, one)))
+        std::iter::from_fn(move || {
+            take_modification(&mut taker).map(|(space, one, _)| (space, one))
+        })
     }
 
     fn at(&self, place: u32) -> Option<(SpaceId, Modification<'_>, &[u8])> {
-        take(&mut Taker(self.bytes.get(place as usize..)?))
+        take_modification(&mut Taker(self.bytes.get(place as usize..)?))
     }
 
     /// Sorts the modifications by space and key; gives where they are.
@@ -76,17 +62,6 @@ impl Buffer {
             order.then_with(|| key(one.2).cmp(&key(other.2))).then(one.2.cmp(&other.2))
         });
         places.into_iter().map(|(_, _, place)| place).collect()
-    }
-}
-
-/// The modification at the front, with its bytes.
-fn take<'a>(taker: &mut Taker<'a>) -> Option<(SpaceId, Modification<'a>, &'a [u8])> {
-    let before = taker.0;
-    match Entry::take(taker)? {
-        Entry::Modify { space, modification, .. } => {
-            Some((space, modification, before.get(..before.len() - taker.0.len())?))
-        }
-        _ => None,
     }
 }
 
@@ -218,7 +193,7 @@ impl<'a> Merge<'a> {
             (cursor.next, cursor.at) = (cursor.next + 1, 0);
         }
         let rest = cursor.bytes.get(cursor.at..).unwrap_or_default();
-        let Some((space, one, _)) = take(&mut Taker(rest)) else {
+        let Some((space, one, _)) = take_modification(&mut Taker(rest)) else {
             let blocks = BlockRange::new(Lbn(0), BlockCount::ZERO);
             return Err(Error::damaged(&*self.shared.data, "a part of a bulk group", blocks));
         };

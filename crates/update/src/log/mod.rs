@@ -29,6 +29,7 @@ pub(crate) mod batch;
 mod filling;
 pub(crate) mod frame;
 pub(crate) mod placing;
+mod readers;
 pub(crate) mod replay;
 pub(crate) mod segments;
 pub(crate) mod used;

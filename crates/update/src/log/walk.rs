@@ -6,7 +6,7 @@ use crate::codec::Taker;
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::log::placing::Gap;
-use crate::log::replay::{Found, Readers};
+use crate::log::readers::{Found, Readers};
 use crate::log::segments::{LogDisk, Start};
 use crate::state::Misfit;
 

@@ -20,9 +20,8 @@ use crate::state::Phase;
 use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
-use crate::state::pieces::Piece;
 use crate::state::queue::Queue;
-use crate::state::{Misfit, State};
+use crate::state::{Misfit, Moving, State};
 use crate::units::UnitSet;
 
 /// Modifications whose partitions are looked up before the first of them goes into a queue. With many more, what was read first
@@ -30,14 +29,6 @@ use crate::units::UnitSet;
 const AT_ONCE: usize = 32;
 /// Steps of work for sealing a partition.
 const SEAL_STEPS: u64 = 4;
-
-/// Modifications of groups from `since` on, which are on their way to other queues.
-#[derive(Debug)]
-pub(super) struct Moving {
-    space: SpaceId,
-    since: Seq,
-    pieces: std::vec::IntoIter<Piece>,
-}
 
 impl State {
     /// Does what a group says, whose number is `seq`. Of groups that a checkpoint knows, which are those before

@@ -3,11 +3,14 @@
 //! A group is a sequence of entries that are durable together. Modifications come from programs, the others
 //! from the engine itself.
 
+use std::borrow::Cow;
+
 use moirai_units::{BlockRange, Lbn};
 
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::place::Location;
 use crate::encoded::put_modification;
+use crate::group::Group;
 use crate::ids::{KindNumber, PartitionId, SpaceId};
 use crate::kind::Modification;
 use crate::long::runs::{encode_runs, take_runs};
@@ -195,4 +198,24 @@ fn own(out: &mut Vec<u8>, what: u8, partition: PartitionId) {
     put_number(out, OWN);
     out.push(what);
     put_number(out, u64::from(partition.0));
+}
+
+/// A group as entries of the log.
+impl Group {
+    /// The entries for the log: its modifications, and the blocks of its long values.
+    pub(crate) fn entries(&self) -> Cow<'_, [u8]> {
+        if self.long.is_empty() {
+            return Cow::Borrowed(&self.bytes);
+        }
+        let mut entries = self.bytes.clone();
+        let runs = self.long.iter().flat_map(|value| value.runs()).copied().collect();
+        Entry::Long { runs }.encode(&mut entries);
+        Cow::Owned(entries)
+    }
+
+    /// Bytes that it takes in the log.
+    #[must_use]
+    pub fn log_bytes(&self) -> usize {
+        self.entries().len()
+    }
 }

@@ -10,6 +10,7 @@ mod bounds;
 pub(crate) mod chunk;
 pub(crate) mod directory;
 pub(crate) mod entry;
+pub(crate) mod holder;
 pub(crate) mod key_order;
 pub(crate) mod load;
 pub(crate) mod partition;
@@ -34,11 +35,19 @@ use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
 use crate::spec::{Spec, Specs};
-use crate::state::apply::Moving;
 use crate::state::directory::Directory;
 use crate::state::partition::{Partition, staged_blocks};
 use crate::state::partitions::Partitions;
+use crate::state::pieces::Piece;
 use crate::state::points::Points;
+
+/// Modifications of groups from `since` on, which are on their way to other queues.
+#[derive(Debug)]
+struct Moving {
+    space: SpaceId,
+    since: Seq,
+    pieces: std::vec::IntoIter<Piece>,
+}
 
 /// Which modifications the queues hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,20 +15,23 @@ use std::sync::atomic::Ordering;
 use moirai_extents::Extent;
 use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, ByteCount};
-use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use crate::bulk::run::{Merge, Run};
+use crate::bulk::run::Merge;
+use crate::bulk::run_block::Run;
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
+use crate::limits::RUNS_OF_ENTRY;
 use crate::long::value::LongValue;
 use crate::shared::Shared;
 use crate::state::entry::{Elsewhere, Entry};
 use crate::state::queue::Queue;
+use crate::sweep::choose::{Choice, seals_of};
+use crate::sweep::done::Done;
 use crate::sweep::finish::Finished;
-use crate::sweep::job::{BATCH_PARTITIONS, Choice, Job, Member, seals_of};
+use crate::sweep::job::{BATCH_PARTITIONS, Job, Member};
+use crate::sweep::requests::BulkRequest;
 use crate::sweep::slices::{Slices, with_slice};
-use crate::sweep::{Done, Sweeper};
+use crate::sweep::sweeper::Sweeper;
 
 /// The part of the memory that the modifications of a batch of partitions take.
 const BATCH_SHARE: usize = 16;
@@ -36,25 +39,6 @@ const BATCH_SHARE: usize = 16;
 const ELSEWHERE_BYTES: usize = 4 << 10;
 /// A group is refused when its partitions could not be sealed, or had no space for long values, so often.
 const STALLS_MAX: u32 = 16;
-
-/// The bulk group that is absorbed next.
-#[derive(Debug, Default)]
-pub(crate) struct Bulks(Mutex<Option<BulkRequest>>);
-
-/// A bulk group that is to be absorbed.
-#[derive(Debug)]
-pub(crate) struct BulkRequest {
-    runs: Vec<Arc<Run>>,
-    /// Spaces of which each key has one modification at most.
-    without_duplicates: Vec<SpaceId>,
-    long: Vec<Arc<LongValue>>,
-    count: u64,
-    reply: oneshot::Sender<Result<()>>,
-    /// How often its partitions could not be sealed.
-    stalls: u32,
-    /// No other changes blocks without a group meanwhile, nobody modifies what was read, and no read point begins.
-    _alone: (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
-}
 
 /// A partition that a bulk group touches, and where it ends.
 struct Touched {
@@ -69,29 +53,6 @@ enum Absorbed {
     /// Not yet: a partition is to be sealed again, or space became free that it lacked.
     Later,
     Refused(Error),
-}
-
-impl Bulks {
-    pub(crate) fn begin(&self, request: BulkRequest) {
-        *self.0.lock() = Some(request);
-    }
-
-    /// Tells who waits that the engine has stopped.
-    pub(crate) fn forget(&self) {
-        self.0.lock().take();
-    }
-}
-
-impl BulkRequest {
-    pub(crate) fn new(
-        (runs, without_duplicates): (Vec<Arc<Run>>, Vec<SpaceId>),
-        long: Vec<Arc<LongValue>>,
-        count: u64,
-        reply: oneshot::Sender<Result<()>>,
-        alone: (OwnedMutexGuard<()>, OwnedMutexGuard<()>),
-    ) -> BulkRequest {
-        BulkRequest { runs, without_duplicates, long, count, reply, stalls: 0, _alone: alone }
-    }
 }
 
 impl Sweeper<'_> {
@@ -334,7 +295,7 @@ impl Shared {
             state.is_ahead = true;
             // First: the group may replace one of its own long values.
             let runs: Vec<_> = request.long.iter().flat_map(|one| one.runs()).copied().collect();
-            for runs in runs.chunks(super::RUNS_OF_ENTRY) {
+            for runs in runs.chunks(RUNS_OF_ENTRY) {
                 Entry::Long { runs: runs.to_vec() }.encode(&mut entries);
             }
             let long = request.long.iter().flat_map(|value| value.give());

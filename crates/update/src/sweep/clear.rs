@@ -4,50 +4,23 @@
 //! The sweeper does it when it is amid nothing else, since no other task changes which partitions there are. A partition is
 //! sealed as for any sweep; what is sealed and all that lies on the device is left, and nothing takes its place.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::ids::{PartitionId, SpaceId};
+use crate::limits::LOOKED_AT;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::sweep::job::{Choice, Job, LOOKED_AT};
+use crate::sweep::choose::Choice;
+use crate::sweep::job::Job;
+use crate::sweep::requests::{Clear, Cleared};
 
 /// Partitions that are cleared at once.
 const BATCH_PARTITIONS: usize = 256;
 /// What the log says of one, beside its lowest key, about.
 const ENTRY_BYTES: usize = 32;
-
-/// From a key on, and before another, or to the end.
-pub type Cleared = (Box<[u8]>, Option<Box<[u8]>>);
-
-/// What is to be cleared, in the order in which it was asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Clears(Mutex<VecDeque<Clear>>);
-
-#[derive(Debug)]
-struct Clear {
-    space: SpaceId,
-    /// Where the rest begins.
-    from: Box<[u8]>,
-    to: Option<Box<[u8]>>,
-    /// What is cleared so far, and whether that is all.
-    cleared: Option<Cleared>,
-    is_done: bool,
-    reply: oneshot::Sender<Option<Cleared>>,
-    /// No read point begins until this ends: it would see a part of it.
-    _clearing: OwnedMutexGuard<()>,
-}
-
-impl Clears {
-    /// Tells all who wait that the engine has stopped.
-    pub(crate) fn forget(&self) {
-        self.0.lock().clear();
-    }
-}
 
 /// The next partitions of a range.
 struct Next {

@@ -8,15 +8,18 @@ use std::collections::VecDeque;
 
 use moirai_extents::Extent;
 
+use crate::limits::RUNS_OF_ENTRY;
+use moirai_units::BlockRange;
+
 use crate::error::Result;
 use crate::ids::{PartitionId, Seq};
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::{Entry, Placed};
+use crate::sweep::done::Done;
+use crate::sweep::done::Staging;
+use crate::sweep::done::{Emitted, Rewritten};
 use crate::sweep::job::{Job, Member};
-use crate::sweep::place::{Emitted, Rewritten};
-use crate::sweep::stage::Staging;
-use crate::sweep::{Done, encode_freed};
 
 /// A batch that was carried out. Neither the log nor readers know of it yet.
 pub(super) struct Carried {
@@ -210,5 +213,12 @@ impl Shared {
         state.arriving.extend(made.into_iter().map(|one| (one.first(), one)));
         encode_freed(group, &freed);
         Some(())
+    }
+}
+
+/// Appends that long values are left, if there are any.
+fn encode_freed(group: &mut Vec<u8>, runs: &[BlockRange]) {
+    for runs in runs.chunks(RUNS_OF_ENTRY) {
+        Entry::Freed { runs: runs.to_vec() }.encode(group);
     }
 }

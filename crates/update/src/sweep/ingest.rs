@@ -15,60 +15,25 @@
 //! that are appended fill partitions. The records that fill none are left for the next batch, and an empty partition
 //! waits for them, so no block is written twice.
 
-use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, oneshot};
-
 use crate::block_format::Pieces;
 use crate::error::{Error, Result};
-use crate::ids::{PartitionId, SpaceId};
+use crate::ids::PartitionId;
 use crate::records::Records;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::sweep::job::{BATCH_PARTITIONS, Choice, Job};
+use crate::sweep::choose::Choice;
+use crate::sweep::done::Done;
+use crate::sweep::job::IngestPart;
+use crate::sweep::job::{BATCH_PARTITIONS, Job};
+use crate::sweep::requests::IngestRequest;
+use crate::sweep::sweeper::Sweeper;
 use crate::sweep::writes::Writes;
-use crate::sweep::{Done, Sweeper};
 
 /// What the log says of a partition, beside its lowest key, about.
 const ENTRY_BYTES: usize = 64;
 
 /// A batch is refused when no partition could be sealed so often.
 const STALLS_MAX: u32 = 16;
-
-/// The batch that is ingested.
-#[derive(Debug, Default)]
-pub(crate) struct Ingests(Mutex<Option<IngestRequest>>);
-
-/// What is left of a batch; with the error that kept it from going in.
-pub(crate) type Outcome = (Records, Result<()>);
-
-/// A batch of records that is to be ingested.
-#[derive(Debug)]
-pub(crate) struct IngestRequest {
-    pub(crate) space: SpaceId,
-    /// Those that are not durable yet.
-    pub(crate) records: Records,
-    /// Whether the last records may be left for the next batch.
-    pub(crate) is_open: bool,
-    /// Bytes of all of them.
-    pub(crate) bytes: usize,
-    /// Whether some of them are durable.
-    pub(crate) has_begun: bool,
-    /// How often no partition could be sealed.
-    pub(crate) stalls: u32,
-    pub(crate) failed: Option<Error>,
-    pub(crate) reply: oneshot::Sender<Outcome>,
-    /// No other batch is ingested, and nobody modifies what was read, until this ends.
-    pub(crate) alone: OwnedMutexGuard<()>,
-}
-
-/// The records for one partition.
-pub(super) struct IngestPart {
-    pub(super) records: Records,
-    /// Whether the last of them may be left for the next batch.
-    is_open: bool,
-    /// Once they are placed, those before this key are; all when there is none.
-    end: Option<Box<[u8]>>,
-}
 
 /// What comes next of a batch.
 enum Next {
@@ -77,21 +42,6 @@ enum Next {
     Postponed,
     /// Nothing, or what is to be left.
     Nothing,
-}
-
-impl Ingests {
-    pub(crate) fn begin(&self, request: IngestRequest) {
-        *self.0.lock() = Some(request);
-    }
-
-    /// Tells who waits that the engine has stopped.
-    pub(crate) fn forget(&self) {
-        self.0.lock().take();
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.0.lock().is_some()
-    }
 }
 
 impl IngestRequest {

@@ -7,40 +7,19 @@
 
 use std::sync::Arc;
 
-use crate::data::place::Place;
 use crate::error::Result;
 use crate::log::segments::Start;
 use crate::log::walk::Walk;
 use crate::shared::Shared;
 use crate::state::Misfit;
-use crate::state::partition::Staged;
-use crate::sweep::Sweeper;
 use crate::sweep::job::Member;
+use crate::sweep::sweeper::Replaced;
+use crate::sweep::sweeper::Sweeper;
 
 /// What the blocks and chunks that were replaced take of the memory, before a checkpoint has them freed.
 const REPLACED_SHARE: usize = 16;
 /// After sweeps that could not make room, so much of the memory is filled before others try.
 const RETRY_SHARE: usize = 8;
-
-/// Blocks and chunks that others replaced: the last checkpoint, with the log, needs them.
-#[derive(Default)]
-pub(super) struct Replaced {
-    all: Vec<(Arc<Place>, Vec<Arc<Staged>>)>,
-    bytes: usize,
-}
-
-impl Replaced {
-    pub(super) fn keep(&mut self, member: Member) {
-        let Member { place, staged, .. } = member;
-        let chunks: usize = staged.iter().map(|one| one.memory_bytes()).sum();
-        self.bytes += place.memory_bytes() + chunks;
-        self.all.push((place, staged));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-}
 
 impl Shared {
     /// Loads what is pending of the groups from `start` to the frame `last`, where the log ends. Where sweeps cannot make

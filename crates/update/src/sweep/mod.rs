@@ -26,7 +26,9 @@
 //! one that finds no space waits, sealed, until some is free.
 
 mod absorb;
+mod choose;
 mod clear;
+mod done;
 mod finish;
 mod history;
 mod ingest;
@@ -35,96 +37,45 @@ mod level;
 mod load;
 mod pace;
 mod place;
+pub(crate) mod requests;
 mod slices;
 mod stage;
-mod working;
+mod sweeper;
+pub(crate) mod working;
 mod writes;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::{Either, select};
 use futures::{StreamExt, TryStreamExt};
 use moirai_runtime::{sleep, spawn};
-use moirai_units::{BlockCount, BlockRange, ByteCount};
+use moirai_units::{BlockCount, ByteCount};
 
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::shared::Shared;
 use crate::state::State;
-use crate::state::entry::Entry;
-pub(crate) use crate::sweep::absorb::{BulkRequest, Bulks};
-pub use crate::sweep::clear::Cleared;
-pub(crate) use crate::sweep::clear::Clears;
+use crate::sweep::choose::Choice;
+use crate::sweep::done::Done;
 use crate::sweep::finish::{Carried, Finished};
-pub(crate) use crate::sweep::ingest::{IngestRequest, Ingests, Outcome as IngestOutcome};
-pub(crate) use crate::sweep::job::LOOKED_AT;
-use crate::sweep::job::{BATCH_PARTITIONS, Choice, Cursor, Job};
+use crate::sweep::job::{BATCH_PARTITIONS, Job};
 use crate::sweep::level::level;
-use crate::sweep::load::Replaced;
-use crate::sweep::place::Rewritten;
 use crate::sweep::slices::Slices;
-use crate::sweep::stage::{Limit, Staging};
+use crate::sweep::stage::Limit;
+use crate::sweep::sweeper::Sweeper;
 use crate::sweep::working::Taken;
-pub(crate) use crate::sweep::working::Working;
 
 /// Partitions that are swept at the same time, for each disk: one is read, one is applied, one is written. On four simulated
 /// disks, three for each take a fifth less time than one for each; to have the disks take turns beside that changes nothing,
 /// since extents that are written together lie on all of them.
 const PIPELINE: usize = 3;
 
-/// Runs of long values in one entry: the state is locked while an entry is applied.
-const RUNS_OF_ENTRY: usize = 256;
-
 /// Space that is given back to the device at once.
 const DISCARD_MIB: u64 = 64;
 
 /// Discards after a batch, at most: about as many as it leaves extents and chunks.
 const DISCARDS_MAX: usize = 4 * BATCH_PARTITIONS;
-
-/// The sweeper's own.
-struct Sweeper<'a> {
-    shared: &'a Arc<Shared>,
-    /// Sealed, and swept next.
-    waiting: VecDeque<Job>,
-    /// Sealed, and swept once there is more space than `free` blocks.
-    postponed: Vec<Job>,
-    free: BlockCount,
-    cursor: Cursor,
-    /// See [`level`].
-    due: f64,
-    /// While a log is loaded.
-    replaced: Replaced,
-    /// Whether the last sweep ingested records: what else there is to do comes next.
-    has_ingested: bool,
-}
-
-/// The outcome of a job.
-enum Done {
-    Staged(Staging),
-    Placed(Rewritten),
-    /// There was no space.
-    Postponed,
-    /// Blocks or chunks could not be read.
-    SetAside(Error),
-}
-
-impl Done {
-    /// Bytes of the entries that tell of it, at most.
-    fn entry_bytes_max(&self) -> usize {
-        let freed = |runs: &[BlockRange]| 32 * (runs.len() + 1);
-        match self {
-            Done::Staged(Staging { chunk, freed: runs, .. }) => {
-                let mut encoded = Vec::new();
-                chunk.encode(&mut encoded);
-                encoded.len() + 32 + freed(runs)
-            }
-            Done::Placed(rewritten) => rewritten.entry_bytes_max(),
-            Done::Postponed | Done::SetAside(_) => 0,
-        }
-    }
-}
 
 impl Shared {
     /// Sweeps until the engine is closed, or something fails.
@@ -339,27 +290,7 @@ impl Shared {
     }
 }
 
-/// Appends that long values are left, if there are any.
-fn encode_freed(group: &mut Vec<u8>, runs: &[BlockRange]) {
-    for runs in runs.chunks(RUNS_OF_ENTRY) {
-        Entry::Freed { runs: runs.to_vec() }.encode(group);
-    }
-}
-
 impl<'a> Sweeper<'a> {
-    fn new(shared: &'a Arc<Shared>) -> Sweeper<'a> {
-        Sweeper {
-            shared,
-            waiting: VecDeque::new(),
-            postponed: Vec::new(),
-            free: BlockCount::ZERO,
-            cursor: Cursor::default(),
-            due: 0.0,
-            replaced: Replaced::default(),
-            has_ingested: false,
-        }
-    }
-
     /// Sweeps some partitions; tells whether there was something to do.
     async fn sweep_some(&mut self) -> Result<bool> {
         let shared = self.shared;

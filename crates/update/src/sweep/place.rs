@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use moirai_extents::{Extent, Rows};
 use moirai_runtime::yield_now;
-use moirai_units::{BlockCount, BlockRange};
+use moirai_units::BlockCount;
 
 use crate::block_format::{Emission, OwnedUnits, Pieces};
 use crate::data::place::{Location, TablePlace};
 use crate::data::strips::{Run, StripRows};
-use crate::data::tables::Tables;
 use crate::error::Result;
 use crate::group::Group;
 use crate::kind::{Kinds, Modification};
@@ -23,7 +22,8 @@ use crate::spec::Spec;
 use crate::state::block_table::BlockTable;
 use crate::state::partition::Partition;
 use crate::state::sorted::Sorted;
-use crate::sweep::Done;
+use crate::sweep::done::Done;
+use crate::sweep::done::{Emitted, Rewritten, Written};
 use crate::sweep::job::{Job, Member};
 use crate::sweep::slices::{Slice, Slices, with_slice};
 use crate::sweep::writes::Writes;
@@ -33,70 +33,6 @@ use crate::units::{Block, UnitSet};
 const BLOCKS_AT_ONCE: usize = 16;
 /// The part of the memory that modifications of other spaces may take which come of one job.
 const EMITTED_SHARE: usize = 16;
-
-/// The new blocks of a partition, or of neighbours that were merged.
-#[derive(Default)]
-pub(super) struct Rewritten {
-    pub(super) written: Vec<Written>,
-    /// Modifications that did not fit their values.
-    pub(super) refused: u64,
-    /// Extents of long values that merges made.
-    pub(super) made: Vec<Extent>,
-    /// Blocks of long values that nothing refers to any more.
-    pub(super) freed: Vec<BlockRange>,
-    /// Records from this key on were left for the next batch; see `ingest`.
-    pub(super) rest: Option<Box<[u8]>>,
-    pub(super) emitted: Emitted,
-}
-
-/// Modifications of other spaces that came of a sweep, and the room in the log that is kept for them.
-#[derive(Default)]
-pub(super) struct Emitted {
-    pub(super) entries: Vec<u8>,
-    pub(super) count: u64,
-    pub(super) held: Option<usize>,
-}
-
-impl Rewritten {
-    /// Bytes of the entries that tell of it, at most.
-    pub(super) fn entry_bytes_max(&self) -> usize {
-        let mut encoded = Vec::new();
-        for one in &self.written {
-            encoded.extend_from_slice(&one.low);
-            encoded.extend_from_slice(&[0; 32]);
-            one.location.encode(&mut encoded);
-        }
-        encoded.len() + 32 * (self.made.len() + self.freed.len() + 4)
-    }
-}
-
-/// Blocks that were written: a partition to be.
-#[derive(Default)]
-pub(super) struct Written {
-    pub(super) low: Box<[u8]>,
-    pub(super) extents: Vec<Extent>,
-    pub(super) location: Location,
-    pub(super) table: Arc<BlockTable>,
-}
-
-impl Written {
-    /// Gives its table to those that are in memory: of what is not applied for long, it would take memory beside these.
-    pub(super) fn keep_table(&mut self, tables: &Tables) {
-        let table = std::mem::take(&mut self.table);
-        if let Some(last) = self.extents.last()
-            && table.len() > 0
-            && !self.location.table.is_short()
-        {
-            tables.keep(last.number, &table);
-        }
-    }
-}
-
-impl Rewritten {
-    pub(super) fn keep_tables(&mut self, tables: &Tables) {
-        self.written.iter_mut().for_each(|one| one.keep_table(tables));
-    }
-}
 
 /// What comes of a job while its partitions are read.
 struct Rewrite {
@@ -234,7 +170,7 @@ impl Shared {
     ) -> Result<Done> {
         let Some(spec) = job.spec() else { return Ok(Done::Postponed) };
         let made = Made::on_device(&self.extents, self.checkpoint_reserve());
-        let mut pieces = Pieces::of(&spec, UnitSet::ALL, made);
+        let mut pieces = spec.pieces(UnitSet::ALL, made);
         pieces.emission =
             held.map(|bytes_max| Box::new(Emission { group: Group::new(), bytes_max }));
         let most = spec.division.partition_blocks as usize;

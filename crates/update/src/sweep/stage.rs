@@ -4,9 +4,8 @@
 //! other: or keys that are modified again and again would fill the device.
 
 use bytes::Bytes;
-use moirai_extents::Extent;
 use moirai_storage::IoBuf;
-use moirai_units::{BLOCK_BYTES, BlockRange};
+use moirai_units::BLOCK_BYTES;
 
 use crate::error::Result;
 use crate::long::references::References;
@@ -14,29 +13,14 @@ use crate::read_whole::{chunk_blocks, runs_of};
 use crate::shared::Shared;
 use crate::state::chunk::{Blocks, Chunk};
 use crate::state::partition::{Staged, staged_blocks};
-use crate::sweep::Done;
+use crate::sweep::done::Done;
+use crate::sweep::done::Staging;
 use crate::sweep::job::Member;
 
 /// A partition is rewritten once deletes come to this part of its blocks' bytes: they are short beside what they delete.
 const DELETED_SHARE: u64 = 8;
 /// Bytes of a chunk that are read as fast as a part of them.
 const READ_AT_ONCE: usize = 4 << 10;
-/// Chunks that are combined have no more than this part of the memory together, and no more than so many bytes; or than two
-/// partitions have, if that is more.
-const COMBINED_SHARE: usize = 16;
-const COMBINED_BYTES_MAX: usize = 4 << 20;
-
-/// A chunk that was written.
-#[derive(Default)]
-pub(super) struct Staging {
-    pub(super) chunk: Chunk,
-    /// None when the chunk is empty.
-    pub(super) extent: Option<Extent>,
-    /// So many of the partition's chunks, those that were staged last, are in this one.
-    pub(super) combined: usize,
-    /// Blocks of long values that it leaves out.
-    pub(super) freed: Vec<BlockRange>,
-}
 
 /// How much may be staged for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +29,6 @@ pub(super) enum Limit {
     Partition,
     /// What there is space for: the partition cannot be rewritten.
     Space,
-}
-
-impl Member {
-    /// Bytes of chunks that are combined with what was sealed, at most.
-    pub(super) fn combined_bytes_max(&self, memory_bytes: usize) -> usize {
-        let partition_bytes = self.place.spec().division.partition_bytes();
-        (memory_bytes / COMBINED_SHARE).min(COMBINED_BYTES_MAX).max(2 * partition_bytes)
-    }
 }
 
 impl Shared {

@@ -9,7 +9,7 @@ use moirai_storage::{Device, IoBuf};
 use moirai_units::Lbn;
 
 use crate::error::Result;
-use crate::sweep::place::Written;
+use crate::sweep::done::Written;
 
 /// Writes of a job that are in flight at most.
 const WRITES_MAX: usize = 2;
