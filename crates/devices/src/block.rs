@@ -12,7 +12,7 @@ use moirai_units::{BLOCK_BYTES, BlockCount, ByteCount};
 use rustix::fs::{OFlags, SeekFrom, ioctl_blkpbszget};
 use rustix::io::Errno;
 
-use crate::file::file_error;
+use crate::file_parts::file_error;
 use crate::{Access, SystemSays};
 
 /// `BLKDISCARD` of `<linux/fs.h>`.

@@ -7,7 +7,7 @@ use std::path::Path;
 use moirai_storage::IoBuf;
 use rustix::fs::{AtFlags, OFlags};
 
-use crate::file::PAGE;
+use crate::file_parts::PAGE;
 use crate::system::direct_io_of;
 
 /// A file for direct I/O, and how its transfers are to be aligned, in bytes.

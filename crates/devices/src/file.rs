@@ -20,14 +20,12 @@ use rustix::io::Errno;
 
 use crate::block;
 use crate::direct::Direct;
+use crate::file_parts::{PAGE, file_error};
 use crate::flushes::{Flushes, Others, Synced};
 use crate::in_place::FlushedTimes;
 use crate::lock::{lock, unlock};
 use crate::ring::{Carried, Ring};
 use crate::{Access, NewFiles};
-
-/// What a file's size and its volume block are multiples of: the page of common file systems.
-pub(crate) const PAGE: BlockCount = BlockCount(4096 / BLOCK_BYTES);
 
 /// Requests of one batch that threads carry out at the same time, where there is no ring.
 const BATCH_PARALLELISM: usize = 8;
@@ -224,13 +222,6 @@ impl FileDevice {
         let end = (first + self.ensemble).min(self.inquiry.all_blocks().end());
         Ok(BlockRange::between(first, end))
     }
-}
-
-pub(crate) fn file_error<'a>(
-    path: &'a Path,
-    action: &'static str,
-) -> impl FnOnce(io::Error) -> Error + use<'a> {
-    move |source| Error::File { path: path.to_owned(), action, source }
 }
 
 /// The file, and whether it takes no writes.

@@ -6,6 +6,7 @@ mod controller;
 mod direct;
 mod faulty;
 mod file;
+mod file_parts;
 mod flushes;
 mod host_bus;
 mod in_place;

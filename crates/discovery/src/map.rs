@@ -110,11 +110,6 @@ impl TrackMap {
     }
 }
 
-/// Whether a block is not within one of the ranges in which boundaries are guesses. A range's own first block is certain.
-pub(crate) fn is_certain(unsure: &[BlockRange], lbn: Lbn) -> bool {
-    !unsure.iter().any(|range| range.first < lbn && range.contains(lbn))
-}
-
 /// A device that serves what was discovered of it as its attributes.
 #[derive(Debug)]
 pub struct Annotated {

@@ -12,7 +12,8 @@ use crate::generate::{Generator, Source};
 use crate::moments::Moments;
 use crate::plan::Plan;
 use crate::policy::Goal;
-use crate::system::{Response, Run, System, SystemDescription};
+use crate::run::Run;
+use crate::system::{Response, System, SystemDescription};
 use crate::workload::Workload;
 
 /// How plans are simulated.

@@ -16,6 +16,7 @@ mod judge;
 mod moments;
 mod plan;
 mod policy;
+mod run;
 pub mod search;
 mod spread;
 mod system;
@@ -30,5 +31,6 @@ pub use judge::{
 };
 pub use plan::{Placement, Plan, PlannedArray};
 pub use policy::{Arrays, Disks, Goal, Object, Policy};
-pub use system::{ObjectOnArrays, Response, Run, System, SystemDescription};
+pub use run::Run;
+pub use system::{ObjectOnArrays, Response, System, SystemDescription};
 pub use workload::{Arrivals, Hot, SizeDistribution, Stream, Workload};

@@ -8,7 +8,7 @@ use moirai_units::{BlockCount, Instant, Nanos};
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-use crate::system::Run;
+use crate::run::{Run, WARM_UP};
 use crate::workload::Workload;
 
 /// A run of fewer on and off periods than this is divided.
@@ -21,8 +21,6 @@ const RARE_MOMENTS: f64 = 2.0;
 /// asked for.
 const MOMENT_MIN_NS: f64 = 4e9;
 const TIMES_MAX: f64 = 4.0;
-/// The share of a run in which queues and caches fill; it is not counted.
-const WARM_UP: u64 = 10;
 
 /// Moments at which a workload is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +91,6 @@ impl Moments {
             phases.insert(stream.object.clone(), of_stream);
         }
         phases
-    }
-}
-
-impl Run {
-    /// So many requests, of which the first tenth is not counted.
-    pub(crate) fn with_warm_up(requests: u64) -> Run {
-        Run::Requests { count: requests, warm_up: requests / WARM_UP }
     }
 }
 

@@ -13,6 +13,7 @@ use moirai_volume::{Layout, Level};
 use slab::Slab;
 
 use crate::generate::{Source, TracedRequest};
+use crate::run::Run;
 use crate::spread::Spread;
 
 /// Arrays and the objects on them.
@@ -45,25 +46,6 @@ pub struct ObjectOnArrays {
     pub level: Level,
     /// Its stripe unit.
     pub unit: BlockCount,
-}
-
-/// How long to simulate. What is issued during the warm-up at the beginning is not counted in response times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
-    /// So many requests.
-    Requests {
-        /// Requests that are issued.
-        count: u64,
-        /// The first of them, which are not counted.
-        warm_up: u64,
-    },
-    /// All requests of a time.
-    Time {
-        /// None is issued later.
-        until: Instant,
-        /// What is issued before this is not counted.
-        warm_up: Instant,
-    },
 }
 
 /// A running system.

@@ -54,6 +54,14 @@ pub struct Sight<'t> {
     pub reads: Option<&'t Arc<Reads>>,
 }
 
+impl Transactions {
+    /// Begins a transaction. It reads nothing yet, and its read point begins with its first read.
+    #[must_use]
+    pub fn begin(self: &Arc<Transactions>, options: TransactionOptions) -> Transaction {
+        Transaction::new(Arc::clone(self), self.next_id(), options)
+    }
+}
+
 impl Transaction {
     pub(crate) fn new(
         all: Arc<Transactions>,

@@ -8,8 +8,6 @@ use parking_lot::Mutex;
 
 use crate::history::{History, Modified};
 use crate::locks::{Locks, TransactionId};
-use crate::options::TransactionOptions;
-use crate::transaction::Transaction;
 
 /// What the transactions of an engine share. There is one for each engine: transactions of two do not know of each other.
 #[derive(Debug, Default)]
@@ -85,12 +83,6 @@ impl Transactions {
     #[must_use]
     pub fn new() -> Arc<Transactions> {
         Arc::default()
-    }
-
-    /// Begins a transaction. It reads nothing yet, and its read point begins with its first read.
-    #[must_use]
-    pub fn begin(self: &Arc<Transactions>, options: TransactionOptions) -> Transaction {
-        Transaction::new(Arc::clone(self), self.next_id(), options)
     }
 
     /// What happened so far.

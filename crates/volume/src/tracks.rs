@@ -3,8 +3,6 @@
 use moirai_storage::{Device, Ensemble, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::zones::zones_of;
-
 /// The ensembles that tile a device, called tracks here as on a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracks {
@@ -34,19 +32,16 @@ impl Tracks {
         Ok(tracks)
     }
 
-    /// Without the last one where that is shorter than others of its zone: the device may end in its middle,
-    /// and a larger one would not.
-    pub(crate) fn without_cut_end(mut self) -> Tracks {
-        let whole = zones_of(&self).last().map(|zone| zone.ensemble);
+    /// Leaves the last one out if it is shorter than `whole`.
+    pub(crate) fn drop_shorter_end(&mut self, whole: BlockCount) {
         if let Some(last) = self.runs.last_mut()
-            && whole.is_some_and(|whole| last.track < whole)
+            && last.track < whole
         {
             last.tracks -= 1;
             if last.tracks == 0 {
                 self.runs.pop();
             }
         }
-        self
     }
 
     pub(crate) fn push(&mut self, Ensemble { blocks, switch }: Ensemble) {

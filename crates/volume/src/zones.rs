@@ -127,6 +127,18 @@ fn extend(zone: &mut Zone, ensemble: &Ensemble) {
     zone.switch = zone.switch.max(ensemble.switch);
 }
 
+impl Tracks {
+    /// Without the last one where that is shorter than others of its zone: the device may end in its middle, and a larger one would
+    /// not.
+    pub(crate) fn without_cut_end(mut self) -> Tracks {
+        let whole = zones_of(&self).last().map(|zone| zone.ensemble);
+        if let Some(whole) = whole {
+            self.drop_shorter_end(whole);
+        }
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,12 +14,14 @@ mod conditions;
 mod driver;
 pub(crate) mod generate;
 pub mod inputs;
+mod kinds;
 mod load;
 mod schema;
 mod transactions;
 
 pub use conditions::{CONDITIONS, Condition};
-pub use driver::{KINDS, Kind, RowReads, RunOptions, new_orders_per_minute, run};
+pub use driver::{RunOptions, new_orders_per_minute, run};
+pub use kinds::{KINDS, Kind, RowReads};
 pub use load::{Initial, load};
 pub use schema::{Database, Scale, TABLES, column_names, open};
 pub use transactions::Terminal;

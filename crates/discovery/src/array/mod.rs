@@ -11,9 +11,10 @@ use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
 
 use crate::error::Result;
-use crate::map::{TrackMap, is_certain};
+use crate::map::TrackMap;
 use crate::rotation::Rotation;
 use crate::tracks::Progress;
+use crate::tracks::is_certain;
 use pairs::{Disks, Pairs};
 
 /// Blocks that stand for a disk, and how many are tried for each of them and each disk that is known.

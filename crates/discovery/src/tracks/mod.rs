@@ -25,7 +25,6 @@ use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 
 use self::ends::Neighbours;
 use crate::error::Result;
-use crate::map::is_certain;
 use crate::probe::{Prober, Read};
 use crate::rotation::{CacheSeen, Rotation, SCATTERED_MAX, cache, rotation};
 use expected::Expected;
@@ -70,6 +69,11 @@ pub struct Tracks {
     pub unsure: Vec<BlockRange>,
     /// How the disk turns.
     pub rotation: Rotation,
+}
+
+/// Whether a block is not within one of the ranges in which boundaries are guesses. A range's own first block is certain.
+pub(crate) fn is_certain(unsure: &[BlockRange], lbn: Lbn) -> bool {
+    !unsure.iter().any(|range| range.first < lbn && range.contains(lbn))
 }
 
 impl Tracks {

@@ -3,8 +3,8 @@
 use moirai_runtime::{Random, random};
 use rand::Rng;
 
-use crate::tpcc::driver::Kind;
 use crate::tpcc::generate::Skew;
+use crate::tpcc::kinds::Kind;
 use crate::tpcc::schema::{DISTRICTS, Scale};
 
 /// What a transaction is asked to do.

@@ -9,9 +9,9 @@ use moirai_tables::{
 };
 
 use crate::driver::Done;
-use crate::tpcc::driver::RowReads;
 use crate::tpcc::generate::LOADED_US;
 use crate::tpcc::inputs::{CustomerBy, District, Input, Inputs, Line, NewOrder, Payment};
+use crate::tpcc::kinds::RowReads;
 use crate::tpcc::schema::{DISTRICTS, Database};
 
 /// A terminal: it asks for transactions of one warehouse.
