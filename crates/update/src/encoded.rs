@@ -57,13 +57,7 @@ pub(crate) fn put_modification(out: &mut Vec<u8>, space: SpaceId, modification: 
     encode(out, modification);
 }
 
-/// The space and the modification at the front of a group of a program, with the modification's bytes.
-pub(crate) fn take_modification<'a>(
-    taker: &mut Taker<'a>,
-) -> Option<(SpaceId, Modification<'a>, &'a [u8])> {
-    let space = SpaceId(taker.number32()?);
-    let before = taker.0;
-    let modification = take(taker)?;
-    let encoded = before.get(..before.len() - taker.0.len())?;
-    Some((space, modification, encoded))
+/// The space and the modification at the front of a group of a program.
+pub(crate) fn take_modification<'a>(taker: &mut Taker<'a>) -> Option<(SpaceId, Modification<'a>)> {
+    Some((SpaceId(taker.number32()?), take(taker)?))
 }

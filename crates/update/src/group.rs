@@ -44,8 +44,7 @@ impl<'a> Iterator for Modifications<'a> {
     type Item = (SpaceId, Modification<'a>);
 
     fn next(&mut self) -> Option<(SpaceId, Modification<'a>)> {
-        let (space, modification, _) = take_modification(&mut self.0)?;
-        Some((space, modification))
+        take_modification(&mut self.0)
     }
 }
 

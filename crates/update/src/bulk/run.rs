@@ -44,13 +44,11 @@ impl Buffer {
     /// Its modifications, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SpaceId, Modification<'_>)> {
         let mut taker = Taker(&self.bytes);
-        std::iter::from_fn(move || {
-            take_modification(&mut taker).map(|(space, one, _)| (space, one))
-        })
+        std::iter::from_fn(move || take(&mut taker).map(|(space, one, _)| (space, one)))
     }
 
     fn at(&self, place: u32) -> Option<(SpaceId, Modification<'_>, &[u8])> {
-        take_modification(&mut Taker(self.bytes.get(place as usize..)?))
+        take(&mut Taker(self.bytes.get(place as usize..)?))
     }
 
     /// Sorts the modifications by space and key; gives where they are.
@@ -63,6 +61,13 @@ impl Buffer {
         });
         places.into_iter().map(|(_, _, place)| place).collect()
     }
+}
+
+/// The modification at the front, with its space and all of its bytes.
+fn take<'a>(taker: &mut Taker<'a>) -> Option<(SpaceId, Modification<'a>, &'a [u8])> {
+    let before = taker.0;
+    let (space, modification) = take_modification(taker)?;
+    Some((space, modification, before.get(..before.len() - taker.0.len())?))
 }
 
 impl Shared {
@@ -193,7 +198,7 @@ impl<'a> Merge<'a> {
             (cursor.next, cursor.at) = (cursor.next + 1, 0);
         }
         let rest = cursor.bytes.get(cursor.at..).unwrap_or_default();
-        let Some((space, one, _)) = take_modification(&mut Taker(rest)) else {
+        let Some((space, one, _)) = take(&mut Taker(rest)) else {
             let blocks = BlockRange::new(Lbn(0), BlockCount::ZERO);
             return Err(Error::damaged(&*self.shared.data, "a part of a bulk group", blocks));
         };
