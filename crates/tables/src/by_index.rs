@@ -11,7 +11,7 @@ use crate::Result;
 use crate::index::{Index, key_behind};
 use crate::scan::{Scan, ScanCounts, ScanOptions};
 use crate::snapshot::{Snapshot, projected};
-use crate::tables::Table;
+use crate::table::Table;
 
 /// Rows that are read at once.
 const ROWS_AT_ONCE: usize = 1024;

@@ -10,7 +10,7 @@ use moirai_update::{DELETE, Group, KindNumber, MERGED_BYTES_MAX, Modification, P
 
 use crate::definition::Layout;
 use crate::index::Index;
-use crate::tables::Table;
+use crate::table::Table;
 use crate::types;
 use crate::values::ArrayValues;
 use crate::{Error, Result};

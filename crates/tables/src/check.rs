@@ -13,9 +13,10 @@ use arrow_array::{ArrayRef, RecordBatch};
 use moirai_units::ByteCount;
 
 use crate::index::Index;
+use crate::rows::text_of;
 use crate::scan::{Scan, ScanOptions};
 use crate::snapshot::Snapshot;
-use crate::tables::Table;
+use crate::table::Table;
 use crate::{Error, Result};
 
 /// What is held of a row: the hashes of its entry, of an entry that is found, and of its values.
@@ -244,12 +245,4 @@ impl IndexCheck<'_> {
         }
         Ok((without_entry, several))
     }
-}
-
-/// The values of a row, for people.
-pub(crate) fn text_of(arrays: &[ArrayRef], row: usize) -> String {
-    let texts = arrays.iter().map(|array| {
-        arrow_cast::display::array_value_to_string(array, row).unwrap_or_else(|_| "?".to_owned())
-    });
-    texts.collect::<Vec<_>>().join(", ")
 }

@@ -13,7 +13,7 @@ use crate::columns::ColumnBuilder;
 use crate::index::{Index, key_behind};
 use crate::scan::ScanOptions;
 use crate::snapshot::{Snapshot, batch_of, projected};
-use crate::tables::Table;
+use crate::table::Table;
 use crate::types;
 use crate::values::ArrayValues;
 

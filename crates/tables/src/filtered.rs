@@ -24,7 +24,7 @@ use crate::filter_order::{Decision, FilterOrder, OrderChooser};
 use crate::hint::Unfiltered;
 use crate::scan::{PAGES_AT_ONCE, PageAt, Scan, ScanCounts, ScanOptions, append_page, read_keys};
 use crate::snapshot::{Snapshot, projected, units_of};
-use crate::tables::Table;
+use crate::table::Table;
 use crate::{Error, Result};
 
 /// So many pages without rows to keep, between two that have some, are read with them: one request instead of two.

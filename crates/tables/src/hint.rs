@@ -12,7 +12,7 @@ use crate::definition::Layout;
 use crate::filter_order::PAGES_OF_DECISION;
 use crate::scan::{Scan, ScanCounts, ScanOptions};
 use crate::snapshot::Snapshot;
-use crate::tables::Table;
+use crate::table::Table;
 
 /// Rows are filtered where less than 1 in 4 pages has some to keep.
 const FILTERED_BELOW: u64 = 4;

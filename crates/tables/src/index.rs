@@ -14,7 +14,7 @@ use moirai_pages::{ColumnType, KeyReader, number_bytes};
 use moirai_update::{DELETE, Group, KindNumber, Modification, PUT, SpaceId};
 
 use crate::definition::{EntryColumn, IndexDefinition, TableDefinition};
-use crate::tables::Table;
+use crate::table::Table;
 use crate::types;
 use crate::values::{ArrayValues, fixed_bytes};
 use crate::{Error, Result};

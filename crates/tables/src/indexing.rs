@@ -8,7 +8,8 @@ use moirai_update::{Group, SpaceId};
 use crate::definition::{Entries, IndexDefinition, TableDefinition};
 use crate::index::Index;
 use crate::scan::ScanOptions;
-use crate::tables::{Table, Tables};
+use crate::table::Table;
+use crate::tables::Tables;
 use crate::{Error, Result};
 
 impl Tables {

@@ -83,6 +83,7 @@ mod row_changes;
 mod rows;
 mod scan;
 mod snapshot;
+mod table;
 mod tables;
 mod transaction;
 mod types;
@@ -103,8 +104,9 @@ pub use moirai_pages::KeyBounds;
 pub use moirai_transactions::{Isolation, LockWait, TransactionOptions};
 pub use scan::{Scan, ScanCounts, ScanOptions};
 pub use snapshot::{Snapshot, TableSize};
+pub use table::Table;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use tables::Canary;
-pub use tables::{Table, Tables, Turn, Writer};
+pub use tables::{Tables, Turn, Writer};
 pub use transaction::{Locked, Transaction};

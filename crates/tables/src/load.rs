@@ -19,9 +19,11 @@ use moirai_pages::{ColumnSlice, Encoder, ROWS, do_keys_ascend, encode_rows, key_
 use moirai_update::{Bulk, Ingest, Modification, PUT};
 
 use crate::changes::RowEncoder;
-use crate::check::text_of;
 use crate::definition::{Layout, TableDefinition};
-use crate::tables::{Table, Tables};
+use crate::rows::text_of;
+use crate::table::Replace;
+use crate::table::Table;
+use crate::tables::Tables;
 use crate::values::ArrayValues;
 use crate::{Error, Result};
 
@@ -38,18 +40,6 @@ const COUNTS_MAX: u32 = 3;
 pub struct LoadOptions {
     /// Replace a table of its name.
     pub replace: bool,
-}
-
-/// What the table takes the place of at the end of a load.
-#[derive(Clone, Debug)]
-pub(crate) enum Replace {
-    Nothing,
-    /// Any table of its name, or none.
-    Any,
-    /// This table, while it is as it was.
-    Table(Table),
-    /// And while it has no rows.
-    Empty(Table),
 }
 
 /// Fills a new table. Dropped before [`Load::finish`], and after an error, it leaves nothing: its space is free before the next table

@@ -8,7 +8,7 @@ use moirai_update::{DELETE, KindNumber, Modification, PUT};
 
 use crate::Result;
 use crate::datum::{Datum, Row};
-use crate::tables::Table;
+use crate::table::Table;
 use crate::transaction::Transaction;
 
 impl Transaction {

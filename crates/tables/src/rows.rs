@@ -1,14 +1,14 @@
 //! Arrow arrays made of rows, each a key and its fields, as the engine answers with them and leaves have them.
 
+use arrow_array::ArrayRef;
 use moirai_btree::Leaf;
 use moirai_pages::{Fields, KeyBounds, KeyReader, PageRows};
 use moirai_update::{Reader, Stored, UnitSet, View};
 
 use crate::Result;
-use crate::check::text_of;
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
-use crate::tables::Table;
+use crate::table::Table;
 
 /// Takes columns out of rows.
 pub(crate) struct RowDecoder<'t> {
@@ -151,4 +151,12 @@ pub(crate) fn page_reader<'a>(table: &Table, reader: Reader<'a>) -> Reader<'a> {
         Layout::Csm | Layout::Pax => reader.in_layers(UnitSet::one(0)),
         Layout::Nsm => reader,
     }
+}
+
+/// The values of a row, for people.
+pub(crate) fn text_of(arrays: &[ArrayRef], row: usize) -> String {
+    let texts = arrays.iter().map(|array| {
+        arrow_cast::display::array_value_to_string(array, row).unwrap_or_else(|_| "?".to_owned())
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use moirai_pages::{KeyBounds, PageRows};
+use moirai_transactions::key_after;
 use moirai_update::{At, Layers, Modification, Reader, UnitSet, View, Views};
 
 use crate::Result;
@@ -12,7 +13,7 @@ use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
 use crate::rows::append_leaf;
 use crate::snapshot::{Snapshot, batch_of, projected, units_of};
-use crate::tables::Table;
+use crate::table::Table;
 
 /// Pages that are read with one request at most: a view ends with its row group.
 pub(crate) const PAGES_AT_ONCE: usize = 64;
@@ -115,6 +116,33 @@ impl ScanCounts {
         self.passed_pages += passed_pages;
         self.turns += turns;
         self.bytes += bytes;
+    }
+}
+
+impl Snapshot {
+    /// Reads columns of the rows of a range; see [`Scan`].
+    ///
+    /// # Errors
+    /// [`Error::Rows`] for a column that the table does not have.
+    pub fn scan(self: Arc<Snapshot>, table: &Table, options: ScanOptions) -> Result<Scan> {
+        Scan::new(self, table, options)
+    }
+
+    /// Whether one view shows that no row has a key from `low` to `high`.
+    pub(crate) async fn shows_nothing(
+        &self,
+        table: &Table,
+        low: &[u8],
+        high: &[u8],
+    ) -> Result<bool> {
+        let options = ScanOptions {
+            columns: Some(table.pages().key().to_vec()),
+            from: low.to_vec(),
+            to: Some(key_after(high)),
+            batch_rows: 1,
+            pages: 1,
+        };
+        Arc::new(self.without_reads()).scan(table, options)?.shows_nothing().await
     }
 }
 

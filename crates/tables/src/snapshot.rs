@@ -8,15 +8,15 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use moirai_btree::Leaf;
 use moirai_pages::{KeyBounds, KeyReader, PageRows, PageSchema, number_of};
-use moirai_transactions::{Point, Reads, key_after};
+use moirai_transactions::{Point, Reads};
 use moirai_units::ByteCount;
 use moirai_update::{At, Draft, ReadPoint, Reader, UnitSet, View};
 
 use crate::columns::ColumnBuilder;
 use crate::definition::Layout;
 use crate::rows::{RowDecoder, page_reader, rows_of};
-use crate::scan::{Scan, ScanOptions};
-use crate::tables::{RowBytes, Table, Tables};
+use crate::table::Table;
+use crate::tables::{RowBytes, Tables};
 use crate::{Error, Result};
 
 /// The fewest keys for which it is worth looking first whether all lie behind the last row: where they do not, one page is read in vain.
@@ -54,6 +54,29 @@ const ROW_BYTES_SHARE: u64 = 8;
 pub(crate) fn units_of(pages: &PageSchema, columns: &[usize]) -> UnitSet {
     let units = columns.iter().filter_map(|column| pages.unit(*column)).map(UnitSet::one);
     units.fold(UnitSet::NONE, UnitSet::with)
+}
+
+impl Tables {
+    /// Begins to read at this moment.
+    pub async fn snapshot(self: &Arc<Tables>) -> Arc<Snapshot> {
+        let point = self.store.engine().read_point().await;
+        Arc::new(Snapshot::new(Arc::clone(self), SnapshotPoint::Alone(Arc::new(point))))
+    }
+
+    /// Numbers for rows that are added to a table without a key, which nobody else gets: the first of `count`. Those of rows that are not
+    /// committed in the end are passed over. Who numbers rows by [`Snapshot::next_row_number`] instead is to be alone.
+    ///
+    /// # Errors
+    /// As of [`Snapshot::next_row_number`].
+    pub async fn row_numbers(self: &Arc<Tables>, table: &Table, count: u64) -> Result<u64> {
+        let mut numbers = self.row_numbers.lock().await;
+        let next = match numbers.get(&table.space()) {
+            Some(next) => *next,
+            None => self.snapshot().await.next_row_number(table).await?,
+        };
+        numbers.insert(table.space(), next + count);
+        Ok(next)
+    }
 }
 
 impl Snapshot {
@@ -125,7 +148,7 @@ impl Snapshot {
 
     /// The table called `name`, if there was one. Errors as of [`Tables::table`].
     pub async fn find(&self, name: &str) -> Result<Option<Table>> {
-        crate::tables::find_in(self.trees(), name).await
+        crate::table::find_in(self.trees(), name).await
     }
 
     /// Whether the table of that name was this one. Errors as of [`Tables::table`].
@@ -233,14 +256,6 @@ impl Snapshot {
         Ok(0)
     }
 
-    /// Reads columns of the rows of a range; see [`Scan`].
-    ///
-    /// # Errors
-    /// [`Error::Rows`] for a column that the table does not have.
-    pub fn scan(self: Arc<Snapshot>, table: &Table, options: ScanOptions) -> Result<Scan> {
-        Scan::new(self, table, options)
-    }
-
     /// Of each of these keys, whether no row has it: an array for each column of the key, in its order. In [`Layout::Csm`] this reads the
     /// minipages of keys alone.
     ///
@@ -260,18 +275,6 @@ impl Snapshot {
         let reader = self.reader().units(UnitSet::one(0));
         let found = reader.get_many(table.space(), &refs).await?;
         Ok(found.iter().map(Option::is_none).collect())
-    }
-
-    /// Whether one view shows that no row has a key from `low` to `high`.
-    async fn shows_nothing(&self, table: &Table, low: &[u8], high: &[u8]) -> Result<bool> {
-        let options = ScanOptions {
-            columns: Some(table.pages().key().to_vec()),
-            from: low.to_vec(),
-            to: Some(key_after(high)),
-            batch_rows: 1,
-            pages: 1,
-        };
-        Arc::new(self.without_reads()).scan(table, options)?.shows_nothing().await
     }
 
     /// Columns of the rows with these keys, of which each that is there comes once, in the order of `keys`: an array for each column

@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
-use moirai_btree::{CatalogChange, Reader, Relation, Store};
-use moirai_pages::{PageFormat, PageSchema};
+use moirai_btree::{CatalogChange, Store};
+use moirai_pages::PageFormat;
 use moirai_storage::Device;
 use moirai_units::ByteCount;
 use moirai_update::{At, Bulk, Formats, Kinds, Options, SpaceId};
 use parking_lot::Mutex;
 
 use crate::definition::{Layout, PageOptions, TableDefinition};
-use crate::index::Index;
-use crate::load::Replace;
 use crate::rows::{key_text, page_reader, rows_of};
-use crate::snapshot::{Snapshot, SnapshotPoint};
+use crate::table::{Replace, Table, find_in};
 use crate::{Changes, Error, Result};
 
 /// The tables of a store, beside its trees.
@@ -31,7 +28,7 @@ pub struct Tables {
     /// Spaces of loads that were given up.
     abandoned: Mutex<Vec<SpaceId>>,
     /// Of tables without a key by their spaces, the number of the next row.
-    row_numbers: tokio::sync::Mutex<BTreeMap<SpaceId, u64>>,
+    pub(crate) row_numbers: tokio::sync::Mutex<BTreeMap<SpaceId, u64>>,
     /// Of tables by their spaces, how many bytes a row takes.
     row_bytes: Mutex<BTreeMap<SpaceId, RowBytes>>,
     #[cfg(feature = "canary")]
@@ -57,150 +54,6 @@ pub enum Canary {
 pub(crate) struct RowBytes {
     pub(crate) of_row: f64,
     pub(crate) of_table: u64,
-}
-
-/// A table of a store.
-#[derive(Clone, Debug)]
-pub struct Table(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    name: String,
-    definition: TableDefinition,
-    pages: PageSchema,
-    /// The columns, and that of the numbers of rows where there is no key.
-    numbered: SchemaRef,
-    space: SpaceId,
-    indexes: Vec<Index>,
-    /// The definition, encoded.
-    description: Vec<u8>,
-}
-
-impl Table {
-    /// What the numbers of rows are called, where scans show them: the column behind the others of a table without a key. No column
-    /// of a table has this name.
-    pub const ROW_NUMBER: &'static str = "\u{0}row number";
-
-    /// A table in a space, whose definition has pages.
-    pub(crate) fn of(
-        name: &str,
-        definition: TableDefinition,
-        pages: PageSchema,
-        space: SpaceId,
-        indexes: Vec<Index>,
-    ) -> Table {
-        let mut fields: Vec<FieldRef> = definition.schema().fields().iter().cloned().collect();
-        if definition.key().is_empty() {
-            fields.push(Arc::new(Field::new(Table::ROW_NUMBER, DataType::UInt64, false)));
-        }
-        let numbered = Arc::new(Schema::new(fields));
-        let (name, description) = (name.to_owned(), definition.encode());
-        Table(Arc::new(Inner { name, definition, pages, numbered, space, indexes, description }))
-    }
-
-    /// The table that a relation of the catalog is.
-    fn of_relation(name: &str, relation: &Relation) -> Result<Table> {
-        let no_entry = || Error::Entry { name: name.to_owned() };
-        let definition = TableDefinition::decode(&relation.description).ok_or_else(no_entry)?;
-        Table::in_spaces(name, definition, &relation.spaces)
-    }
-
-    /// A table whose first space has its rows, and each other the entries of an index.
-    pub(crate) fn in_spaces(
-        name: &str,
-        definition: TableDefinition,
-        spaces: &[SpaceId],
-    ) -> Result<Table> {
-        let no_entry = || Error::Entry { name: name.to_owned() };
-        let (space, others) = spaces.split_first().ok_or_else(no_entry)?;
-        if others.len() != definition.indexes().len() {
-            return Err(no_entry());
-        }
-        let indexes = definition.indexes().iter().zip(others);
-        let indexes = indexes.map(|(index, space)| Index::of(name, &definition, index, *space));
-        let indexes = indexes.collect::<Result<Vec<_>>>()?;
-        let pages = definition.page_schema().ok_or_else(no_entry)?;
-        Ok(Table::of(name, definition, pages, *space, indexes))
-    }
-
-    /// What the catalog has of it.
-    pub(crate) fn relation(&self) -> (String, Relation) {
-        let (spaces, description) = (self.spaces(), self.0.description.clone());
-        (self.name().to_owned(), Relation { spaces, description })
-    }
-
-    /// Whether this is what the catalog has.
-    pub(crate) fn is_relation(&self, relation: &Relation) -> bool {
-        let indexes = self.indexes().iter().map(|index| index.entries().space());
-        relation.spaces.iter().copied().eq(std::iter::once(self.space()).chain(indexes))
-            && relation.description == self.0.description
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// What it is.
-    #[must_use]
-    pub fn definition(&self) -> &TableDefinition {
-        &self.0.definition
-    }
-
-    /// Its columns, with the types in which they are held.
-    #[must_use]
-    pub fn schema(&self) -> &SchemaRef {
-        self.0.definition.schema()
-    }
-
-    /// The columns, and that of the numbers of rows where there is no key.
-    #[must_use]
-    pub fn schema_with_row_numbers(&self) -> &SchemaRef {
-        &self.0.numbered
-    }
-
-    /// Where the engine keeps it.
-    #[must_use]
-    pub fn space(&self) -> SpaceId {
-        self.0.space
-    }
-
-    /// Its indexes.
-    #[must_use]
-    pub fn indexes(&self) -> &[Index] {
-        &self.0.indexes
-    }
-
-    /// Whether it is the same table with the same indexes.
-    pub(crate) fn is(&self, other: &Table) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.spaces() == other.spaces()
-    }
-
-    /// Its space, and those of its indexes.
-    pub(crate) fn spaces(&self) -> Vec<SpaceId> {
-        let indexes = self.indexes().iter().map(|index| index.entries().space());
-        std::iter::once(self.space()).chain(indexes).collect()
-    }
-
-    /// How its rows lie in pages.
-    #[must_use]
-    pub fn layout(&self) -> Layout {
-        self.definition().pages.layout
-    }
-
-    /// What its pages are; in [`Layout::Nsm`] it says what keys and fields are.
-    pub(crate) fn pages(&self) -> &PageSchema {
-        &self.0.pages
-    }
-
-    pub(crate) fn rows_refused<T>(&self, problem: String) -> Result<T> {
-        Err(Error::Rows { table: self.name().to_owned(), problem })
-    }
-
-    pub(crate) fn no_page(&self) -> Error {
-        Error::NoPage { table: self.name().to_owned() }
-    }
 }
 
 impl Tables {
@@ -390,27 +243,6 @@ impl Tables {
         Ok(table)
     }
 
-    /// Numbers for rows that are added to a table without a key, which nobody else gets: the first of `count`. Those of rows that are not
-    /// committed in the end are passed over. Who numbers rows by [`Snapshot::next_row_number`] instead is to be alone.
-    ///
-    /// # Errors
-    /// As of [`Snapshot::next_row_number`].
-    pub async fn row_numbers(self: &Arc<Tables>, table: &Table, count: u64) -> Result<u64> {
-        let mut numbers = self.row_numbers.lock().await;
-        let next = match numbers.get(&table.space()) {
-            Some(next) => *next,
-            None => self.snapshot().await.next_row_number(table).await?,
-        };
-        numbers.insert(table.space(), next + count);
-        Ok(next)
-    }
-
-    /// Begins to read at this moment.
-    pub async fn snapshot(self: &Arc<Tables>) -> Arc<Snapshot> {
-        let point = self.store.engine().read_point().await;
-        Arc::new(Snapshot::new(Arc::clone(self), SnapshotPoint::Alone(Arc::new(point))))
-    }
-
     /// [`Error::TableExists`] where there is a table of that name.
     pub(crate) async fn check_new(&self, name: &str) -> Result<()> {
         match self.store.now().relation(name).await? {
@@ -568,9 +400,4 @@ pub(crate) fn named(changed: &[Table], error: Error) -> Error {
     let Some(table) = changed.iter().find(|table| table.space() == *space) else { return error };
     let key = key_text(table, key);
     Error::DuplicateKey { table: table.name().to_owned(), key }
-}
-
-pub(crate) async fn find_in(reader: Reader<'_>, name: &str) -> Result<Option<Table>> {
-    let relation = reader.relation(name).await?;
-    relation.map(|relation| Table::of_relation(name, &relation)).transpose()
 }

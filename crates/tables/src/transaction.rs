@@ -10,7 +10,8 @@ use moirai_update::{DELETE, SpaceId};
 
 use crate::index::{Index, key_behind};
 use crate::snapshot::{Snapshot, SnapshotPoint};
-use crate::tables::{Table, Tables, Writer, named};
+use crate::table::Table;
+use crate::tables::{Tables, Writer, named};
 use crate::{Changes, Error, Result};
 
 /// A transaction over the tables and trees of a store. It reads its own changes ([`Transaction::snapshot`]); others see them once it is

@@ -9,10 +9,10 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::journal::record_blocks_max;
 use crate::label::{DISKS_MAX, LABELS_BLOCKS, Label, MemberLabel};
+use crate::laid::Laid;
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::ring::SECTORS_MIN;
 use crate::sums::{PAGE_BLOCKS, sums_blocks};
-use crate::volume::Laid;
 use crate::{DiskIndex, LayoutDescription, Level, Volume};
 
 /// The journal on each device, unless stripes are too long for it or the device is small: 8 MiB.

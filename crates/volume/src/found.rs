@@ -6,10 +6,10 @@ use moirai_storage::{Device, Error, Result};
 
 use crate::format::sections;
 use crate::label::{Copy, Label, MemberLabel, Newest};
+use crate::laid::Laid;
 use crate::members::{Member, MemberState, Members, Parts};
 use crate::shape::Shape;
 use crate::sums::{Summed, blocks_covered};
-use crate::volume::Laid;
 use crate::{DiskIndex, Layout};
 
 /// Openings, and generations of labels, that a volume lives to see.

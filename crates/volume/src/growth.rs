@@ -13,8 +13,8 @@ use moirai_storage::{Completions, Error, IoBuf, Op, Request, Result};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 use tokio::sync::RwLock;
 
+use crate::pace::pause;
 use crate::pieces::{Outcome, cut};
-use crate::rebuild::pause;
 use crate::route::Routed;
 use crate::stripe_io::Stripes;
 use crate::{StripeIndex, Volume};

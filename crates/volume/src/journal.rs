@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
 use crate::members::{Members, Used};
+use crate::ring::Sequence;
 use crate::ring::{Ring, Run};
 use crate::{DiskIndex, Role, StripeIndex};
 
@@ -31,9 +32,6 @@ pub(crate) const RECORD_VERSION: u32 = 2;
 const FIXED_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 32;
 const BLOCK: usize = BLOCK_BYTES as usize;
-
-/// A number of a record, counted from 1.
-pub(crate) type Sequence = u64;
 
 /// Blocks of one unit of a stripe, as they are to be. A data unit is meant in all its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]

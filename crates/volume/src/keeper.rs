@@ -8,9 +8,10 @@ use moirai_storage::{Device, Error, Result};
 
 use crate::format::clear_for;
 use crate::found::{laid_over, parts};
-use crate::journal::{Entry, Journal, Sequence};
+use crate::journal::{Entry, Journal};
 use crate::label::{Copy, Label};
 use crate::members::{Members, Recordable};
+use crate::ring::Sequence;
 use crate::shape::Shape;
 use crate::{DiskIndex, MemberState};
 

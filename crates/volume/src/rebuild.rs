@@ -4,24 +4,17 @@ use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::Arc;
 
-use moirai_runtime::{now, sleep, spawn};
+use moirai_runtime::{now, spawn};
 use moirai_storage::{Device, Error, Result};
-use moirai_units::{BlockRange, ByteCount, Instant, Nanos};
+use moirai_units::BlockRange;
 
 use crate::members::Used;
+use crate::pace::pause;
 use crate::whole_units::add_blocks;
 use crate::{DiskIndex, MemberState, StripeIndex, Volume};
 
 /// How often the labels say how far it is, until it is done.
 const RECORDS: u64 = 128;
-
-/// Waits until `bytes` that were begun at `began` are no more than so many a second.
-pub(crate) async fn pause(began: Instant, bytes: ByteCount, bytes_per_s: Option<NonZeroU64>) {
-    if let Some(rate) = bytes_per_s {
-        let due_ns = u128::from(bytes.0) * 1_000_000_000 / u128::from(rate.get());
-        sleep(Nanos((due_ns as u64).saturating_sub(now().since(began).0))).await;
-    }
-}
 
 impl Volume {
     /// Fills the devices that are not ready, stripe by stripe, with `bytes_per_s` at most, so that other

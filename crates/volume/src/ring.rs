@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use moirai_units::{BlockCount, BlockRange};
 
-use crate::journal::Sequence;
+/// A number of a record, counted from 1.
+pub(crate) type Sequence = u64;
 
 /// Blocks that are kept for a record which frees others, at least.
 const RESERVED_BLOCKS: u64 = 8;

@@ -7,7 +7,8 @@ use moirai_runtime::{now, spawn};
 use moirai_storage::{Device, Error, Result};
 use moirai_units::BlockRange;
 
-use crate::rebuild::pause;
+use crate::pace::pause;
+use crate::whole_units::Repair;
 use crate::whole_units::add_blocks;
 use crate::{StripeIndex, Volume};
 
@@ -22,16 +23,6 @@ pub struct Scrubbed {
     pub lost: Vec<BlockRange>,
     /// Blocks of the volume that could be neither read nor reconstructed, and were filled with zeros.
     pub cleared: Vec<BlockRange>,
-}
-
-/// What a scrub changes besides units that it can reconstruct.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repair {
-    /// Copies and parity that do not match the data: nobody knows which of them is wrong, and they are made to match the
-    /// data, or the first copy.
-    pub differing: bool,
-    /// Lost blocks: they are filled with zeros. Until then reads of them fail, and some writes beside them.
-    pub lost: bool,
 }
 
 impl Volume {

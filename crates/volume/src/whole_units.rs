@@ -7,9 +7,18 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange};
 use crate::members::{MemberState, Used, Without};
 use crate::pieces::{Piece, PieceOf};
 use crate::plan::{Extent, Lost, Method, Plan, Present};
-use crate::scrub::Repair;
 use crate::stripe_io::{Part, Read, Stripes, Sums, copy};
 use crate::{DiskIndex, Role, StripeIndex};
+
+/// What a scrub changes besides units that it can reconstruct.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repair {
+    /// Copies and parity that do not match the data: nobody knows which of them is wrong, and they are made to match the
+    /// data, or the first copy.
+    pub differing: bool,
+    /// Lost blocks: they are filled with zeros. Until then reads of them fail, and some writes beside them.
+    pub lost: bool,
+}
 
 /// What a look at a stripe found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

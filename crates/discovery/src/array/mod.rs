@@ -9,13 +9,13 @@ mod pairs;
 use moirai_runtime::now;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Lbn, Nanos};
+use pairs::{Disks, Pairs};
 
 use crate::error::Result;
 use crate::map::TrackMap;
 use crate::rotation::Rotation;
 use crate::tracks::Progress;
 use crate::tracks::is_certain;
-use pairs::{Disks, Pairs};
 
 /// Blocks that stand for a disk, and how many are tried for each of them and each disk that is known.
 const STANDING_FOR: usize = 4;

@@ -19,6 +19,7 @@ mod expected;
 
 use std::collections::VecDeque;
 
+use expected::Expected;
 use futures::StreamExt;
 use moirai_storage::Device;
 use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
@@ -27,7 +28,6 @@ use self::ends::Neighbours;
 use crate::error::Result;
 use crate::probe::{Prober, Read};
 use crate::rotation::{CacheSeen, Rotation, SCATTERED_MAX, cache, rotation};
-use expected::Expected;
 
 /// Skews of fewer sectors are not told from slipped sectors, which make a block come a sector later.
 const SKEW_SECTORS_MIN: f64 = 4.5;

@@ -7,12 +7,11 @@
 use std::collections::VecDeque;
 
 use moirai_extents::Extent;
-
-use crate::limits::RUNS_OF_ENTRY;
 use moirai_units::BlockRange;
 
 use crate::error::Result;
 use crate::ids::{PartitionId, Seq};
+use crate::limits::RUNS_OF_ENTRY;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::{Entry, Placed};
