@@ -10,6 +10,7 @@ mod file_lengths;
 mod forbidden;
 mod format_pages;
 mod hidden_inputs;
+mod import_circles;
 mod lint_exceptions;
 mod rust_text;
 mod tree;
@@ -28,6 +29,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Violation>] = &[
     file_lengths::check,
     format_pages::check,
     hidden_inputs::check,
+    import_circles::check,
     lint_exceptions::check,
     unordered_maps::check,
     unsafe_code::check,

@@ -7,6 +7,7 @@ mod page;
 mod shown;
 mod traced;
 mod watch;
+mod words;
 
 use std::path::PathBuf;
 

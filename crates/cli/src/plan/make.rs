@@ -3,7 +3,7 @@
 use moirai_policy::search::{Judged, Options, search};
 use moirai_policy::{Policy, Workload};
 
-use super::{Make, page, shown};
+use super::{Make, page, shown, words};
 use crate::failure::{Failure, verdict};
 use crate::{output, print, progress};
 
@@ -74,7 +74,7 @@ fn goals(best: &Judged) -> Result<(), Failure> {
 fn print_found(arguments: &Make, found: &[Judged]) -> Result<(), Failure> {
     shown::print_plans(found)?;
     if let Some(best) = found.first() {
-        print::line(format!("\n{}", shown::reason(found)))?;
+        print::line(format!("\n{}", words::reason(found)))?;
         print::line("")?;
         shown::print_objects(best)?;
     }

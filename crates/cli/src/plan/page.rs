@@ -6,7 +6,7 @@ use std::fmt::Write;
 use moirai::units::{ByteCount, grouped_decimals};
 use moirai_policy::search::Judged;
 
-use super::shown::{arrays_text, reason};
+use super::words::{arrays_text, reason};
 use crate::html::{self, escape};
 
 /// Objects in the chart of response times: the ones with the most requests.
