@@ -7,7 +7,7 @@ use moirai_policy::search::{Judged, compare as better};
 use moirai_policy::{Judge, Judgement, Plan, Scenario, Workload, scenarios};
 use serde::Serialize;
 
-use super::words::arrays_text;
+use super::words::{arrays_text, reason};
 use super::{Compare, How, Simulate, page, traced};
 use crate::failure::Failure;
 use crate::{output, print, progress};
