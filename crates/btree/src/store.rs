@@ -212,7 +212,7 @@ impl Store {
 
     /// Whether there is a catalog: a store that was never opened for writing has none.
     pub(crate) fn has_catalog(&self) -> bool {
-        self.engine.spaces().first() == Some(&CATALOG)
+        self.engine.has_space(CATALOG)
     }
 
     /// The tree of trees.

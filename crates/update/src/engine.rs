@@ -44,6 +44,12 @@ impl Engine {
         self.shared.check_running()
     }
 
+    /// Whether there is a space of this number.
+    #[must_use]
+    pub fn has_space(&self, space: SpaceId) -> bool {
+        self.shared.state().spaces.contains_key(&space)
+    }
+
     /// The spaces that there are.
     #[must_use]
     pub fn spaces(&self) -> Vec<SpaceId> {

@@ -10,6 +10,7 @@
 //! A reader holds the epoch that was current when it looked into the state. An epoch holds the next one. So what was left
 //! in epoch 8 is dropped once R1, R2 and R3 have ended: they may have seen references to it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use moirai_extents::Extent;
@@ -20,23 +21,36 @@ use parking_lot::Mutex;
 pub(crate) struct Epoch {
     left: Mutex<Vec<Extent>>,
     next: OnceLock<Arc<Epoch>>,
+    /// Extents that this epoch and the others of the engine keep.
+    kept: Arc<AtomicUsize>,
 }
 
 impl Epoch {
+    fn counting(kept: &Arc<AtomicUsize>) -> Epoch {
+        Epoch { left: Mutex::default(), next: OnceLock::new(), kept: Arc::clone(kept) }
+    }
+
     /// Ends the epoch `current`, in which `left` were left, and begins the next one. Gives the one that ended, which frees
     /// them when it is dropped unless somebody reads.
     pub(crate) fn end(current: &mut Arc<Epoch>, left: Vec<Extent>) -> Arc<Epoch> {
-        let next = Arc::new(Epoch::default());
+        let next = Arc::new(Epoch::counting(&current.kept));
+        current.kept.fetch_add(left.len(), Ordering::Relaxed);
         current.left.lock().extend(left);
         // It is ended once, while the state is locked.
         let _ = current.next.set(Arc::clone(&next));
         std::mem::replace(current, next)
+    }
+
+    /// Bytes of memory of the extents that all epochs keep.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed) * size_of::<Extent>()
     }
 }
 
 impl Drop for Epoch {
     /// One after the other: a chain may be longer than the stack is deep.
     fn drop(&mut self) {
+        self.kept.fetch_sub(self.left.get_mut().len(), Ordering::Relaxed);
         let mut next = self.next.take();
         while let Some(mut epoch) = next.and_then(Arc::into_inner) {
             next = epoch.next.take();
@@ -66,8 +80,10 @@ mod tests {
         // The second epoch's blocks may be read by readers of the first.
         drop(second);
         assert_eq!(extents.free(), BlockCount(2));
+        assert_eq!(third.memory_bytes(), 2 * size_of::<Extent>());
         drop(first);
         assert_eq!(extents.free(), count);
+        assert_eq!(third.memory_bytes(), 0);
         drop(Epoch::end(&mut current, take()));
         assert_eq!(extents.free(), BlockCount(3));
         drop(third);

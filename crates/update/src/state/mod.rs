@@ -281,6 +281,7 @@ impl State {
             + tree_bytes::<(Lbn, Extent)>(arriving.len())
             + tree_bytes::<(SpaceId, Directory)>(spaces.len())
             + self.points.memory_bytes()
+            + self.epoch.memory_bytes()
             + directories
             + self.partitions.spare_bytes()
     }
