@@ -55,7 +55,8 @@ pub(crate) struct Points {
     /// Those that have not ended, with the long values that they may read.
     live: BTreeMap<PointNumber, Arc<Epoch>>,
     /// By the newest read point that sees them, and then by the newest one that is too old to see them. Each is seen by one that
-    /// has not ended.
+    /// has not ended. Where the newest ended they go to the one before: else a read point that is held long would look through as
+    /// many groups as there were sweeps since.
     versions: BTreeMap<PointNumber, BTreeMap<PointNumber, Versions>>,
     /// Histories of partitions whose sweeps the next entries tell of.
     pub(super) coming: BTreeMap<PartitionId, Arc<Staged>>,
@@ -110,6 +111,14 @@ impl Version {
 }
 
 impl Versions {
+    /// Takes others in, of the same read points.
+    fn take_in(&mut self, others: Versions) {
+        self.bytes += others.bytes;
+        for (space, versions) in others.by_space {
+            self.by_space.entry(space).or_default().extend(versions);
+        }
+    }
+
     fn find(&self, space: SpaceId, probe: Probe<'_>) -> Option<&Version> {
         let lows = match probe {
             Probe::Key(key) => (Bound::Unbounded, Bound::Included(key)),
@@ -210,25 +219,147 @@ impl Points {
         (after, last): (PointNumber, PointNumber),
         version: Version,
     ) {
-        let versions = self.versions.entry(last).or_default().entry(after).or_default();
         let bytes = version.memory_bytes();
-        versions.bytes += bytes;
         self.bytes += bytes;
+        let versions = self.group(after, last);
+        versions.bytes += bytes;
         versions.by_space.entry(space).or_default().insert(version.low.clone(), version);
+    }
+
+    /// The versions for the read points after one, up to another. Those that have ended do not count, so there are few groups.
+    fn group(&mut self, after: PointNumber, last: PointNumber) -> &mut Versions {
+        let after = self.live_up_to(after).unwrap_or_default();
+        self.versions.entry(last).or_default().entry(after).or_default()
+    }
+
+    /// The newest read point up to one that has not ended.
+    fn live_up_to(&self, point: PointNumber) -> Option<PointNumber> {
+        self.live.range(..=point).next_back().map(|(live, _)| *live)
     }
 
     /// Ends a read point; `None` if it has ended.
     pub(crate) fn end(&mut self, point: PointNumber) -> Option<Ended> {
         let epoch = self.live.remove(&point)?;
-        let before = self.live.range(..point).next_back().map(|(before, _)| *before);
+        let before = self.live_up_to(point);
         let next = self.live.range(point..).next().map_or(PointNumber::NOW, |(next, _)| *next);
-        // Others from here on are for the next one, and these are for the one before, unless it is too old for them.
-        let mut versions = Vec::new();
-        for (_, some) in self.versions.range_mut(point..next) {
-            versions.extend(some.split_off(&before.unwrap_or_default()).into_values());
+        // It was the newest to see these; later ones are for the next read point.
+        let mut last_seen = self.versions.split_off(&point);
+        self.versions.append(&mut last_seen.split_off(&next));
+        let mut left = Vec::new();
+        for (_, mut some) in last_seen {
+            // The one before is too old for these.
+            left.extend(some.split_off(&before.unwrap_or_default()).into_values());
+            for (after, versions) in some {
+                self.group(after, before.unwrap_or_default()).take_in(versions);
+            }
         }
-        self.versions.retain(|_, some| !some.is_empty());
-        self.bytes -= versions.iter().map(|some| some.bytes).sum::<usize>();
-        Some(Ended { epoch, versions })
+        // It was too old for these, and so is the one before.
+        for some in self.versions.range_mut(next..).map(|(_, some)| some) {
+            if let Some(versions) = some.remove(&point) {
+                some.entry(before.unwrap_or_default()).or_default().take_in(versions);
+            }
+        }
+        self.bytes -= left.iter().map(|some| some.bytes).sum::<usize>();
+        Some(Ended { epoch, versions: left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use moirai_units::BlockCount;
+    use rand::Rng;
+
+    use super::*;
+    use crate::data::division::Division;
+    use crate::spec::{Spec, whole_blocks};
+
+    const SPACE: SpaceId = SpaceId(1);
+    const KEYS: u8 = 20;
+
+    /// A version of one key.
+    fn version(spec: &Arc<Spec>, key: u8) -> Version {
+        Version {
+            low: [key].into(),
+            high: Some([key + 1].into()),
+            place: Arc::new(Place::empty(spec)),
+            staged: Vec::new(),
+            history: None,
+        }
+    }
+
+    /// What a read point sees of each key, beside a list of all versions: read points begin and end at random, one of them long after
+    /// the others, and partitions are swept.
+    #[test]
+    fn read_points_see_their_versions_in_few_groups() {
+        let division = Division {
+            grain: BlockCount(1),
+            block: BlockCount(1),
+            partition_blocks: 1,
+            staging: BlockCount(0),
+        };
+        let spec = whole_blocks(division).default;
+        let mut random = moirai_runtime::seeded(1, "points");
+        for _ in 0..50 {
+            let mut points = Points::default();
+            let epoch = Arc::new(Epoch::default());
+            // Of each key the read points that see the partition as it is now come after this one.
+            let mut covered = [PointNumber::default(); KEYS as usize];
+            let mut all: Vec<(u8, PointNumber, PointNumber, Arc<Place>)> = Vec::new();
+            let mut live = BTreeMap::new();
+            let held = points.begin(Arc::clone(&epoch));
+            live.insert(held, ());
+            let mut ended = Vec::new();
+            for _ in 0..600 {
+                match random.random_range(0..4) {
+                    0 => {
+                        live.insert(points.begin(Arc::clone(&epoch)), ());
+                    }
+                    1 if live.len() > 1 => {
+                        let ending = live.keys().nth(random.random_range(1..live.len()));
+                        let ending = *ending.unwrap();
+                        live.remove(&ending);
+                        ended.push(points.end(ending).unwrap());
+                        assert!(points.end(ending).is_none());
+                    }
+                    _ => {
+                        let key = random.random_range(0..KEYS);
+                        let (after, last) = (covered[usize::from(key)], points.newest_live());
+                        if after < last {
+                            let version = version(&spec, key);
+                            all.push((key, after, last, Arc::clone(&version.place)));
+                            points.add(SPACE, (after, last), version);
+                            covered[usize::from(key)] = last;
+                        }
+                    }
+                }
+                let groups: usize = points.versions.values().map(BTreeMap::len).sum();
+                assert!(groups <= live.len() * (live.len() + 1) / 2, "{groups} groups");
+                for point in live.keys() {
+                    let key = random.random_range(0..KEYS);
+                    let found = points.version(SPACE, Probe::Key(&[key]), *point);
+                    let expected = all.iter().find(|(one, after, last, _)| {
+                        *one == key && after < point && point <= last
+                    });
+                    let places = (found.map(|one| &one.place), expected.map(|one| &one.3));
+                    match places {
+                        (Some(found), Some(expected)) => assert!(Arc::ptr_eq(found, expected)),
+                        (None, None) => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            // What nobody sees is free, and nothing else: the list has one reference to each.
+            drop(ended);
+            let is_seen = |after, last| {
+                live.range((Bound::Excluded(after), Bound::Included(last))).next().is_some()
+            };
+            for (_, after, last, place) in &all {
+                assert_eq!(Arc::strong_count(place) > 1, is_seen(*after, *last));
+            }
+            live.into_keys().for_each(|point| drop(points.end(point)));
+            assert_eq!((points.bytes, points.versions.len()), (0, 0));
+        }
     }
 }
