@@ -18,14 +18,13 @@ use moirai_units::{BLOCK_BYTES, BlockCount, BlockRange, ByteCount, Instant, Lbn}
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::block;
 use crate::direct::Direct;
 use crate::file_parts::{PAGE, file_error};
 use crate::flushes::{Flushes, Others, Synced};
 use crate::in_place::FlushedTimes;
 use crate::lock::{lock, unlock};
 use crate::ring::{Carried, Ring};
-use crate::{Access, NewFiles};
+use crate::{Access, NewFiles, block};
 
 /// Requests of one batch that threads carry out at the same time, where there is no ring.
 const BATCH_PARALLELISM: usize = 8;
@@ -414,9 +413,10 @@ impl Files {
     }
 
     fn flush(&self) -> Result<()> {
-        match self.sync()? {
-            Some(others) => self.wait(others),
-            None => Ok(()),
+        match self.flushes.run(|| self.buffered.sync_data()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.latched()),
+            Err(source) => Err(file_error(&self.path, "flushing")(source)),
         }
     }
 

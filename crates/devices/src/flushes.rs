@@ -34,6 +34,15 @@ impl Flushes {
         self.state.lock().under_way.is_empty()
     }
 
+    /// Runs a flush; `false` where another one failed. For a thread that may block.
+    pub(crate) fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+        Ok(match self.sync(sync)? {
+            Synced::Alone => true,
+            Synced::Lost => false,
+            Synced::Beside(others) => self.wait(others),
+        })
+    }
+
     /// Runs a flush. Where others are under way it succeeded once these have ended ([`Flushes::wait`]).
     pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<Synced> {
         let number = {
@@ -96,16 +105,6 @@ mod tests {
     use moirai_runtime::{block_on_real, blocking};
 
     use super::*;
-
-    impl Flushes {
-        fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
-            Ok(match self.sync(sync)? {
-                Synced::Alone => true,
-                Synced::Lost => false,
-                Synced::Beside(others) => self.wait(others),
-            })
-        }
-    }
 
     /// The flush that gets the error ends well after the other.
     #[test]

@@ -11,9 +11,8 @@ use moirai_update::{DELETE, Group, KindNumber, MERGED_BYTES_MAX, Modification, P
 use crate::definition::Layout;
 use crate::index::Index;
 use crate::table::Table;
-use crate::types;
 use crate::values::ArrayValues;
-use crate::{Error, Result};
+use crate::{Error, Result, types};
 
 /// Bytes of a field beside its value, and of a number, at most.
 const FIELD_BYTES: u64 = 10;

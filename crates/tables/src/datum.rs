@@ -8,14 +8,13 @@ use moirai_pages::{
 };
 use moirai_transactions::key_after;
 
-use crate::Result;
 use crate::columns::ColumnBuilder;
 use crate::index::{Index, key_behind};
 use crate::scan::ScanOptions;
 use crate::snapshot::{Snapshot, batch_of, projected};
 use crate::table::Table;
-use crate::types;
 use crate::values::ArrayValues;
+use crate::{Result, types};
 
 /// So many rows are read page by page.
 const FEW_ROWS: usize = 1024;

@@ -15,9 +15,8 @@ use moirai_update::{DELETE, Group, KindNumber, Modification, PUT, SpaceId};
 
 use crate::definition::{EntryColumn, IndexDefinition, TableDefinition};
 use crate::table::Table;
-use crate::types;
 use crate::values::{ArrayValues, fixed_bytes};
-use crate::{Error, Result};
+use crate::{Error, Result, types};
 
 /// An index of a table.
 #[derive(Clone, Debug)]

@@ -14,8 +14,7 @@ use crate::locks::{Answer, Granted, LockKey, LockMode, TransactionId};
 use crate::options::{Isolation, LockWait, TransactionOptions};
 use crate::reads::{ReadRange, Reads};
 #[cfg(feature = "canary")]
-use crate::transactions::Canary;
-use crate::transactions::{Point, Transactions};
+use crate::transactions::{Canary, Point, Transactions};
 
 /// Locks of keys of a space after which, and after as many more again, the transaction tries to lock the space instead.
 const KEYS_LOCKED_MAX: usize = 20_000;

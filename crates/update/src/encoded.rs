@@ -34,7 +34,7 @@ pub(crate) fn decode_before(
     })
 }
 
-/// The same, each with its bytes.
+/// The modifications that [`encode`] wrote, each with its bytes.
 pub(crate) fn decode_encoded(bytes: &[u8]) -> impl Iterator<Item = (Modification<'_>, &[u8])> {
     let mut taker = Taker(bytes);
     std::iter::from_fn(move || {

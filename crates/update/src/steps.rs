@@ -11,8 +11,7 @@ use crate::group::Group;
 use crate::ids::Seq;
 use crate::options::Durability;
 use crate::room::Room;
-use crate::shared::Shared;
-use crate::shared::Turn;
+use crate::shared::{Shared, Turn};
 
 /// Room for a group, in memory, in the log and on the data device. It is given back when it is dropped.
 #[must_use = "room is given back when it is dropped"]

@@ -20,8 +20,7 @@ use tokio::sync::Notify;
 
 use crate::keeper::Keeper;
 use crate::members::{Members, Used};
-use crate::ring::Sequence;
-use crate::ring::{Ring, Run};
+use crate::ring::{Ring, Run, Sequence};
 use crate::{DiskIndex, Role, StripeIndex};
 
 /// What a record begins with.

@@ -8,8 +8,7 @@ use moirai_storage::{Device, Error, Result};
 use moirai_units::BlockRange;
 
 use crate::pace::pause;
-use crate::whole_units::Repair;
-use crate::whole_units::add_blocks;
+use crate::whole_units::{Repair, add_blocks};
 use crate::{StripeIndex, Volume};
 
 /// What a scrub found.

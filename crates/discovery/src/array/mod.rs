@@ -14,8 +14,7 @@ use pairs::{Disks, Pairs};
 use crate::error::Result;
 use crate::map::TrackMap;
 use crate::rotation::Rotation;
-use crate::tracks::Progress;
-use crate::tracks::is_certain;
+use crate::tracks::{Progress, is_certain};
 
 /// Blocks that stand for a disk, and how many are tried for each of them and each disk that is known.
 const STANDING_FOR: usize = 4;

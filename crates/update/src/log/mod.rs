@@ -11,12 +11,13 @@
 //! Groups of programs wait while the log has no room. They leave the segments of [`Log::reserve`] free, and what makes room does
 //! not wait for the log:
 //!
-//! 1. A checkpoint alone frees segments: those before the oldest group that a queue lacks. It writes nothing to the log.
+//! 1. A checkpoint alone frees segments: those before the oldest group that a queue needs. It writes nothing to the log.
 //! 2. Sweeps make that group a younger one. A group that waits for room asks for it ([`Log::want`]), and the sweeper then sweeps the
 //!    partitions that need any segment but the last ([`Log::to_leave`]). A sweep needs nothing that waiting groups hold.
 //! 3. Sweeps log seals, and what they staged or placed. At most two batches of such entries are under way, each of at most
-//!    [`Log::own_bytes_max`], a third of the reserve. Where the reserve has no room for them, which reserved and emitted groups may
-//!    take, the state takes the entries unlogged, and a checkpoint follows at once (`sweep::finish`). So sweeps do not wait either.
+//!    [`Log::own_bytes_max`], a third of the reserve. The reserve may lack room for them: emitted modifications of other spaces take
+//!    room there, too, and the seals of a bulk group may be longer. Then the state takes the entries unlogged, and a checkpoint follows
+//!    at once (`sweep::finish`); a bulk group is refused, or tried again after a checkpoint (`sweep::absorb`). So sweeps do not wait.
 //! 4. A sweep may lack space on the data device, and its partition then waits with the log that it needs. While it does
 //!    (`Shared::is_stuck`), groups fail with [`Error::Full`](crate::Error::Full) instead of waiting.
 //! 5. The longest group ([`Log::group_bytes_max`]) finds room once only the reserve and the last segment of each disk are taken.

@@ -16,12 +16,11 @@ use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
 use crate::spec::Spec;
-use crate::state::Phase;
 use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::queue::Queue;
-use crate::state::{Misfit, Moving, State};
+use crate::state::{Misfit, Moving, Phase, State};
 use crate::units::UnitSet;
 
 /// Modifications whose partitions are looked up before the first of them goes into a queue. With many more, what was read first

@@ -22,8 +22,7 @@ use std::sync::Arc;
 
 use crate::data::place::Place;
 #[cfg(feature = "canary")]
-use crate::ids::Seq;
-use crate::ids::{PartitionId, PointNumber, SpaceId};
+use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
 use crate::long::epoch::Epoch;
 use crate::state::partition::Staged;
 
@@ -114,8 +113,13 @@ impl Versions {
     /// Takes others in, of the same read points.
     fn take_in(&mut self, others: Versions) {
         self.bytes += others.bytes;
-        for (space, versions) in others.by_space {
-            self.by_space.entry(space).or_default().extend(versions);
+        for (space, mut versions) in others.by_space {
+            let own = self.by_space.entry(space).or_default();
+            // Their keys differ, so it does not matter which of them take the others in.
+            if own.len() < versions.len() {
+                std::mem::swap(own, &mut versions);
+            }
+            own.extend(versions);
         }
     }
 
@@ -229,6 +233,8 @@ impl Points {
     /// The versions for the read points after one, up to another. Those that have ended do not count, so there are few groups.
     fn group(&mut self, after: PointNumber, last: PointNumber) -> &mut Versions {
         let after = self.live_up_to(after).unwrap_or_default();
+        // It may have ended between the seal and the end of the sweep.
+        let last = self.live_up_to(last).unwrap_or(last);
         self.versions.entry(last).or_default().entry(after).or_default()
     }
 
@@ -306,6 +312,7 @@ mod tests {
             let epoch = Arc::new(Epoch::default());
             // Of each key the read points that see the partition as it is now come after this one.
             let mut covered = [PointNumber::default(); KEYS as usize];
+            let mut sealed = [None; KEYS as usize];
             let mut all: Vec<(u8, PointNumber, PointNumber, Arc<Place>)> = Vec::new();
             let mut live = BTreeMap::new();
             let held = points.begin(Arc::clone(&epoch));
@@ -323,15 +330,21 @@ mod tests {
                         ended.push(points.end(ending).unwrap());
                         assert!(points.end(ending).is_none());
                     }
+                    2 => {
+                        let key = random.random_range(0..KEYS);
+                        sealed[usize::from(key)].get_or_insert(points.newest_live());
+                    }
+                    // Some read points may have ended since the seal.
                     _ => {
                         let key = random.random_range(0..KEYS);
-                        let (after, last) = (covered[usize::from(key)], points.newest_live());
-                        if after < last {
+                        let Some(last) = sealed[usize::from(key)].take() else { continue };
+                        let after = covered[usize::from(key)];
+                        if !points.between(after, last).is_empty() {
                             let version = version(&spec, key);
                             all.push((key, after, last, Arc::clone(&version.place)));
                             points.add(SPACE, (after, last), version);
-                            covered[usize::from(key)] = last;
                         }
+                        covered[usize::from(key)] = after.max(last);
                     }
                 }
                 let groups: usize = points.versions.values().map(BTreeMap::len).sum();

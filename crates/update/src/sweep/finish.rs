@@ -15,9 +15,7 @@ use crate::limits::RUNS_OF_ENTRY;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::state::entry::{Entry, Placed};
-use crate::sweep::done::Done;
-use crate::sweep::done::Staging;
-use crate::sweep::done::{Emitted, Rewritten};
+use crate::sweep::done::{Done, Emitted, Rewritten, Staging};
 use crate::sweep::job::{Job, Member};
 
 /// A batch that was carried out. Neither the log nor readers know of it yet.

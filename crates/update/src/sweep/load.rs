@@ -13,8 +13,7 @@ use crate::log::walk::Walk;
 use crate::shared::Shared;
 use crate::state::Misfit;
 use crate::sweep::job::Member;
-use crate::sweep::sweeper::Replaced;
-use crate::sweep::sweeper::Sweeper;
+use crate::sweep::sweeper::{Replaced, Sweeper};
 
 /// What the blocks and chunks that were replaced take of the memory, before a checkpoint has them freed.
 const REPLACED_SHARE: usize = 16;

@@ -2,7 +2,7 @@
 //!
 //! A partition's pending modifications are sealed. They are staged, in a chunk, as long as the partition may stage more
 //! (`stage`). Else its blocks are read, everything staged and sealed is applied, and they are written to another extent
-//! (`place`). Both count once the log says so, after a flush of the data. `job` chooses the partitions, `level` spreads
+//! (`place`). Both count once the log says so, after a flush of the data. `choose` chooses the partitions, `level` spreads
 //! rewriting over the batches.
 //!
 //! ```text

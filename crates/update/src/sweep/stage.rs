@@ -13,8 +13,7 @@ use crate::read_whole::{chunk_blocks, runs_of};
 use crate::shared::Shared;
 use crate::state::chunk::{Blocks, Chunk};
 use crate::state::partition::{Staged, staged_blocks};
-use crate::sweep::done::Done;
-use crate::sweep::done::Staging;
+use crate::sweep::done::{Done, Staging};
 use crate::sweep::job::Member;
 
 /// A partition is rewritten once deletes come to this part of its blocks' bytes: they are short beside what they delete.

@@ -20,7 +20,7 @@ pub(super) struct Sweeper<'a> {
     pub(super) postponed: Vec<Job>,
     pub(super) free: BlockCount,
     pub(super) cursor: Cursor,
-    /// See [`level`].
+    /// See `sweep::level`.
     pub(super) due: f64,
     /// While a log is loaded.
     pub(super) replaced: Replaced,

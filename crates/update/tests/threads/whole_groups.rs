@@ -19,7 +19,11 @@ const KEYS: u64 = 4000;
 const READ: [u64; 4] = [0, KEYS / 3, KEYS / 2, KEYS - 1];
 const WRITERS: u64 = 3;
 const READERS: u64 = 3;
+/// At least, and at most if there were few groups and reads until then.
 const TIME: Nanos = Nanos(3_000_000_000);
+const TIME_MAX: Nanos = Nanos(60_000_000_000);
+/// Groups, and reads.
+const LEAST: u64 = 60;
 
 async fn open() -> Engine {
     let (data, log) = (Memory::new("data", 400_000), Memory::new("log", 100_000));
@@ -66,6 +70,7 @@ fn readers_see_whole_groups() {
         let engine = Arc::new(open().await);
         engine.commit(&group_of(0)).await.unwrap();
         let (last, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let reads = Arc::new(AtomicU64::new(0));
         let mut tasks = Vec::new();
         for _ in 0..WRITERS {
             let (engine, last, is_over) =
@@ -75,13 +80,12 @@ fn readers_see_whole_groups() {
                     let number = last.fetch_add(1, Ordering::Relaxed) + 1;
                     engine.commit(&group_of(number)).await.unwrap();
                 }
-                0
             }));
         }
         for reader in 0..READERS {
             let (engine, is_over) = (Arc::clone(&engine), Arc::clone(&is_over));
+            let reads = Arc::clone(&reads);
             tasks.push(spawn(async move {
-                let mut reads = 0;
                 while !is_over.load(Ordering::Relaxed) {
                     let found = match reader {
                         0 => {
@@ -91,23 +95,22 @@ fn readers_see_whole_groups() {
                         _ => numbers(engine.now(), SPACE).await,
                     };
                     let is_whole = found.iter().all(|number| *number == found[0]);
-                    assert!(is_whole, "after {reads} reads: {found:?}");
-                    reads += 1;
+                    assert!(is_whole, "after {reads:?} reads: {found:?}");
+                    reads.fetch_add(1, Ordering::Relaxed);
                 }
-                reads
             }));
         }
         let watch = Stopwatch::start();
-        while watch.elapsed() < TIME {
+        let done = || (last.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
+        let is_enough = || done().0 >= LEAST && done().1 >= LEAST;
+        while watch.elapsed() < TIME || (!is_enough() && watch.elapsed() < TIME_MAX) {
             sleep(Nanos(10_000_000)).await;
         }
         is_over.store(true, Ordering::Relaxed);
-        let mut reads = 0;
         for task in tasks {
-            reads += task.await;
+            task.await;
         }
-        let groups = last.load(Ordering::Relaxed);
-        eprintln!("{groups} groups, {reads} reads");
-        assert!(groups > 20 && reads > 20);
+        eprintln!("(groups, reads): {:?}", done());
+        assert!(is_enough(), "(groups, reads): {:?}", done());
     });
 }
