@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use crate::data::place::Place;
 #[cfg(feature = "canary")]
-use crate::ids::{PartitionId, PointNumber, Seq, SpaceId};
+use crate::ids::Seq;
+use crate::ids::{PartitionId, PointNumber, SpaceId};
 use crate::long::epoch::Epoch;
 use crate::state::partition::Staged;
 
