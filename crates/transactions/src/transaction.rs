@@ -14,7 +14,8 @@ use crate::locks::{Answer, Granted, LockKey, LockMode, TransactionId};
 use crate::options::{Isolation, LockWait, TransactionOptions};
 use crate::reads::{ReadRange, Reads};
 #[cfg(feature = "canary")]
-use crate::transactions::{Canary, Point, Transactions};
+use crate::transactions::Canary;
+use crate::transactions::{Point, Transactions};
 
 /// Locks of keys of a space after which, and after as many more again, the transaction tries to lock the space instead.
 const KEYS_LOCKED_MAX: usize = 20_000;
