@@ -403,7 +403,7 @@ impl Files {
         }
     }
 
-    /// Writes and flushes; gives the flushes that are still under way.
+    /// Writes and flushes; returns the other flushes of the file that are still in flight.
     fn write_and_sync(&self, request: Request, issued: Instant) -> Result<Option<Others>> {
         let (bytes, begun) = (request.blocks.count.bytes(), now());
         self.carry_out(request, issued)?;

@@ -18,7 +18,7 @@ pub(crate) struct Flushes {
 #[derive(Debug, Default)]
 struct State {
     begun: u64,
-    under_way: BTreeSet<u64>,
+    in_flight: BTreeSet<u64>,
     /// Never cleared.
     have_failed: bool,
 }
@@ -29,9 +29,9 @@ impl Flushes {
         self.state.lock().have_failed
     }
 
-    /// Whether no flush is under way. One that begins now would wait for it.
+    /// Whether no flush is in flight. One that begins now would wait for it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.state.lock().under_way.is_empty()
+        self.state.lock().in_flight.is_empty()
     }
 
     /// Runs a flush; `false` where another one failed. For a thread that may block.
@@ -43,7 +43,7 @@ impl Flushes {
         })
     }
 
-    /// Runs a flush. Where others are under way it succeeded once these have ended ([`Flushes::wait`]).
+    /// Runs a flush. Where others are in flight it succeeded once these have ended ([`Flushes::wait`]).
     pub(crate) fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<Synced> {
         let number = {
             let mut state = self.state.lock();
@@ -52,16 +52,16 @@ impl Flushes {
             }
             state.begun += 1;
             let number = state.begun;
-            state.under_way.insert(number);
+            state.in_flight.insert(number);
             number
         };
         let synced = sync();
         let mut state = self.state.lock();
-        state.under_way.remove(&number);
+        state.in_flight.remove(&number);
         state.have_failed |= synced.is_err();
         self.ended.notify_all();
         synced?;
-        Ok(match (state.have_failed, state.under_way.is_empty()) {
+        Ok(match (state.have_failed, state.in_flight.is_empty()) {
             (true, _) => Synced::Lost,
             (false, true) => Synced::Alone,
             (false, false) => Synced::Beside(Others { last: state.begun }),
@@ -71,7 +71,7 @@ impl Flushes {
     /// Waits until other flushes have ended; `false` where one failed. For a thread that may block.
     pub(crate) fn wait(&self, others: Others) -> bool {
         let mut state = self.state.lock();
-        while state.under_way.first().is_some_and(|first| *first <= others.last) {
+        while state.in_flight.first().is_some_and(|first| *first <= others.last) {
             self.ended.wait(&mut state);
         }
         !state.have_failed
@@ -81,7 +81,7 @@ impl Flushes {
 /// A flush that did not fail by itself.
 #[derive(Debug)]
 pub(crate) enum Synced {
-    /// No other one is under way.
+    /// No other one is in flight.
     Alone,
     /// Others are, and may get an error that is this one's, too.
     Beside(Others),
@@ -89,7 +89,7 @@ pub(crate) enum Synced {
     Lost,
 }
 
-/// Flushes that were under way when another one ended.
+/// Flushes that were in flight when another one ended.
 #[derive(Debug)]
 pub(crate) struct Others {
     /// Those up to this one.
@@ -108,7 +108,7 @@ mod tests {
 
     /// The flush that gets the error ends well after the other.
     #[test]
-    fn a_failure_is_one_of_all_that_were_under_way() {
+    fn a_failure_is_one_of_all_that_were_in_flight() {
         block_on_real(1, async {
             let flushes = Arc::new(Flushes::default());
             let (begun, has_begun) = channel::<()>();

@@ -14,7 +14,7 @@
 //! 1. A checkpoint alone frees segments: those before the oldest group that a queue needs. It writes nothing to the log.
 //! 2. Sweeps make that group a younger one. A group that waits for room asks for it ([`Log::want`]), and the sweeper then sweeps the
 //!    partitions that need any segment but the last ([`Log::to_leave`]). A sweep needs nothing that waiting groups hold.
-//! 3. Sweeps log seals, and what they staged or placed. At most two batches of such entries are under way, each of at most
+//! 3. Sweeps log seals, and what they staged or placed. At most two batches of such entries are in flight, each of at most
 //!    [`Log::own_bytes_max`], a third of the reserve. The reserve may lack room for them: emitted modifications of other spaces take
 //!    room there, too, and the seals of a bulk group may be longer. Then the state takes the entries unlogged, and a checkpoint follows
 //!    at once (`sweep::finish`); a bulk group is refused, or tried again after a checkpoint (`sweep::absorb`). So sweeps do not wait.

@@ -247,7 +247,7 @@ impl Queue {
         order.memory_bytes().saturating_sub(before)
     }
 
-    /// A key of a range from which on who wants few rows may leave out what is pending: so many modifications or more come before it.
+    /// The key at which a reader of few rows may end its view: `most` pending modifications of the range, or more, have lower keys.
     pub(crate) fn cut(&self, range: (&[u8], Option<&[u8]>), most: usize) -> Option<&[u8]> {
         self.order.as_deref()?.cut(Pieces::of(&self.pieces), range, most)
     }

@@ -16,8 +16,8 @@ use crate::sweep::job::{BATCH_PARTITIONS, Job, Member};
 
 /// Partitions of a batch that nobody waits for.
 const OPTIONAL_PARTITIONS: usize = 16;
-/// A partition is rewritten in idle time once what is pending and staged for it comes to this part of its blocks:
-/// rewriting it for less would wear flash out for nothing.
+/// Idle sweeps rewrite a partition once its pending and staged bytes reach this share of its blocks. Rewriting it for less would
+/// wear flash out.
 const IDLE_SHARE: u64 = 16;
 /// A store rests after so many times the time after which it is idle.
 const REST_IDLES: u64 = 16;

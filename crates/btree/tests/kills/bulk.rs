@@ -1,13 +1,8 @@
 //! A process that is killed amid groups longer than its log and memory: each group is there whole, or not at all.
-//!
-//! It is killed 4 times, and 50 times in an optimised build, or as often as `MOIRAI_RUNS` says. `MOIRAI_SEED` begins with other moments.
-
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
 use moirai_btree::{Direction, KeyRange, Store, Tree, with_leaves};
 use moirai_devices::{Access, NewFiles};
@@ -16,14 +11,14 @@ use moirai_units::{ByteCount, Nanos};
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
+use crate::{FOLDER, runs, start, variable};
+
 /// Records, of which each group changes all: more than the log takes, and than the memory.
 const RECORDS: u64 = 1 << 16;
 const LOG: ByteCount = ByteCount(1 << 20);
 const MEMORY: ByteCount = ByteCount(1 << 20);
 /// Odd, so that its multiples come to each record once, in an order that looks random.
 const STEP: u64 = 0x9e37_79b9;
-/// Where the process that is killed has its files.
-const FOLDER: &str = "MOIRAI_BULK_KILLED_IN";
 const ACKNOWLEDGED: &str = "acknowledged";
 
 async fn open(folder: &Path, access: Access<'_>) -> (Store, Tree) {
@@ -78,12 +73,6 @@ async fn round_of(folder: &Path) -> u64 {
     round.unwrap_or(0)
 }
 
-fn start(folder: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "the_process_that_is_killed", "--ignored"]).env(FOLDER, folder);
-    command.stdout(Stdio::null()).spawn().unwrap()
-}
-
 #[test]
 #[ignore = "it is what the other test starts and kills"]
 fn the_process_that_is_killed() {
@@ -94,8 +83,7 @@ fn the_process_that_is_killed() {
 
 #[test]
 fn a_killed_process_leaves_whole_groups() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let runs = variable("MOIRAI_RUNS").unwrap_or(if cfg!(debug_assertions) { 4 } else { 50 });
+    let runs = runs(4, 50);
     let folder = tempfile::tempdir().unwrap();
     let kills = async {
         let mut random = random("bulk kills");
@@ -103,7 +91,7 @@ fn a_killed_process_leaves_whole_groups() {
         open(folder.path(), Access::Create(&files)).await.0.close().await.unwrap();
         let mut round = 0;
         for _ in 0..runs {
-            let mut child = start(folder.path());
+            let mut child = start("bulk::the_process_that_is_killed", folder.path());
             sleep(Nanos(random.random_range(20_000_000..1_500_000_000))).await;
             child.kill().unwrap();
             child.wait().unwrap();

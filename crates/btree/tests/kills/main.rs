@@ -1,12 +1,14 @@
 //! A process that is killed under load: what it was told is durable is there, in all trees, and batches are whole.
 //!
-//! It is killed 8 times, and 100 times in an optimised build, or as often as `MOIRAI_RUNS` says. `MOIRAI_SEED` begins with other moments.
+//! Processes are killed some times, more often in an optimised build, or as often as `MOIRAI_RUNS` says. `MOIRAI_SEED` begins with other moments.
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test stops at what it did not expect"
 )]
+
+mod bulk;
 
 use std::fs::File;
 use std::io::Write;
@@ -124,11 +126,20 @@ async fn check(folder: &Path, before: &mut [u64]) {
     store.close().await.unwrap();
 }
 
-fn start(folder: &Path) -> Child {
-    let program = std::env::current_exe().unwrap();
-    let mut command = Command::new(program);
-    command.args(["--exact", "the_process_that_is_killed", "--ignored"]).env(FOLDER, folder);
+/// Starts a test of this program, which is ignored otherwise, as a process that works in a folder.
+fn start(test: &str, folder: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored"]).env(FOLDER, folder);
     command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// How often a process is killed: fewer times without optimisation, or as often as `MOIRAI_RUNS` says.
+fn runs(plain: u64, optimised: u64) -> u64 {
+    variable("MOIRAI_RUNS").unwrap_or(if cfg!(debug_assertions) { plain } else { optimised })
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
 #[test]
@@ -141,10 +152,7 @@ fn the_process_that_is_killed() {
 
 #[test]
 fn a_killed_process_loses_nothing_that_was_acknowledged() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let runs = if cfg!(debug_assertions) { 8 } else { 100 };
-    let (runs, seed) =
-        (variable("MOIRAI_RUNS").unwrap_or(runs), variable("MOIRAI_SEED").unwrap_or(0));
+    let runs = runs(8, 100);
     let folder = tempfile::tempdir().unwrap();
     let kills = async {
         let mut random = random("kills");
@@ -154,7 +162,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         drop((data, logs));
         let mut before = [0; TASKS as usize];
         for _ in 0..runs {
-            let mut child = start(folder.path());
+            let mut child = start("the_process_that_is_killed", folder.path());
             sleep(Nanos(random.random_range(20_000_000..600_000_000))).await;
             child.kill().unwrap();
             child.wait().unwrap();
@@ -162,5 +170,5 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         }
         assert!(before.iter().sum::<u64>() > 50 * runs, "{before:?} batches: nothing to lose");
     };
-    block_on_real(seed, kills);
+    block_on_real(variable("MOIRAI_SEED").unwrap_or(0), kills);
 }
