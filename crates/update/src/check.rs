@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use futures::{StreamExt, stream};
 
 use crate::damage::{Damage, DamagedKeys};
-use crate::data::checkpoint::damaged_places;
+use crate::data::checkpoint::read::damaged_places;
 use crate::data::place::Place;
 use crate::data::superblock::Superblock;
 use crate::error::{Error, Result};
@@ -143,12 +143,14 @@ impl Shared {
 
     /// Both copies of the superblock, and the checkpoint that it names. No checkpoint is taken meanwhile.
     async fn check_checkpoint(&self) -> Vec<Damage> {
-        let held = self.superblock.lock().await;
-        let mut damage = Superblock::damaged_copies(&*self.data, &held.0).await;
+        let mut held = self.superblock.lock().await;
+        let (superblock, kept) = &mut *held;
+        let mut damage = Superblock::damaged_copies(&*self.data, superblock).await;
         let device = &self.data.inquiry().name;
-        damage.extend(damaged_places(&*self.data, &held.0.checkpoint).await.into_iter().map(
-            |blocks| Damage { what: "the checkpoint", device: device.clone(), blocks, keys: None },
-        ));
+        let damaged = damaged_places(&*self.data, &superblock.checkpoint, kept).await;
+        let of_checkpoint =
+            |blocks| Damage { what: "the checkpoint", device: device.clone(), blocks, keys: None };
+        damage.extend(damaged.into_iter().map(of_checkpoint));
         damage
     }
 

@@ -57,12 +57,6 @@ impl<'a> Taker<'a> {
         self.number32().map(SpaceId)
     }
 
-    /// A space, or none where its number is 0.
-    pub(crate) fn space_or_none(&mut self) -> Option<Option<SpaceId>> {
-        let number = self.number32()?;
-        Some((number > 0).then_some(SpaceId(number)))
-    }
-
     #[inline]
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;

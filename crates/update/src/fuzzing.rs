@@ -6,12 +6,13 @@ use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
-use crate::data::checkpoint::{decode_state, encode_state};
+use crate::data::checkpoint::format::{decode_state, encode_state};
 use crate::data::division::Division;
 use crate::data::layout::Layout;
 use crate::data::superblock::Superblock;
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
+use crate::limits::PAGE_PARTITIONS;
 use crate::log::frame::Frame;
 use crate::spec::{Specs, whole_blocks};
 use crate::state::State;
@@ -40,7 +41,7 @@ fn specs() -> Specs {
 fn state_with_space() -> State {
     let mut state = State::new(specs(), extents());
     let spec = Arc::clone(&state.specs.default);
-    state.spaces.insert(SpaceId(1), Directory::new(&spec));
+    state.spaces.insert(SpaceId(1), Directory::new(&spec, PAGE_PARTITIONS));
     let partition = Partition::new(SpaceId(1), &spec, Box::default(), Seq(0));
     let _ = state.add(PartitionId(0), partition);
     state

@@ -19,3 +19,6 @@ pub(crate) const NAME_BYTES: usize = 16;
 pub(crate) const LOOKED_AT: usize = 2048;
 /// Runs of long values in one entry: the state is locked while an entry is applied.
 pub(crate) const RUNS_OF_ENTRY: usize = 256;
+
+/// Partitions of a page of the directory at most, unless `Options::page_partitions` says otherwise.
+pub(crate) const PAGE_PARTITIONS: usize = 1 << 7;

@@ -47,8 +47,8 @@ impl Engine {
         while shared.map_some(&mut slot, &mut all) {}
         let long: Vec<BlockRange> = shared.state().long.iter().collect();
         all.extend(long.into_iter().map(|blocks| shared.in_use(ExtentUse::LongValues, blocks)));
-        let (_, checkpoint) = &*shared.superblock.lock().await;
-        let checkpoint = checkpoint.iter().map(|one| one.blocks);
+        let (_, kept) = &*shared.superblock.lock().await;
+        let checkpoint = kept.extents().map(|one| one.blocks);
         all.extend(checkpoint.map(|blocks| shared.in_use(ExtentUse::Checkpoint, blocks)));
         all.sort_by_key(|one| one.blocks.first);
         all

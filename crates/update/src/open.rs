@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::data::cache::Cache;
-use crate::data::checkpoint::read_checkpoint;
+use crate::data::checkpoint::read::read_checkpoint;
 use crate::data::format::disk_id;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;
@@ -28,6 +28,7 @@ use crate::log::{Log, Opened};
 use crate::options::Options;
 use crate::shared::{LONG_WAIT, Lagging, Shared};
 use crate::spec::{Formats, Spec, Specs};
+use crate::state::State;
 use crate::state::directory::Directory;
 use crate::sweep::requests::{Bulks, Clears, Ingests};
 use crate::sweep::working::Working;
@@ -80,8 +81,9 @@ impl Engine {
         }
         let ensembles = Ensembles::of(Arc::clone(&data));
         let extents = Extents::new(layout.data, layout.division.grain, ensembles);
-        let (mut state, held) =
-            read_checkpoint(&*data, &superblock, specs.clone(), &extents).await?;
+        let mut state = State::new(specs.clone(), Arc::clone(&extents));
+        state.page_partitions = options.page_partitions as usize;
+        let kept = read_checkpoint(&*data, &superblock, &mut state).await?;
         #[cfg(feature = "canary")]
         {
             state.canary = options.canary;
@@ -165,7 +167,8 @@ impl Engine {
             closing: AtomicBool::new(false),
             long_writes: Arc::default(),
             is_sweeping: AtomicBool::new(false),
-            checkpoint_blocks: AtomicU64::new(held.iter().map(|one| one.blocks.count.0).sum()),
+            checkpoint_blocks: AtomicU64::new(kept.blocks().0),
+            kept_bytes: AtomicUsize::new(kept.memory_bytes()),
             sweep_wake: Notify::new(),
             is_parked: AtomicBool::new(false),
             read_ns: AtomicU64::new(0),
@@ -173,7 +176,7 @@ impl Engine {
             room,
             turn: tokio::sync::Mutex::default(),
             counts: Counts::default(),
-            superblock: tokio::sync::Mutex::new((superblock, held)),
+            superblock: tokio::sync::Mutex::new((superblock, kept)),
             is_read_only: options.read_only,
             stopped: Mutex::new(None),
             space_wanted_bytes: AtomicUsize::new(0),

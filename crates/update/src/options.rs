@@ -3,6 +3,7 @@
 use moirai_units::{ByteCount, Nanos};
 
 use crate::error::{Error, Result};
+use crate::limits::PAGE_PARTITIONS;
 
 /// When a group is acknowledged, and from when on readers see it.
 ///
@@ -36,7 +37,7 @@ pub struct Options {
     ///
     /// Opening keeps to it, too, whatever the log was written with, unless the engine is opened for reading only, or the
     /// data device has no space or fails. Requests of readers in flight come on top, and while the engine opens, two
-    /// segments of each log device and the checkpoint. 4 KiB at least; 64 MiB by default.
+    /// segments of each log device and the checkpoint's index. 4 KiB at least; 64 MiB by default.
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
@@ -50,6 +51,9 @@ pub struct Options {
     /// another takes it. What waits longer is written together with more. Outside of virtual time the clock counts
     /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
+    /// Neighbouring partitions that a checkpoint writes together, at most, when one of them has changed. With fewer it writes
+    /// less, and its index is longer. 2 at least; 128 by default.
+    pub page_partitions: u32,
     /// How long no group is committed before the sweeper does work that can wait: it rewrites partitions with staged or pending
     /// modifications, merges small partitions, and discards free space. After sixteen times as long it also shortens the log.
     /// A file system may give the discarded space of a file to other files; a write that finds none stops the engine. `None`:
@@ -113,6 +117,7 @@ impl Default for Options {
             read_ahead: ByteCount::mib(2),
             durability: Durability::default(),
             log_wait: Nanos(250_000),
+            page_partitions: PAGE_PARTITIONS as u32,
             idle: Some(Nanos(1_000_000_000)),
             read_only: false,
             force_log_end: false,

@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use moirai_extents::{Extent, Extents};
+use moirai_extents::Extents;
 use moirai_runtime::{BusyTime, now};
 use moirai_storage::Device;
 use moirai_units::{ByteCount, Instant, Nanos};
@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use crate::data::cache::Cache;
+use crate::data::checkpoint::pieces::Kept;
 use crate::data::layout::Layout;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) is_sweeping: AtomicBool,
     /// Device blocks that the last checkpoint took.
     pub(crate) checkpoint_blocks: AtomicU64,
+    /// Bytes of memory of the list of its pieces.
+    pub(crate) kept_bytes: AtomicUsize,
     /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
     pub(crate) directory_blocks: AtomicU64,
     /// Bytes that the directory grows by once what is being swept is finished.
@@ -96,8 +99,8 @@ pub(crate) struct Shared {
     /// Held by the group that is taken in next: they come in the order in which they asked.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) counts: Counts,
-    /// The superblock, and the extents of its checkpoint.
-    pub(crate) superblock: tokio::sync::Mutex<(Superblock, Vec<Extent>)>,
+    /// The superblock, and what its checkpoint consists of.
+    pub(crate) superblock: tokio::sync::Mutex<(Superblock, Kept)>,
     /// See `Options::read_only`.
     pub(crate) is_read_only: bool,
     pub(crate) stopped: Mutex<Option<Arc<str>>>,

@@ -77,7 +77,8 @@ impl Shared {
             let state = self.state();
             (ByteCount(state.directory_bytes as u64), state.maps_bytes())
         };
-        let maps_bytes = maps_bytes + self.extents.memory_bytes();
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let maps_bytes = maps_bytes + self.extents.memory_bytes() + kept_bytes;
         self.maps_bytes.store(maps_bytes, Ordering::Relaxed);
         self.directory_blocks.store(BlockCount::holding(bytes).0, Ordering::Relaxed);
     }

@@ -76,7 +76,10 @@ impl Bench {
         };
         Store::format(&*data, &[Arc::clone(&log) as _], format).await.unwrap();
         let memory = ByteCount(random.random_range(4..60) << 10);
-        Bench { power, data, log, options: Options { memory, ..Options::default() } }
+        // Few partitions are of several pages.
+        let page_partitions = [2, 3, 128][moirai_runtime::random("pages").random_range(0..3)];
+        let options = Options { memory, page_partitions, ..Options::default() };
+        Bench { power, data, log, options }
     }
 
     pub(crate) async fn open(&self) -> moirai_btree::Result<Store> {

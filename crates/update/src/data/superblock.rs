@@ -16,7 +16,7 @@ use crate::log::segments::{LOG_DISKS_MAX, LogWriter, PHYSICAL_BLOCKS_MAX, Ring, 
 /// What the data device begins with.
 pub(crate) const DATA_MAGIC: &[u8; 8] = b"MOIRAIUD";
 /// The version of the format of the data device.
-pub(crate) const DATA_VERSION: u32 = 16;
+pub(crate) const DATA_VERSION: u32 = 17;
 
 const COPY_BLOCKS: BlockCount = BlockCount(8);
 /// Blocks of both copies: extents begin behind them.

@@ -256,6 +256,7 @@ impl State {
     fn settle(&mut self, id: PartitionId) -> Option<()> {
         self.steps += 1;
         self.keep_version(id)?;
+        self.note_change(id);
         let partition = self.partitions.get_mut(id)?;
         let sealed = partition.sealed.take()?;
         self.queued_bytes = self.queued_bytes.saturating_sub(sealed.queue.memory_bytes());
@@ -282,7 +283,7 @@ impl State {
             return None;
         }
         self.unapplied.spaces.remove(&space);
-        self.spaces.insert(space, Directory::new(spec));
+        self.spaces.insert(space, Directory::new(spec, self.page_partitions));
         self.add(partition, Partition::new(space, spec, Box::default(), Seq(0)))
     }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
-use crate::data::checkpoint::encode_state;
+use crate::data::checkpoint::format::encode_state;
 use crate::data::division::Division;
 use crate::data::place::Location;
 use crate::encoded::put_modification;
 use crate::ids::{PUT, PartitionId, Seq, SpaceId};
 use crate::kind::{Kinds, Modification};
+use crate::limits::PAGE_PARTITIONS;
 use crate::spec::whole_blocks;
 use crate::state::State;
 use crate::state::directory::Directory;
@@ -41,7 +42,7 @@ fn state_of(partitions: u32, queued: u32) -> State {
     let specs = whole_blocks(division);
     let spec = Arc::clone(&specs.default);
     let mut state = State::new(specs, Extents::new(data, division.grain, Ensembles::none()));
-    state.spaces.insert(SPACE, Directory::new(&spec));
+    state.spaces.insert(SPACE, Directory::new(&spec, PAGE_PARTITIONS));
     for number in 0..partitions {
         let low: Box<[u8]> = if number == 0 { Box::default() } else { key(number, 0).into() };
         state.add(PartitionId(number), Partition::new(SPACE, &spec, low, Seq(0))).unwrap();

@@ -87,6 +87,7 @@ mod tests {
     use crate::group::Group;
     use crate::ids::{PUT, SpaceId};
     use crate::kind::{Kinds, Modification};
+    use crate::limits::PAGE_PARTITIONS;
     use crate::spec::whole_blocks;
     use crate::state::chunk::Chunk;
     use crate::state::directory::Directory;
@@ -102,7 +103,7 @@ mod tests {
         let specs = whole_blocks(division);
         let spec = Arc::clone(&specs.default);
         let mut state = State::new(specs, Extents::new(data, one, Ensembles::none()));
-        state.spaces.insert(SpaceId(1), Directory::new(&spec));
+        state.spaces.insert(SpaceId(1), Directory::new(&spec, PAGE_PARTITIONS));
         let partition = Partition::new(SpaceId(1), &spec, Box::default(), Seq(0));
         state.add(A, partition).unwrap();
         let mut group = Group::new();

@@ -30,12 +30,13 @@ use moirai_units::Lbn;
 use crate::codec::prefix_of;
 use crate::ids::{KindNumber, PartitionId, Seq, SpaceId};
 use crate::kind::Kinds;
+use crate::limits::PAGE_PARTITIONS;
 use crate::long::epoch::Epoch;
 use crate::long::runs::Runs;
 #[cfg(feature = "canary")]
 use crate::options::Canary;
 use crate::spec::{Spec, Specs};
-use crate::state::directory::Directory;
+use crate::state::directory::{Directory, Entry};
 use crate::state::partition::{Partition, staged_blocks};
 use crate::state::partitions::Partitions;
 use crate::state::pieces::Piece;
@@ -79,6 +80,8 @@ pub(crate) enum Misfit {
 pub(crate) struct State {
     pub(crate) spaces: BTreeMap<SpaceId, Directory>,
     pub(crate) partitions: Partitions,
+    /// How many of them a page of the directory has at most; see `Options::page_partitions`.
+    pub(crate) page_partitions: usize,
     /// Blocks of all partitions.
     pub(crate) blocks: u64,
     /// Groups before this one are applied.
@@ -165,6 +168,7 @@ impl State {
         State {
             spaces: BTreeMap::new(),
             partitions: Partitions::default(),
+            page_partitions: PAGE_PARTITIONS,
             blocks: 0,
             applied: Seq(1),
             part_applied: 0,
@@ -288,21 +292,44 @@ impl State {
 
     /// Adds a partition; those of a space are divided where its lowest key is.
     pub(crate) fn add(&mut self, id: PartitionId, partition: Partition) -> Option<()> {
-        let (space, low) = (partition.space, prefix_of(&partition.low));
         self.steps += CHANGE_STEPS;
-        let directory = self.spaces.get(&space)?;
-        let place = self.rank(directory, &partition.low);
+        let space = partition.space;
+        let place = self.rank(self.spaces.get(&space)?, &partition.low);
+        let entry = self.add_apart(id, partition)?;
+        self.spaces.get_mut(&space)?.insert(place, entry);
+        Some(())
+    }
+
+    /// Adds a partition, of which the directory of its space is to have this entry.
+    pub(crate) fn add_apart(&mut self, id: PartitionId, partition: Partition) -> Option<Entry> {
         self.directory_bytes += partition.directory_bytes();
         self.staged_bytes += staged_blocks(&partition.staged).bytes().0;
-        let blocks = partition.place.blocks() as u64;
+        let (low, blocks) = (prefix_of(&partition.low), partition.place.blocks() as u64);
         if partition.place.is_small() {
             self.small.insert(id);
         }
         self.partitions.insert(id, partition)?;
         self.index(id);
         self.blocks += blocks;
-        self.spaces.get_mut(&space)?.insert(place, (low, id));
-        Some(())
+        Some((low, id))
+    }
+
+    /// Tells whether the pages of all directories, which were filled, are in order.
+    pub(crate) fn end_filling(&mut self) -> Option<()> {
+        let low = |(_, id): &Entry| self.partitions.get(*id).map(|one| &one.low);
+        let is_before = |one: &Entry, next: &Entry| low(one) < low(next);
+        let mut directories = self.spaces.values_mut();
+        directories.all(|directory| directory.end_filling(is_before)).then_some(())
+    }
+
+    /// What a checkpoint says of a partition is different now.
+    fn note_change(&mut self, id: PartitionId) {
+        let Some(partition) = self.partition(id) else { return };
+        let space = partition.space;
+        let Some(place) = self.position(space, &partition.low) else { return };
+        if let Some(directory) = self.spaces.get_mut(&space) {
+            directory.changed(place);
+        }
     }
 
     /// Takes a partition out of the directory of its space.

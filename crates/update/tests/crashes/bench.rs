@@ -96,7 +96,10 @@ impl Bench {
         let blocks = random.random_range(blocks);
         // Short enough that it rests now and then, and gives free blocks of data and log back.
         let idle = Some(Nanos([1_000_000_000, 100_000][random.random_range(0..2)]));
-        let options = Options { memory, durability, log_wait, idle, ..Options::default() };
+        // Few partitions are of several pages.
+        let page_partitions = [2, 3, 128][moirai_runtime::random("pages").random_range(0..3)];
+        let durable = Options { durability, log_wait, ..Options::default() };
+        let options = Options { memory, idle, page_partitions, ..durable };
         Bench { power, data, logs, options, blocks }
     }
 
