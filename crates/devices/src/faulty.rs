@@ -235,6 +235,11 @@ impl FaultyDevice {
         self.state.lock().unreadable.insert(lbn);
     }
 
+    /// Lets all blocks be read again.
+    pub fn make_readable(&self) {
+        self.state.lock().unreadable.clear();
+    }
+
     /// Changes what the block holds, and says nothing.
     pub fn corrupt(&self, lbn: Lbn) {
         let mut state = self.state.lock();

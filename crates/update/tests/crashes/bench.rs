@@ -5,7 +5,7 @@ use std::sync::Arc;
 use moirai_devices::{FaultyDevice, Medium, Power};
 use moirai_runtime::Random;
 use moirai_storage::Device;
-use moirai_units::{BlockCount, ByteCount, Nanos};
+use moirai_units::{BlockCount, ByteCount, Lbn, Nanos};
 use moirai_update::{
     Durability, Engine, Error, Format, Formats, Kinds, LogWriter, Options, WholeBlocks,
 };
@@ -132,6 +132,16 @@ impl Bench {
                 _ => self.restart(),
             }
             was_cut = true;
+        }
+    }
+
+    /// Fails reads of some blocks of the data, behind the superblocks.
+    pub(crate) fn make_unreadable(&self, random: &mut Random) {
+        let capacity = (&*self.data as &dyn Device).inquiry().capacity;
+        for _ in 0..random.random_range(1..30) {
+            let first = random.random_range(16..capacity.0);
+            let end = capacity.0.min(first + random.random_range(1..100));
+            (first..end).for_each(|lbn| self.data.make_unreadable(Lbn(lbn)));
         }
     }
 
