@@ -1,7 +1,7 @@
 //! Leaves as they may come from a device, for the fuzz targets.
 
 use moirai_update::{
-    Block, BlockFormat, DELETE, KindNumber, Kinds, Modification, PUT, Pieces, Stored, Value,
+    Block, BlockFormat, DELETE, KindNumber, Kinds, Modification, NewBlocks, PUT, Stored, Value,
 };
 
 use crate::leaf::{Leaf, Leaves};
@@ -21,8 +21,8 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
     }
     let kind: KindNumber = if value.is_some() { PUT } else { DELETE };
     let one = Modification { key, kind, bytes: value.unwrap_or_default() };
-    let mut pieces = Pieces::new(leaf.len());
-    let applied = Leaves.apply(b"", Some(block), &[one], &Kinds::new(), &mut pieces);
+    let mut new_blocks = NewBlocks::new(leaf.len());
+    let applied = Leaves.apply(b"", Some(block), &[one], &Kinds::new(), &mut new_blocks);
     let Some(mut expected) = in_order(leaf) else { return };
     assert!(applied.is_ok(), "a leaf in order is refused");
     match (expected.binary_search_by(|(other, _)| (*other).cmp(key)), value) {
@@ -36,7 +36,7 @@ pub fn change_leaf(leaf: &[u8], key: &[u8], value: Option<&[u8]>) {
         (Err(_), None) => {}
     }
     let mut records = Vec::new();
-    for (_, piece) in pieces.iter() {
+    for (_, piece) in new_blocks.iter() {
         records.extend(in_order(piece.bytes()).unwrap_or_default());
     }
     assert_eq!(records, expected);

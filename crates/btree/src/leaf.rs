@@ -5,7 +5,7 @@
 //! ```
 
 use moirai_update::{
-    Block, BlockFormat, KeyedReference, Kinds, Modification, NotOfFormat, Pieces, Stored, Value,
+    Block, BlockFormat, KeyedReference, Kinds, Modification, NewBlocks, NotOfFormat, Stored, Value,
 };
 
 /// Bytes before the offsets.
@@ -144,7 +144,7 @@ impl<'a> Merged<'a> {
         leaf: Option<Leaf<'a>>,
         modifications: &[Modification<'a>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<Merged<'a>, NotOfFormat> {
         let count = leaf.map_or(0, |leaf| leaf.len());
         let mut merged = Merged {
@@ -152,7 +152,7 @@ impl<'a> Merged<'a> {
             new: Vec::new(),
             refused: 0,
         };
-        let (_, longest) = Leaves.longest(pieces.block_bytes());
+        let (_, longest) = Leaves.longest(new_blocks.block_bytes());
         let mut next = 0;
         let mut value = Value::default();
         let old = |index: usize| leaf.and_then(|leaf| leaf.record(index)).ok_or(NotOfFormat);
@@ -183,7 +183,7 @@ impl<'a> Merged<'a> {
                 merged.refused += u64::from(!kinds.apply(one.kind, &mut value, one.bytes));
             }
             if value.is_there && !value.is_long && value.bytes.len() > longest {
-                pieces.make_long(&mut value);
+                new_blocks.make_long(&mut value);
             }
             if value.is_there {
                 let from = merged.new.len();
@@ -199,18 +199,18 @@ impl<'a> Merged<'a> {
         Ok(merged)
     }
 
-    /// Adds the records to the last of `pieces`, and to new ones, each with the lowest key of its records. All of them are
+    /// Adds the records to the last of `new_blocks`, and to new ones, each with the lowest key of its records. All of them are
     /// filled: leaves are never changed in place, so room in them would stay empty.
-    fn append_to(&self, pieces: &mut Pieces, low: &[u8]) {
-        let mut filler = pieces.last_mut().and_then(Filler::of);
+    fn append_to(&self, new_blocks: &mut NewBlocks, low: &[u8]) {
+        let mut filler = new_blocks.last_mut().and_then(Filler::of);
         for record in &self.records {
             let value = self.value(record);
             if filler.as_mut().is_some_and(|filler| filler.push(record.key, value)) {
                 continue;
             }
             // The first takes all keys that come before it, too.
-            let low = if pieces.is_empty() { low.min(record.key) } else { record.key };
-            filler = Filler::of(pieces.push(low));
+            let low = if new_blocks.is_empty() { low.min(record.key) } else { record.key };
+            filler = Filler::of(new_blocks.push(low));
             if let Some(filler) = &mut filler {
                 filler.push(record.key, value);
             }
@@ -283,9 +283,9 @@ impl BlockFormat for Leaves {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
-        let block_bytes = pieces.block_bytes();
+        let block_bytes = new_blocks.block_bytes();
         let leaf = match block {
             Some(block) => Some(Leaf::of(block.bytes()).ok_or(NotOfFormat)?),
             None => None,
@@ -294,14 +294,14 @@ impl BlockFormat for Leaves {
             Filler::of(last).is_none_or(|last| last.free_bytes() < block_bytes / FULL_SHARE)
         };
         if let (Some(block), []) = (block, modifications)
-            && pieces.last_mut().is_none_or(is_full)
+            && new_blocks.last_mut().is_none_or(is_full)
         {
-            pieces.push(low).copy_from_slice(block.bytes());
+            new_blocks.push(low).copy_from_slice(block.bytes());
             return Ok(());
         }
-        let merged = Merged::of(leaf, modifications, kinds, pieces)?;
-        pieces.refuse(merged.refused);
-        merged.append_to(pieces, low);
+        let merged = Merged::of(leaf, modifications, kinds, new_blocks)?;
+        new_blocks.refuse(merged.refused);
+        merged.append_to(new_blocks, low);
         Ok(())
     }
 
@@ -372,8 +372,8 @@ mod tests {
 
     const BLOCK: usize = 512;
 
-    fn records(pieces: &Pieces) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let leaves = pieces.iter().map(|(_, block)| Leaf::of(block.bytes()).unwrap());
+    fn records(new_blocks: &NewBlocks) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let leaves = new_blocks.iter().map(|(_, block)| Leaf::of(block.bytes()).unwrap());
         let all = leaves.flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.record(at).unwrap()));
         let short = |value| match value {
             Stored::Short(value) => value,
@@ -408,7 +408,7 @@ mod tests {
                         None => model.remove(&key),
                     };
                 }
-                let mut pieces = Pieces::new(BLOCK);
+                let mut new_blocks = NewBlocks::new(BLOCK);
                 let mut rest = &modifications[..];
                 for (index, (low, block)) in blocks.iter().enumerate() {
                     let end = match blocks.get(index + 1) {
@@ -416,17 +416,17 @@ mod tests {
                         None => rest.len(),
                     };
                     let (now, later) = rest.split_at(end);
-                    Leaves.apply(low, Some(Block::whole(block)), now, &Kinds::new(), &mut pieces).unwrap();
+                    Leaves.apply(low, Some(Block::whole(block)), now, &Kinds::new(), &mut new_blocks).unwrap();
                     rest = later;
                 }
                 if blocks.is_empty() {
-                    Leaves.apply(b"", None, rest, &Kinds::new(), &mut pieces).unwrap();
+                    Leaves.apply(b"", None, rest, &Kinds::new(), &mut new_blocks).unwrap();
                 }
                 let expected: Vec<_> = model.clone().into_iter().collect();
-                prop_assert_eq!(records(&pieces), expected);
-                let lows: Vec<&[u8]> = pieces.iter().map(|(low, _)| low).collect();
+                prop_assert_eq!(records(&new_blocks), expected);
+                let lows: Vec<&[u8]> = new_blocks.iter().map(|(low, _)| low).collect();
                 prop_assert!(lows.windows(2).all(|pair| pair[0] < pair[1]));
-                blocks = pieces.iter().map(|(low, block)| (low.to_vec(), block.bytes().to_vec())).collect();
+                blocks = new_blocks.iter().map(|(low, block)| (low.to_vec(), block.bytes().to_vec())).collect();
                 for (key, value) in &model {
                     let at = blocks.partition_point(|(low, _)| low <= key).saturating_sub(1);
                     let (low, block) = &blocks[at];
@@ -448,7 +448,7 @@ mod tests {
             let _ = Leaves.find(b"", block, b"key", &mut Value::default());
             let put = Modification { key: b"key", kind: PUT, bytes: b"value" };
             if bytes.len() == BLOCK {
-                let _ = Leaves.apply(b"", Some(block), &[put], &Kinds::new(), &mut Pieces::new(BLOCK));
+                let _ = Leaves.apply(b"", Some(block), &[put], &Kinds::new(), &mut NewBlocks::new(BLOCK));
             }
         }
     }
@@ -458,9 +458,9 @@ mod tests {
         let keys: Vec<[u8; 8]> = (0..200_u64).map(u64::to_be_bytes).collect();
         let put = |key| Modification { key, kind: PUT, bytes: &[7; 16] };
         let all: Vec<Modification<'_>> = keys.iter().map(|key| put(&key[..])).collect();
-        let mut pieces = Pieces::new(BLOCK);
-        Leaves.apply(b"", None, &all, &Kinds::new(), &mut pieces).unwrap();
+        let mut new_blocks = NewBlocks::new(BLOCK);
+        Leaves.apply(b"", None, &all, &Kinds::new(), &mut new_blocks).unwrap();
         // 16 records of 30 bytes and the header.
-        assert_eq!(pieces.len(), 200_usize.div_ceil(16));
+        assert_eq!(new_blocks.len(), 200_usize.div_ceil(16));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use moirai_encodings::Encoder;
 use moirai_update::{
-    Block, BlockFormat, Formats, KindNumber, Kinds, Modification, NotOfFormat, Pieces, UnitSet,
+    Block, BlockFormat, Formats, KindNumber, Kinds, Modification, NewBlocks, NotOfFormat, UnitSet,
     Value,
 };
 use parking_lot::Mutex;
@@ -54,11 +54,12 @@ impl BlockFormat for PageFormat {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         _: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
         let encoder = self.encoders.lock().pop();
         let mut encoder = encoder.unwrap_or_default();
-        let applied = rewrite::apply(&self.schema, low, block, modifications, &mut encoder, pieces);
+        let applied =
+            rewrite::apply(&self.schema, low, block, modifications, &mut encoder, new_blocks);
         self.encoders.lock().push(encoder);
         applied
     }

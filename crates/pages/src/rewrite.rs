@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use moirai_encodings::{Encoder, TEXT_BYTES_MAX};
-use moirai_update::{Block, DELETE, Modification, NotOfFormat, OwnedUnits, PUT, Pieces};
+use moirai_update::{Block, DELETE, Modification, NewBlocks, NotOfFormat, OwnedUnits, PUT};
 
 use crate::fields::{Fields, merged};
 use crate::key::KeyReader;
@@ -313,13 +313,13 @@ impl<'s> Rows<'s> {
         Ok(())
     }
 
-    /// Adds pages of some rows to `pieces`, as few as hold them.
+    /// Adds pages of some rows to `new_blocks`, as few as hold them.
     fn put(
         &self,
         rows: std::ops::Range<usize>,
         low: Option<&[u8]>,
         encoder: &mut Encoder,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) {
         if rows.is_empty() {
             return;
@@ -329,14 +329,14 @@ impl<'s> Rows<'s> {
         let is_encodable = texts_bytes.is_none_or(|bytes| bytes <= TEXT_BYTES_MAX);
         let units = if is_encodable { self.encoded(rows.clone(), encoder) } else { Vec::new() };
         let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
-        if half < rows.len() && (!is_encodable || bytes > pieces.block_bytes()) {
+        if half < rows.len() && (!is_encodable || bytes > new_blocks.block_bytes()) {
             let middle = rows.start + half;
-            self.put(rows.start..middle, low, encoder, pieces);
-            return self.put(middle..rows.end, None, encoder, pieces);
+            self.put(rows.start..middle, low, encoder, new_blocks);
+            return self.put(middle..rows.end, None, encoder, new_blocks);
         }
         let first = self.key(rows.start);
         let low = low.map_or(&first[..], |low| low.min(&first));
-        pieces.push_units(low, |unit, out| {
+        new_blocks.push_units(low, |unit, out| {
             out.extend_from_slice(units.get(unit).map_or(&[], |unit| &unit[..]));
         });
     }
@@ -376,10 +376,10 @@ pub(crate) fn apply(
     block: Option<Block<'_>>,
     modifications: &[Modification<'_>],
     encoder: &mut Encoder,
-    pieces: &mut Pieces,
+    new_blocks: &mut NewBlocks,
 ) -> Result<()> {
     let Some(first) = modifications.iter().position(|one| one.kind == ROWS) else {
-        return apply_to_rows(schema, low, block, modifications, encoder, pieces);
+        return apply_to_rows(schema, low, block, modifications, encoder, new_blocks);
     };
     let (before, ingested) = modifications.split_at_checked(first).unwrap_or((modifications, &[]));
     let mut last = match block {
@@ -400,12 +400,12 @@ pub(crate) fn apply(
     }
     if are_behind {
         if block.is_some() || !before.is_empty() {
-            apply_to_rows(schema, low, block, before, encoder, pieces)?;
+            apply_to_rows(schema, low, block, before, encoder, new_blocks)?;
         }
         for (one, units) in &pages {
-            let low = if pieces.is_empty() { low.min(one.key) } else { one.key };
+            let low = if new_blocks.is_empty() { low.min(one.key) } else { one.key };
             let units = units.iter().flatten().map(Vec::as_slice).collect::<Vec<_>>();
-            pieces.push_units(low, |unit, out| {
+            new_blocks.push_units(low, |unit, out| {
                 out.extend_from_slice(units.get(unit).copied().unwrap_or_default());
             });
         }
@@ -421,7 +421,7 @@ pub(crate) fn apply(
     all.extend(ingested.iter().filter(|one| one.kind != ROWS));
     all.extend(puts.iter().map(|(key, bytes)| Modification { key, kind: PUT, bytes }));
     all.sort_by(|one, other| one.key.cmp(other.key));
-    apply_to_rows(schema, low, block, &all, encoder, pieces)
+    apply_to_rows(schema, low, block, &all, encoder, new_blocks)
 }
 
 /// The same of modifications that are of a row each.
@@ -431,7 +431,7 @@ fn apply_to_rows(
     block: Option<Block<'_>>,
     modifications: &[Modification<'_>],
     encoder: &mut Encoder,
-    pieces: &mut Pieces,
+    new_blocks: &mut NewBlocks,
 ) -> Result<()> {
     let page = block.map(|block| Page::of(schema, block));
     // Readers of some units alone are shown what is there: they lay modifications over it themselves.
@@ -439,13 +439,13 @@ fn apply_to_rows(
         && page.unit(0).is_none()
         && modifications.is_empty()
     {
-        pieces.push_units(low, |unit, out| {
+        new_blocks.push_units(low, |unit, out| {
             out.extend_from_slice(page.unit(unit).unwrap_or_default());
         });
         return Ok(());
     }
     let changes = Changes::of(schema, page.as_ref(), modifications)?;
-    pieces.refuse(changes.refused);
+    new_blocks.refuse(changes.refused);
     let before = page.as_ref().map_or(Ok(0), Page::rows)?;
     let count = changes.rows_after(before);
     let stays = changes.rows_stay();
@@ -453,13 +453,16 @@ fn apply_to_rows(
         return Ok(());
     }
     let bytes = page.as_ref().map_or(Ok(0), Page::content_bytes)?;
-    let is_small = is_small(schema, pieces, count, bytes * count / before.max(1));
-    let joined = if is_small { small_before(schema, pieces)? } else { None };
-    if stays && joined.is_none() && rewrite_units(page.as_ref(), low, &changes, encoder, pieces)? {
+    let is_small = is_small(schema, new_blocks, count, bytes * count / before.max(1));
+    let joined = if is_small { small_before(schema, new_blocks)? } else { None };
+    if stays
+        && joined.is_none()
+        && rewrite_units(page.as_ref(), low, &changes, encoder, new_blocks)?
+    {
         return Ok(());
     }
     let mut rows = Rows::new(schema);
-    let mut first_low = pieces.is_empty().then_some(low);
+    let mut first_low = new_blocks.is_empty().then_some(low);
     let before_low;
     if let Some(OwnedUnits { low, units }) = joined {
         let whole = Block::of_units(&units);
@@ -473,23 +476,23 @@ fn apply_to_rows(
     let mut first = 0;
     while first < rows.count {
         let end = (first + of_page.max(1)).min(rows.count);
-        rows.put(first..end, first_low.take(), encoder, pieces);
+        rows.put(first..end, first_low.take(), encoder, new_blocks);
         first = end;
     }
     Ok(())
 }
 
 /// Whether a page of so many rows and bytes is joined with a small one beside it.
-fn is_small(schema: &PageSchema, pieces: &Pieces, rows: usize, bytes: usize) -> bool {
-    rows < schema.rows_max() / SMALL_SHARE && bytes < pieces.block_bytes() / SMALL_SHARE
+fn is_small(schema: &PageSchema, new_blocks: &NewBlocks, rows: usize, bytes: usize) -> bool {
+    rows < schema.rows_max() / SMALL_SHARE && bytes < new_blocks.block_bytes() / SMALL_SHARE
 }
 
-/// The last of `pieces`, taken out, where it is small.
-fn small_before(schema: &PageSchema, pieces: &mut Pieces) -> Result<Option<OwnedUnits>> {
-    let Some((_, last)) = pieces.last() else { return Ok(None) };
+/// The last of `new_blocks`, taken out, where it is small.
+fn small_before(schema: &PageSchema, new_blocks: &mut NewBlocks) -> Result<Option<OwnedUnits>> {
+    let Some((_, last)) = new_blocks.last() else { return Ok(None) };
     let page = Page::of(schema, last);
     let (rows, bytes) = (page.rows()?, page.content_bytes()?);
-    Ok(is_small(schema, pieces, rows, bytes).then(|| pieces.pop()).flatten())
+    Ok(is_small(schema, new_blocks, rows, bytes).then(|| new_blocks.pop()).flatten())
 }
 
 /// Writes a page whose rows stay with other values in some columns; `false` where they do not fit into a block.
@@ -498,7 +501,7 @@ fn rewrite_units(
     low: &[u8],
     changes: &Changes,
     encoder: &mut Encoder,
-    pieces: &mut Pieces,
+    new_blocks: &mut NewBlocks,
 ) -> Result<bool> {
     let Some(page) = page else { return Ok(false) };
     let (schema, rows) = (page.schema, page.rows()?);
@@ -532,10 +535,10 @@ fn rewrite_units(
         units.push(Cow::Owned(content));
     }
     let bytes: usize = units.iter().map(|unit| unit.len().next_multiple_of(512)).sum();
-    if bytes > pieces.block_bytes() && rows > 1 {
+    if bytes > new_blocks.block_bytes() && rows > 1 {
         return Ok(false);
     }
-    pieces.push_units(low, |unit, out| {
+    new_blocks.push_units(low, |unit, out| {
         out.extend_from_slice(units.get(unit).map_or(&[], |unit| &unit[..]));
     });
     Ok(true)

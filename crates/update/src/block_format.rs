@@ -22,18 +22,18 @@ pub type KeyedReference<'a> = (&'a [u8], &'a [u8]);
 /// How the blocks of a space hold keys and values. A block holds the values from its lowest key up to the
 /// lowest key of the next.
 pub trait BlockFormat: Send + Sync {
-    /// Gives `pieces` the blocks that take the place of `block`, which is `None` when there is none yet, and
+    /// Gives `new_blocks` the blocks that take the place of `block`, which is `None` when there is none yet, and
     /// whose lowest key is `low`; for reading, the first block of a partition gets what comes before its lowest key, too.
-    /// There may be pieces of blocks before it already, and what is in `block` may be added to the last of these. The `modifications` are in the order of their keys, and those of one key in
-    /// the order in which they are to be applied; none of them is a merge onto a long value. No pieces are an empty block.
-    /// Where some units alone are read, `block` and `pieces` have no others, and what modifications do to these is left out.
+    /// There may be some of blocks before it already, and what is in `block` may be added to the last of these. The `modifications` are in the order of their keys, and those of one key in
+    /// the order in which they are to be applied; none of them is a merge onto a long value. None at all is an empty block.
+    /// Where some units alone are read, `block` and `new_blocks` have no others, and what modifications do to these is left out.
     fn apply(
         &self,
         low: &[u8],
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat>;
 
     /// Makes `value` that under `key` in a block whose lowest key is `low`; it is none before. Of units that were not read it
@@ -51,7 +51,7 @@ pub trait BlockFormat: Send + Sync {
         vec![block_bytes]
     }
 
-    /// Whether a sweep makes the units of a partition's blocks as long as their contents need ([`Pieces::push_units`]), 512 bytes at
+    /// Whether a sweep makes the units of a partition's blocks as long as their contents need ([`NewBlocks::push_units`]), 512 bytes at
     /// least and `block_bytes` together at most. Of [`BlockFormat::units`] the number alone counts then.
     fn fits_units(&self) -> bool {
         false
@@ -104,7 +104,7 @@ pub trait BlockFormat: Send + Sync {
     fn growth_bytes(&self, modification: &Modification<'_>, block_bytes: usize) -> usize;
 
     /// Bytes of the modifications of other spaces that come of applying one modification, at most, with 16 for each beside its
-    /// key and content: see [`Pieces::emit`]. With 0, none come of any.
+    /// key and content: see [`NewBlocks::emit`]. With 0, none come of any.
     fn emitted_bytes_max(&self) -> usize {
         0
     }
@@ -126,7 +126,7 @@ pub trait BlockFormat: Send + Sync {
 
 /// Blocks that take the place of others, in the order of their keys.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct NewBlocks {
     block_bytes: usize,
     unit_bytes: Arc<[usize]>,
     /// Which units they have.
@@ -160,12 +160,12 @@ pub struct OwnedUnits {
     pub units: Vec<Vec<u8>>,
 }
 
-impl Pieces {
+impl NewBlocks {
     /// None yet, of blocks of `block_bytes` in one unit.
     #[must_use]
-    pub fn new(block_bytes: usize) -> Pieces {
+    pub fn new(block_bytes: usize) -> NewBlocks {
         let made = Made::Memory(Vec::new());
-        Pieces::with(block_bytes, &Arc::from([block_bytes]), UnitSet::ALL, made)
+        NewBlocks::with(block_bytes, &Arc::from([block_bytes]), UnitSet::ALL, made)
     }
 
     pub(crate) fn with(
@@ -173,12 +173,12 @@ impl Pieces {
         unit_bytes: &Arc<[usize]>,
         units: UnitSet,
         made: Made,
-    ) -> Pieces {
+    ) -> NewBlocks {
         let (lows, strips) = (Vec::new(), vec![Vec::new(); unit_bytes.len()]);
         let unit_bytes = Arc::clone(unit_bytes);
         let emission = None;
         let ends = None;
-        Pieces { block_bytes, unit_bytes, units, lows, strips, ends, refused: 0, made, emission }
+        NewBlocks { block_bytes, unit_bytes, units, lows, strips, ends, refused: 0, made, emission }
     }
 
     /// Makes a long value of a value that is too long for a block, and puts the reference in its place.
@@ -210,7 +210,7 @@ impl Pieces {
     /// Adds a block with lowest key `low`, of a format whose units have lengths of their own: `put` appends the content of each unit
     /// that the blocks have. Zeros follow it, up to the length that the unit gets.
     pub fn push_units(&mut self, low: &[u8], mut put: impl FnMut(usize, &mut Vec<u8>)) {
-        let Pieces { strips, ends: Some(ends), units, .. } = self else { return };
+        let NewBlocks { strips, ends: Some(ends), units, .. } = self else { return };
         self.lows.push(low.into());
         for (unit, (strip, ends)) in strips.iter_mut().zip(ends).enumerate() {
             if units.has(unit) {
@@ -232,7 +232,7 @@ impl Pieces {
 
     /// Takes the last block out again.
     pub fn pop(&mut self) -> Option<OwnedUnits> {
-        let Pieces { strips, ends, unit_bytes, .. } = self;
+        let NewBlocks { strips, ends, unit_bytes, .. } = self;
         let low = self.lows.pop()?;
         let start_of = |(unit, strip): (usize, &Vec<u8>)| match ends.as_mut() {
             Some(ends) => {
@@ -263,9 +263,9 @@ impl Pieces {
     }
 
     /// Takes the first `count` out.
-    pub(crate) fn take(&mut self, count: usize) -> Pieces {
+    pub(crate) fn take(&mut self, count: usize) -> NewBlocks {
         let made = Made::Memory(Vec::new());
-        let mut taken = Pieces::with(self.block_bytes, &self.unit_bytes, self.units, made);
+        let mut taken = NewBlocks::with(self.block_bytes, &self.unit_bytes, self.units, made);
         let lows = self.lows.split_off(count.min(self.lows.len()));
         taken.lows = std::mem::replace(&mut self.lows, lows);
         if let Some(ends) = &mut self.ends {
@@ -394,7 +394,7 @@ impl BlockFormat for WholeBlocks {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
         let mut block = block.map(Block::bytes);
         let mut value = Value::default();
@@ -403,21 +403,21 @@ impl BlockFormat for WholeBlocks {
             if *key > low
                 && let Some(block) = block.take()
             {
-                pieces.push(low).copy_from_slice(block);
+                new_blocks.push(low).copy_from_slice(block);
             }
             value.set(if *key == low { block.take() } else { None });
-            self.settle(&mut value, pieces.block_bytes());
+            self.settle(&mut value, new_blocks.block_bytes());
             for one in of_key {
                 let fits = kinds.apply(one.kind, &mut value, one.bytes);
-                pieces.refuse(u64::from(!fits));
-                self.settle(&mut value, pieces.block_bytes());
+                new_blocks.refuse(u64::from(!fits));
+                self.settle(&mut value, new_blocks.block_bytes());
             }
             if value.bytes.iter().any(|byte| *byte != 0) {
-                pieces.push(key).copy_from_slice(&value.bytes);
+                new_blocks.push(key).copy_from_slice(&value.bytes);
             }
         }
         if let Some(block) = block {
-            pieces.push(low).copy_from_slice(block);
+            new_blocks.push(low).copy_from_slice(block);
         }
         Ok(())
     }
@@ -460,22 +460,22 @@ mod tests {
     use super::*;
 
     /// Blocks whose two units have so many bytes each.
-    fn fitted(lengths: &[[usize; 2]]) -> Pieces {
-        let mut pieces =
-            Pieces::with(0, &Arc::from([0, 0]), UnitSet::ALL, Made::Memory(Vec::new()));
-        pieces.ends = Some(vec![Vec::new(); 2]);
+    fn fitted(lengths: &[[usize; 2]]) -> NewBlocks {
+        let mut new_blocks =
+            NewBlocks::with(0, &Arc::from([0, 0]), UnitSet::ALL, Made::Memory(Vec::new()));
+        new_blocks.ends = Some(vec![Vec::new(); 2]);
         for (index, lengths) in lengths.iter().enumerate() {
-            pieces.push_units(&[index as u8], |unit, out| {
+            new_blocks.push_units(&[index as u8], |unit, out| {
                 out.resize(out.len() + lengths[unit], (index * 2 + unit + 1) as u8);
             });
         }
-        pieces
+        new_blocks
     }
 
     /// The lengths of each block's units, and their bytes but for zeros.
-    fn shown(pieces: &Pieces) -> Vec<([usize; 2], [usize; 2], [u8; 2])> {
+    fn shown(new_blocks: &NewBlocks) -> Vec<([usize; 2], [usize; 2], [u8; 2])> {
         let units = |block: Block<'_>| [0, 1].map(|unit| block.unit(unit).unwrap().to_vec());
-        let all = pieces.iter().map(|(_, block)| units(block));
+        let all = new_blocks.iter().map(|(_, block)| units(block));
         let content = |unit: &Vec<u8>| unit.iter().filter(|byte| **byte > 0).count();
         let first = |unit: &Vec<u8>| unit.first().copied().unwrap();
         all.map(|units| {
@@ -487,21 +487,21 @@ mod tests {
 
     #[test]
     fn units_of_a_partition_get_the_length_of_the_longest() {
-        let mut pieces = fitted(&[[100, 513], [512, 0], [1500, 40], [1, 3000]]);
-        assert_eq!(pieces.strips[1].len(), 1024 + 512 + 512 + 3072);
+        let mut new_blocks = fitted(&[[100, 513], [512, 0], [1500, 40], [1, 3000]]);
+        assert_eq!(new_blocks.strips[1].len(), 1024 + 512 + 512 + 3072);
         // The longest units of the first two have 512 and 1,024 bytes, those of three 1,536 and 1,024.
         assert_eq!(
-            [2 * 1536 - 1, 2 * 1536, 3 * 2560 - 1, 3 * 2560].map(|most| pieces.fitting(most)),
+            [2 * 1536 - 1, 2 * 1536, 3 * 2560 - 1, 3 * 2560].map(|most| new_blocks.fitting(most)),
             [1, 2, 2, 3]
         );
-        assert_eq!((pieces.fitting(0), pieces.fitting(usize::MAX)), (1, 4));
-        let mut first = pieces.take(2);
+        assert_eq!((new_blocks.fitting(0), new_blocks.fitting(usize::MAX)), (1, 4));
+        let mut first = new_blocks.take(2);
         assert_eq!(
             shown(&first),
             [([512, 1024], [100, 513], [1, 2]), ([512, 512], [512, 0], [3, 0])]
         );
         assert_eq!(
-            shown(&pieces),
+            shown(&new_blocks),
             [([1536, 512], [1500, 40], [5, 6]), ([512, 3072], [1, 3000], [7, 8])]
         );
         assert_eq!(first.lows.concat(), [0, 1]);
@@ -511,12 +511,12 @@ mod tests {
             shown(&first),
             [([512, 1024], [100, 513], [1, 2]), ([512, 1024], [512, 0], [3, 0])]
         );
-        let shape = pieces.fit().unwrap();
+        let shape = new_blocks.fit().unwrap();
         assert_eq!(*shape.unit_bytes, [1536, 3072]);
         assert_eq!(
-            shown(&pieces),
+            shown(&new_blocks),
             [([1536, 3072], [1500, 40], [5, 6]), ([1536, 3072], [1, 3000], [7, 8])]
         );
-        assert!(pieces.fit().is_none() && Pieces::new(512).fit().is_none());
+        assert!(new_blocks.fit().is_none() && NewBlocks::new(512).fit().is_none());
     }
 }

@@ -121,7 +121,7 @@ impl Engine {
 
     /// Commits the group that `decide` returns, if any, and tells whether there was one. No other group is taken in
     /// between: what `decide` reads stays as it is until the group is in, and contains every group that was taken in
-    /// before; sweeps alone may add what comes of other spaces ([`Pieces::emit`](crate::Pieces::emit)). Returns when the group is as durable as the options say.
+    /// before; sweeps alone may add what comes of other spaces ([`NewBlocks::emit`](crate::NewBlocks::emit)). Returns when the group is as durable as the options say.
     ///
     /// All other commits wait while `decide` runs, and before that until all groups before are acknowledged, and room that was
     /// reserved ([`Engine::reserve`]) is used or given back. So

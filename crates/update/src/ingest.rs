@@ -11,7 +11,7 @@ use crate::group::Group;
 use crate::ids::{KindNumber, PUT, SpaceId};
 use crate::kind::Modification;
 use crate::options::Durability;
-use crate::records::{Piece, Records};
+use crate::records::{Records, SortedRecords};
 use crate::shared::Shared;
 use crate::spec::Spec;
 use crate::sweep::requests::{IngestOutcome, IngestRequest};
@@ -48,7 +48,7 @@ pub struct Ingest<'a> {
     last: Option<Vec<u8>>,
     /// The next batch: what the last one left, and what was pushed since.
     left: Records,
-    filling: Piece,
+    filling: SortedRecords,
     /// The batch that is being written.
     in_flight: Option<InFlight>,
     pushed: u64,
@@ -102,7 +102,7 @@ impl<'a> Ingest<'a> {
             spec,
             last: None,
             left: Records::default(),
-            filling: Piece::with_room(kind, 0),
+            filling: SortedRecords::with_room(kind, 0),
             in_flight: None,
             pushed: 0,
             durable: 0,
@@ -270,7 +270,7 @@ impl<'a> Ingest<'a> {
         }
         drop(turn);
         let mut records = std::mem::take(&mut self.left);
-        let room = Piece::with_room(self.kind, if is_open { self.batch_bytes } else { 0 });
+        let room = SortedRecords::with_room(self.kind, if is_open { self.batch_bytes } else { 0 });
         records.push(std::mem::replace(&mut self.filling, room));
         let (reply, outcome) = oneshot::channel();
         self.in_flight = Some(InFlight { count: records.count(), outcome });

@@ -61,7 +61,9 @@ mod sweep;
 mod units;
 mod view;
 
-pub use block_format::{BlockFormat, KeyedReference, NotOfFormat, OwnedUnits, Pieces, WholeBlocks};
+pub use block_format::{
+    BlockFormat, KeyedReference, NewBlocks, NotOfFormat, OwnedUnits, WholeBlocks,
+};
 pub use bulk::Bulk;
 pub use damage::{Damage, DamagedKeys};
 pub use data::format::{Format, Lengths};

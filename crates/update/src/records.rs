@@ -9,7 +9,7 @@ use crate::kind::Modification;
 
 /// Records in ascending order of their keys: keys and values one behind the other, and where each ends.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct SortedRecords {
     kind: KindNumber,
     bytes: Vec<u8>,
     ends: Vec<Ends>,
@@ -22,10 +22,10 @@ struct Ends {
     record: u32,
 }
 
-impl Piece {
+impl SortedRecords {
     /// An empty piece that takes `bytes` of records without growing, which are modifications of a kind.
-    pub(crate) fn with_room(kind: KindNumber, bytes: usize) -> Piece {
-        Piece { kind, bytes: Vec::with_capacity(bytes), ends: Vec::new() }
+    pub(crate) fn with_room(kind: KindNumber, bytes: usize) -> SortedRecords {
+        SortedRecords { kind, bytes: Vec::with_capacity(bytes), ends: Vec::new() }
     }
 
     /// Adds a record; its key is above all others.
@@ -74,11 +74,11 @@ impl Piece {
 
 /// Records in ascending order of their keys, in parts of pieces that are shared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Records(VecDeque<(Arc<Piece>, Range<usize>)>);
+pub(crate) struct Records(VecDeque<(Arc<SortedRecords>, Range<usize>)>);
 
 impl Records {
     /// Adds all records of a piece, whose keys are above those that are there.
-    pub(crate) fn push(&mut self, piece: Piece) {
+    pub(crate) fn push(&mut self, piece: SortedRecords) {
         if !piece.is_empty() {
             let all = 0..piece.ends.len();
             self.0.push_back((Arc::new(piece), all));
@@ -95,7 +95,7 @@ impl Records {
 
     /// Bytes of memory that the records take.
     pub(crate) fn bytes(&self) -> usize {
-        let bytes = |(piece, range): &(Arc<Piece>, Range<usize>)| {
+        let bytes = |(piece, range): &(Arc<SortedRecords>, Range<usize>)| {
             piece.begin(range.end) - piece.begin(range.start) + range.len() * size_of::<Ends>()
         };
         self.0.iter().map(bytes).sum()
@@ -142,8 +142,8 @@ mod tests {
     use crate::state::queue::Queue;
     use crate::state::sorted::Sorted;
 
-    fn piece(keys: Range<u8>) -> Piece {
-        let mut piece = Piece::with_room(PUT, 0);
+    fn piece(keys: Range<u8>) -> SortedRecords {
+        let mut piece = SortedRecords::with_room(PUT, 0);
         keys.for_each(|key| piece.push(&[key], &vec![key; usize::from(key)]));
         piece
     }

@@ -48,7 +48,7 @@ struct Ends {
 }
 
 /// Some partitions of a range, and the lowest key of the next one in it.
-struct Piece {
+struct SomePartitions {
     ends: Ends,
     next: Option<Box<[u8]>>,
 }
@@ -128,7 +128,8 @@ impl Shared {
         let mut next: Option<Start> = Some((from.into(), true));
         while let Some(start) = next {
             let found = self.with_tables(|state, tables| {
-                let Some(Piece { ends, next }) = piece(state, tables, space, &start, to)? else {
+                let Some(SomePartitions { ends, next }) = piece(state, tables, space, &start, to)?
+                else {
                     return Ok(None);
                 };
                 let mut found = Sample::default();
@@ -157,7 +158,8 @@ impl Shared {
         let mut next: Option<Start> = Some((from.into(), true));
         while let Some(start) = next {
             let found = self.with_tables(|state, tables| {
-                let Some(Piece { ends, next }) = piece(state, tables, space, &start, to)? else {
+                let Some(SomePartitions { ends, next }) = piece(state, tables, space, &start, to)?
+                else {
                     return Ok(None);
                 };
                 let mut picker = picker.clone();
@@ -201,7 +203,7 @@ fn piece(
     space: SpaceId,
     (from, is_first): &Start,
     to: Option<&[u8]>,
-) -> Result<Option<Piece>> {
+) -> Result<Option<SomePartitions>> {
     let directory = state.spaces.get(&space).ok_or(Error::NoSpace { space })?;
     let partition_at = |place: usize| directory.at(place).and_then(|id| state.partition(id));
     let mut block_at = |place: usize, key: &[u8]| {
@@ -221,5 +223,5 @@ fn piece(
         (None, None) => Some((last, None)),
     };
     let ends = first_block.zip(last).map(|(block, last)| Ends { first: (first, block), last });
-    Ok(ends.map(|ends| Piece { ends, next }))
+    Ok(ends.map(|ends| SomePartitions { ends, next }))
 }

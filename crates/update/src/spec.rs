@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use moirai_units::{BlockCount, ByteCount};
 
-use crate::block_format::{BlockFormat, Pieces};
+use crate::block_format::{BlockFormat, NewBlocks};
 use crate::codec::{Taker, put_bytes, put_number};
 use crate::data::division::Division;
 use crate::encoded::decode;
@@ -158,11 +158,12 @@ impl Spec {
         is_block.then_some(Spec { format, division, shape, longest, told })
     }
 
-    /// No pieces yet, of blocks that have these units.
-    pub(crate) fn pieces(&self, units: UnitSet, made: Made) -> Pieces {
-        let mut pieces = Pieces::with(self.block_bytes(), &self.shape.unit_bytes, units, made);
-        pieces.ends = self.format.fits_units().then(|| vec![Vec::new(); self.shape.len()]);
-        pieces
+    /// No blocks yet; those to come have these units.
+    pub(crate) fn new_blocks(&self, units: UnitSet, made: Made) -> NewBlocks {
+        let mut new_blocks =
+            NewBlocks::with(self.block_bytes(), &self.shape.unit_bytes, units, made);
+        new_blocks.ends = self.format.fits_units().then(|| vec![Vec::new(); self.shape.len()]);
+        new_blocks
     }
 
     /// The units that a modification changes, as queues have it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::ahead::Views;
-use crate::block_format::Pieces;
+use crate::block_format::NewBlocks;
 use crate::codec::prefix_of;
 use crate::data::place::Place;
 use crate::draft::Moment;
@@ -27,8 +27,8 @@ use crate::state::State;
 use crate::state::points::Probe;
 use crate::units::{Block, UnitSet};
 
-/// Of the memory, what the blocks of one view may take, and the bounds of that. A view of blocks in columns reads a piece of each column, and a
-/// disk takes as long to reach a piece as to read some hundred KiB.
+/// Of the memory, what the blocks of one view may take, and the bounds of that. A view of blocks in columns reads a strip of each column, and a
+/// disk takes as long to reach a strip as to read some hundred KiB.
 const VIEW_SHARE: usize = 32;
 const VIEW_BYTES_MIN: usize = 1 << 20;
 const VIEW_BYTES_MAX: usize = 8 << 20;
@@ -92,7 +92,7 @@ impl OwnedAt {
 /// Neighbouring blocks as they are with all that is pending for them.
 #[derive(Debug)]
 pub struct View {
-    parts: Vec<Part>,
+    parts: Vec<ViewPart>,
     /// The modifications of all layers, one after the other.
     modifications: Vec<u8>,
     /// What was read, block after block.
@@ -107,11 +107,11 @@ pub struct View {
 }
 
 #[derive(Debug)]
-enum Part {
+enum ViewPart {
     /// A block for which nothing is pending, with its lowest key: which one of those that were read.
     Read(Box<[u8]>, usize),
     /// What a block would be written as: one, several, or none when it is empty.
-    Pieces(Pieces),
+    Merged(NewBlocks),
     /// Which block of those that were read, if any, with its lowest key, and where its modifications are.
     Layers(Box<[u8]>, Option<usize>, Range<usize>),
 }
@@ -140,12 +140,12 @@ impl View {
     pub fn blocks(&self) -> impl Iterator<Item = (&[u8], Block<'_>)> {
         let read = |index| Block::read(&self.strips, index, &self.unit_bytes);
         self.parts.iter().flat_map(move |part| {
-            let (block, pieces) = match part {
-                Part::Read(low, index) => (Some((&**low, read(*index))), None),
-                Part::Pieces(pieces) => (None, Some(pieces.iter())),
-                Part::Layers(low, index, _) => (index.map(|index| (&**low, read(index))), None),
+            let (block, new_blocks) = match part {
+                ViewPart::Read(low, index) => (Some((&**low, read(*index))), None),
+                ViewPart::Merged(new_blocks) => (None, Some(new_blocks.iter())),
+                ViewPart::Layers(low, index, _) => (index.map(|index| (&**low, read(index))), None),
             };
-            block.into_iter().chain(pieces.into_iter().flatten())
+            block.into_iter().chain(new_blocks.into_iter().flatten())
         })
     }
 
@@ -159,12 +159,12 @@ impl View {
     pub fn layers(&self) -> impl Iterator<Item = Layers<'_>> {
         let read = |index| Block::read(&self.strips, index, &self.unit_bytes);
         self.parts.iter().filter_map(move |part| match part {
-            Part::Layers(low, index, modifications) => Some(Layers {
+            ViewPart::Layers(low, index, modifications) => Some(Layers {
                 low,
                 block: index.map(read),
                 modifications: self.modifications.get(modifications.clone()).unwrap_or_default(),
             }),
-            Part::Read(..) | Part::Pieces(_) => None,
+            ViewPart::Read(..) | ViewPart::Merged(_) => None,
         })
     }
 }
@@ -368,7 +368,7 @@ impl Shared {
         found: &Found,
         low: Option<&[u8]>,
         (of_blocks, mut made): (Vec<&[Modification<'_>]>, Vec<Bytes>),
-    ) -> Result<(Vec<Part>, Vec<Bytes>)> {
+    ) -> Result<(Vec<ViewPart>, Vec<Bytes>)> {
         let Wanted { place, blocks, .. } = wanted;
         let spec = place.spec();
         let mut parts = Vec::with_capacity(blocks.len());
@@ -377,12 +377,12 @@ impl Shared {
             let block_low = low_of(wanted, found, low, block);
             match content {
                 Some(_) if modifications.is_empty() => {
-                    parts.push(Part::Read(block_low.into(), index));
+                    parts.push(ViewPart::Read(block_low.into(), index));
                 }
                 content => {
-                    let mut pieces = spec.pieces(wanted.units, Made::Memory(made));
+                    let mut new_blocks = spec.new_blocks(wanted.units, Made::Memory(made));
                     let merged = self
-                        .merge_long(spec, block_low, content, modifications, &mut pieces)
+                        .merge_long(spec, block_low, content, modifications, &mut new_blocks)
                         .await?;
                     let replaced = (!merged.is_empty()).then(|| merged.put_into(modifications));
                     spec.format
@@ -391,11 +391,11 @@ impl Shared {
                             content,
                             replaced.as_deref().unwrap_or(modifications),
                             &self.kinds,
-                            &mut pieces,
+                            &mut new_blocks,
                         )
                         .map_err(|_| self.damaged_block(place, block))?;
-                    made = pieces.made.take_values();
-                    parts.push(Part::Pieces(pieces));
+                    made = new_blocks.made.take_values();
+                    parts.push(ViewPart::Merged(new_blocks));
                 }
             }
         }
@@ -477,7 +477,7 @@ fn layers(
     low: Option<&[u8]>,
     of_blocks: Vec<&[Modification<'_>]>,
     layered: &mut Vec<u8>,
-) -> Vec<Part> {
+) -> Vec<ViewPart> {
     let mut parts = Vec::with_capacity(of_blocks.len());
     for (index, (block, modifications)) in wanted.blocks.clone().zip(of_blocks).enumerate() {
         let first = layered.len();
@@ -488,7 +488,7 @@ fn layers(
             0 => low.unwrap_or_default(),
             block => low_of(wanted, found, low, block),
         };
-        parts.push(Part::Layers(low.into(), of_block, first..layered.len()));
+        parts.push(ViewPart::Layers(low.into(), of_block, first..layered.len()));
     }
     parts
 }

@@ -65,7 +65,7 @@ pub(crate) struct Batch {
 }
 
 /// What goes into one frame.
-pub(crate) struct Part<'a> {
+pub(crate) struct FrameContent<'a> {
     pub(crate) content: &'a [u8],
     /// Bytes at its front of a group that began before.
     pub(crate) continued: usize,
@@ -97,7 +97,7 @@ impl Batch {
     }
 
     /// The next part, of so many bytes at most.
-    pub(crate) fn cut(&mut self, bytes_max: usize) -> Part<'_> {
+    pub(crate) fn cut(&mut self, bytes_max: usize) -> FrameContent<'_> {
         let (begin, first) = (self.done, self.next());
         let next_begin = |batch: &Batch| batch.groups.begins.get(batch.begun).copied();
         let end = self.len().min(begin + bytes_max);
@@ -108,6 +108,6 @@ impl Batch {
         let is_whole = next_begin(self).unwrap_or(self.len()) == end;
         let whole = Seq(self.next().0 - u64::from(!is_whole));
         let content = self.groups.bytes.get(begin..end).unwrap_or_default();
-        Part { content, continued, first, end: whole }
+        FrameContent { content, continued, first, end: whole }
     }
 }

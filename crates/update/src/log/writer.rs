@@ -19,7 +19,7 @@ use moirai_units::{BlockCount, BlockRange, Instant, Lbn, Nanos};
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::log::Log;
-use crate::log::batch::{Batch, Part};
+use crate::log::batch::{Batch, FrameContent};
 use crate::log::filling::{self, Filling};
 use crate::log::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::log::placing::{Gap, Placing};
@@ -59,7 +59,13 @@ impl Position {
     }
 
     /// Gives the next frame its place: what is written there, and where.
-    fn place(&mut self, log: &Log, offer: Offer, part: &Part<'_>, now: Instant) -> (Lbn, IoBuf) {
+    fn place(
+        &mut self,
+        log: &Log,
+        offer: Offer,
+        part: &FrameContent<'_>,
+        now: Instant,
+    ) -> (Lbn, IoBuf) {
         let Offer { disk, segment, gap, .. } = offer;
         let number = self.number + 1;
         let physical =
@@ -106,7 +112,7 @@ impl Position {
             );
             Error::Options { problem }
         })?;
-        let part = Part { content: &[], continued: 0, first: next, end: next };
+        let part = FrameContent { content: &[], continued: 0, first: next, end: next };
         let (first, buffer) = self.place(log, offer, &part, now());
         if let (Some(disk), Some(placing)) =
             (log.disks.get(offer.disk), self.placings.get_mut(offer.disk))

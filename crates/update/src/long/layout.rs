@@ -7,12 +7,12 @@ use moirai_storage::IoBuf;
 use moirai_units::{BlockCount, ByteCount, Lbn};
 
 use crate::limits::PART_BYTES;
-use crate::long::reference::{Part, Reference};
+use crate::long::reference::{Reference, ValuePart};
 
 /// A value that is being laid out.
 #[derive(Debug, Default)]
 pub(crate) struct LongLayout {
-    parts: Vec<Part>,
+    parts: Vec<ValuePart>,
     extents: Vec<Extent>,
     length: u64,
 }
@@ -28,7 +28,7 @@ impl LongLayout {
 
     /// Adds a part, which lies in `extent`.
     pub(crate) fn push(&mut self, part: &[u8], extent: Extent) {
-        self.parts.push(Part::of(part, &extent));
+        self.parts.push(ValuePart::of(part, &extent));
         self.length += part.len() as u64;
         self.extents.push(extent);
     }
@@ -47,13 +47,13 @@ impl LongLayout {
     }
 
     /// The reference to a value of one part, and its extents.
-    pub(crate) fn finish(self, part: Part) -> (Reference, Vec<Extent>) {
+    pub(crate) fn finish(self, part: ValuePart) -> (Reference, Vec<Extent>) {
         (Reference::Run(part), self.extents)
     }
 
     /// The reference to a value whose index lies in `extent`, and its extents.
     pub(crate) fn finish_index(mut self, index: &[u8], extent: Extent) -> (Reference, Vec<Extent>) {
-        let part = Part::of(index, &extent);
+        let part = ValuePart::of(index, &extent);
         self.extents.push(extent);
         (Reference::Index { length: ByteCount(self.length), index: part }, self.extents)
     }
@@ -94,7 +94,7 @@ impl LongLayout {
 /// What lists the parts of a value.
 pub(crate) enum Index {
     /// Nothing: there is this part alone.
-    None(Part),
+    None(ValuePart),
     Bytes(Vec<u8>),
     /// The device's free blocks are too scattered.
     TooLong,

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::block_format::Pieces;
+use crate::block_format::NewBlocks;
 use crate::error::{Error, Result};
 use crate::ids::{DELETE, KindNumber, PUT, PUT_LONG};
 use crate::kind::{Kinds, Modification, Value};
@@ -66,7 +66,7 @@ impl MergedValues {
 
 impl Shared {
     /// Carries out those of `modifications`, which are sorted by key, that are merges onto a long value: of `block`, whose
-    /// lowest key is `low`, or of a put among them. Results that are long go to `pieces.made`; it stops at the first result
+    /// lowest key is `low`, or of a put among them. Results that are long go to `new_blocks.made`; it stops at the first result
     /// without space. A value that is too long for merges, or that no merge fits, stays where it is.
     ///
     /// For a reader, a value that cannot be read stays as it is, too: reading it by its own key fails.
@@ -79,27 +79,27 @@ impl Shared {
         low: &[u8],
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<MergedValues> {
         let mut merged = MergedValues::default();
         for base in bases(spec, low, block, modifications) {
             let Base { at, first, reference, is_in_block } = base;
             let merges = modifications.get(first..at.end).unwrap_or_default();
-            let value = match self.merge_onto(&reference, merges, pieces).await {
+            let value = match self.merge_onto(&reference, merges, new_blocks).await {
                 Ok(value) => value,
-                Err(_) if matches!(pieces.made, Made::Memory(_)) => None,
+                Err(_) if matches!(new_blocks.made, Made::Memory(_)) => None,
                 Err(error) => {
                     merged.unreadable = Some(error);
                     break;
                 }
             };
             let put = match value {
-                Some(value) => Some(as_put(spec, &value, &mut pieces.made)),
+                Some(value) => Some(as_put(spec, &value, &mut new_blocks.made)),
                 None if is_in_block => None,
                 None => Some((PUT_LONG, reference)),
             };
             merged.values.push(MergedValue { at, put });
-            if let Made::Device(made) = &mut pieces.made {
+            if let Made::Device(made) = &mut new_blocks.made {
                 self.write_made(made).await?;
                 if made.lacks_space {
                     break;
@@ -114,15 +114,15 @@ impl Shared {
         &self,
         reference: &[u8],
         merges: &[Modification<'_>],
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<Option<Value>> {
         let reference = Reference::decode(reference).ok_or_else(|| self.damaged_reference())?;
         let base = match reference {
-            Reference::Memory { place, .. } => pieces.made.value(place),
+            Reference::Memory { place, .. } => new_blocks.made.value(place),
             on_device => self.read_to_merge(&on_device).await?,
         };
         let Some(base) = base else {
-            pieces.refuse(merges.len() as u64);
+            new_blocks.refuse(merges.len() as u64);
             return Ok(None);
         };
         let mut value = Value { bytes: base, is_there: true, is_long: false };
@@ -130,7 +130,7 @@ impl Shared {
         for one in merges {
             refused += u64::from(!self.kinds.apply(one.kind, &mut value, one.bytes));
         }
-        pieces.refuse(refused);
+        new_blocks.refuse(refused);
         Ok((refused < merges.len() as u64).then_some(value))
     }
 }

@@ -11,7 +11,7 @@ use crate::codec::is_sum;
 use crate::error::{Error, Result};
 use crate::limits::MERGED_BYTES_MAX;
 use crate::long::epoch::Epoch;
-use crate::long::reference::{Part, Reference, parts_of};
+use crate::long::reference::{Reference, ValuePart, parts_of};
 use crate::shared::Shared;
 
 /// Parts that are read at the same time, for each of the disks below.
@@ -33,7 +33,7 @@ pub struct ValueReader {
 pub(crate) enum Source {
     Memory(Bytes),
     /// In these parts.
-    Device(Vec<Part>),
+    Device(Vec<ValuePart>),
 }
 
 /// The long values of a view.
@@ -99,7 +99,7 @@ impl std::fmt::Debug for ValueReader {
 
 impl Shared {
     /// The parts of a value on the device.
-    pub(crate) async fn parts(&self, reference: &Reference) -> Result<Vec<Part>> {
+    pub(crate) async fn parts(&self, reference: &Reference) -> Result<Vec<ValuePart>> {
         match reference {
             Reference::Run(part) => Ok(vec![*part]),
             Reference::Index { length, index } => {
@@ -135,7 +135,7 @@ impl Shared {
     }
 
     /// The bytes of a range of a value.
-    async fn read_parts(&self, parts: &[Part], range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_parts(&self, parts: &[ValuePart], range: Range<u64>) -> Result<Vec<u8>> {
         let mut begin = 0;
         let mut wanted = Vec::new();
         for part in parts {
@@ -158,7 +158,7 @@ impl Shared {
         Ok(value)
     }
 
-    pub(crate) async fn read_part(&self, part: &Part) -> Result<Bytes> {
+    pub(crate) async fn read_part(&self, part: &ValuePart) -> Result<Bytes> {
         let blocks = part.blocks();
         if blocks.end() > self.layout.data.end() {
             return Err(self.damaged_long(blocks));

@@ -18,26 +18,26 @@ const MEMORY: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
     /// On the device, in one part.
-    Run(Part),
+    Run(ValuePart),
     /// On the device, in the parts that an index lists.
-    Index { length: ByteCount, index: Part },
+    Index { length: ByteCount, index: ValuePart },
     /// In memory, at this place among the values that a view made.
     Memory { length: ByteCount, place: u32 },
 }
 
 /// Some bytes of a long value, or its index: in consecutive blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ValuePart {
     pub(crate) first: Lbn,
     pub(crate) length: ByteCount,
     pub(crate) checksum: u32,
 }
 
-impl Part {
+impl ValuePart {
     /// Bytes that lie in `extent`.
-    pub(crate) fn of(bytes: &[u8], extent: &Extent) -> Part {
+    pub(crate) fn of(bytes: &[u8], extent: &Extent) -> ValuePart {
         let length = ByteCount(bytes.len() as u64);
-        Part { first: extent.first(), length, checksum: crc32c::crc32c(bytes) }
+        ValuePart { first: extent.first(), length, checksum: crc32c::crc32c(bytes) }
     }
 
     /// The blocks that hold it.
@@ -56,12 +56,12 @@ impl Part {
         out.extend_from_slice(&self.checksum.to_le_bytes());
     }
 
-    fn take(taker: &mut Taker<'_>) -> Option<Part> {
+    fn take(taker: &mut Taker<'_>) -> Option<ValuePart> {
         let first = Lbn(taker.number()?);
         let length = ByteCount(taker.number()?);
         let checksum = taker.le32()?;
         let is_part = (1..=PART_BYTES as u64).contains(&length.0) && first.0 < 1 << 62;
-        is_part.then_some(Part { first, length, checksum })
+        is_part.then_some(ValuePart { first, length, checksum })
     }
 }
 
@@ -119,10 +119,11 @@ impl Reference {
             taker.number().map(ByteCount).filter(|length| *length <= VALUE_BYTES_MAX)
         };
         let reference = match taker.byte()? {
-            RUN => Reference::Run(Part::take(&mut taker)?),
-            INDEX => {
-                Reference::Index { length: length(&mut taker)?, index: Part::take(&mut taker)? }
-            }
+            RUN => Reference::Run(ValuePart::take(&mut taker)?),
+            INDEX => Reference::Index {
+                length: length(&mut taker)?,
+                index: ValuePart::take(&mut taker)?,
+            },
             MEMORY => Reference::Memory { length: length(&mut taker)?, place: taker.number32()? },
             _ => return None,
         };
@@ -131,12 +132,12 @@ impl Reference {
 }
 
 /// The parts that an index lists, which are `length` together.
-pub(crate) fn parts_of(index: &[u8], length: ByteCount) -> Option<Vec<Part>> {
+pub(crate) fn parts_of(index: &[u8], length: ByteCount) -> Option<Vec<ValuePart>> {
     let mut taker = Taker(index);
     let mut parts = Vec::new();
     let mut rest = length.0;
     while !taker.is_empty() {
-        let part = Part::take(&mut taker)?;
+        let part = ValuePart::take(&mut taker)?;
         rest = rest.checked_sub(part.length.0)?;
         parts.push(part);
     }
@@ -148,9 +149,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn part() -> impl Strategy<Value = Part> {
+    fn part() -> impl Strategy<Value = ValuePart> {
         (0_u64..1 << 62, 1..=PART_BYTES as u64, any::<u32>()).prop_map(
-            |(first, length, checksum)| Part {
+            |(first, length, checksum)| ValuePart {
                 first: Lbn(first),
                 length: ByteCount(length),
                 checksum,

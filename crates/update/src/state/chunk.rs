@@ -36,7 +36,7 @@ use crate::units::{UNITS_MAX, UnitSet};
 /// What is known of a chunk without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    parts: Box<[Part]>,
+    parts: Box<[ChunkPart]>,
     /// The filters of all parts, one behind the other.
     filters: Box<[u8]>,
     /// Bytes of the deletes in it.
@@ -53,7 +53,7 @@ const ANY_UNIT: u8 = 0;
 
 /// The modifications of a run for a block, or for some blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct ChunkPart {
     run: u8,
     /// The first of the blocks, and the last.
     first: u8,
@@ -89,7 +89,7 @@ impl Blocks {
 #[derive(Default)]
 struct Run {
     bytes: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<ChunkPart>,
     filters: Vec<u8>,
     /// Of the modifications of the last part.
     hashes: Vec<KeyHash>,
@@ -100,11 +100,11 @@ struct Run {
 impl Run {
     /// Begins with the modifications of a key, of these blocks.
     fn begin_key(&mut self, run: u8, (first, last): (u8, u8)) {
-        let is_full = |part: &Part| part.end - self.begin >= PART_BYTES_MIN;
+        let is_full = |part: &ChunkPart| part.end - self.begin >= PART_BYTES_MIN;
         if self.parts.last().is_none_or(|part| last != part.last && is_full(part)) {
             self.end_part();
             self.begin = self.bytes.len() as u32;
-            self.parts.push(Part { run, first, last, count: 0, end: self.begin, checksum: 0 });
+            self.parts.push(ChunkPart { run, first, last, count: 0, end: self.begin, checksum: 0 });
         }
         if let Some(part) = self.parts.last_mut() {
             part.last = last;
@@ -133,7 +133,11 @@ impl Run {
     /// Puts another one behind.
     fn append(&mut self, next: Run) {
         let (bytes, count) = (self.bytes.len() as u32, self.filters.len() as u32);
-        let moved = |part: Part| Part { end: part.end + bytes, count: part.count + count, ..part };
+        let moved = |part: ChunkPart| ChunkPart {
+            end: part.end + bytes,
+            count: part.count + count,
+            ..part
+        };
         self.parts.extend(next.parts.into_iter().map(moved));
         self.bytes.extend_from_slice(&next.bytes);
         self.filters.extend_from_slice(&next.filters);
@@ -354,8 +358,8 @@ impl Chunk {
         blocks: &Range<usize>,
         key: Option<KeyHash>,
     ) -> Option<Range<usize>> {
-        let is_before = |part: &Part| (part.run, usize::from(part.last)) < (run, blocks.start);
-        let is_within = |part: &Part| (part.run, usize::from(part.first)) < (run, blocks.end);
+        let is_before = |part: &ChunkPart| (part.run, usize::from(part.last)) < (run, blocks.start);
+        let is_within = |part: &ChunkPart| (part.run, usize::from(part.first)) < (run, blocks.end);
         let first = self.parts.partition_point(is_before);
         let end = self.parts.partition_point(is_within);
         let last = end.checked_sub(1).filter(|last| *last >= first)?;
@@ -401,7 +405,7 @@ impl Chunk {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        let parts = self.parts.len() * size_of::<Part>();
+        let parts = self.parts.len() * size_of::<ChunkPart>();
         parts + self.filters.len() + self.kinds.len() + size_of::<Chunk>()
     }
 
@@ -424,14 +428,14 @@ impl Chunk {
     }
 
     pub(crate) fn take(taker: &mut Taker<'_>) -> Option<Chunk> {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<ChunkPart> = Vec::new();
         let (mut count, mut end) = (0_u32, 0_u32);
         for _ in 0..taker.number()? {
             let run = taker.number32()?;
             let first = taker.number32()?;
             let last = first.checked_add(taker.number32()?)?;
             let follows =
-                |before: &Part| (u32::from(before.run), u32::from(before.last)) < (run, first);
+                |before: &ChunkPart| (u32::from(before.run), u32::from(before.last)) < (run, first);
             if run > UNITS_MAX as u32
                 || last >= PARTITION_BLOCKS_MAX
                 || !parts.last().is_none_or(follows)
@@ -441,7 +445,7 @@ impl Chunk {
             count = count.checked_add(taker.number32()?)?;
             end = end.checked_add(taker.number32()?)?;
             let (run, first, last) = (run as u8, first as u8, last as u8);
-            parts.push(Part { run, first, last, count, end, checksum: taker.le32()? });
+            parts.push(ChunkPart { run, first, last, count, end, checksum: taker.le32()? });
         }
         let filters = taker.fixed(count as usize)?.into();
         let deleted_bytes = taker.number32()?;

@@ -15,7 +15,7 @@
 //! that are appended fill partitions. The records that fill none are left for the next batch, and an empty partition
 //! waits for them, so no block is written twice.
 
-use crate::block_format::Pieces;
+use crate::block_format::NewBlocks;
 use crate::error::{Error, Result};
 use crate::ids::PartitionId;
 use crate::records::Records;
@@ -93,14 +93,14 @@ impl IngestRequest {
 }
 
 impl Job {
-    /// The key from which on `pieces` can be left for the next batch, where they are the last of a job that appends: when
+    /// The key from which on `new_blocks` can be left for the next batch, where they are the last of a job that appends: when
     /// others are written, and all of these are of records.
-    pub(super) fn rest(&self, writes: &Writes<'_>, pieces: &Pieces) -> Option<Box<[u8]>> {
+    pub(super) fn rest(&self, writes: &Writes<'_>, new_blocks: &NewBlocks) -> Option<Box<[u8]>> {
         let part = self.ingest.as_ref()?;
         let is_alone =
             self.members.iter().all(|one| one.sealed.queue.is_empty() && one.staged.is_empty());
         let can_be_left = part.is_open && is_alone && !writes.written.is_empty();
-        pieces.lows.first().filter(|_| can_be_left).cloned()
+        new_blocks.lows.first().filter(|_| can_be_left).cloned()
     }
 }
 

@@ -7,7 +7,7 @@ use moirai_extents::{Extent, Rows};
 use moirai_runtime::yield_now;
 use moirai_units::BlockCount;
 
-use crate::block_format::{Emission, OwnedUnits, Pieces};
+use crate::block_format::{Emission, NewBlocks, OwnedUnits};
 use crate::data::place::{Location, TablePlace};
 use crate::data::strips::{Run, StripRows};
 use crate::error::Result;
@@ -37,7 +37,7 @@ const EMITTED_SHARE: usize = 16;
 struct Rewrite {
     spec: Arc<Spec>,
     /// Blocks that are not written yet.
-    pieces: Pieces,
+    new_blocks: NewBlocks,
     long: Long,
     /// Whether all that is new has keys behind those of the blocks.
     is_appended: bool,
@@ -169,13 +169,13 @@ impl Shared {
     ) -> Result<Done> {
         let Some(spec) = job.spec() else { return Ok(Done::Postponed) };
         let made = Made::on_device(&self.extents, self.checkpoint_reserve());
-        let mut pieces = spec.pieces(UnitSet::ALL, made);
-        pieces.emission =
+        let mut new_blocks = spec.new_blocks(UnitSet::ALL, made);
+        new_blocks.emission =
             held.map(|bytes_max| Box::new(Emission { group: Group::new(), bytes_max }));
         let most = spec.division.partition_blocks as usize;
         let is_appended = job.members.len() == 1;
         let long = Long::default();
-        let mut rewrite = Rewrite { spec: Arc::clone(&spec), pieces, long, is_appended, most };
+        let mut rewrite = Rewrite { spec: Arc::clone(&spec), new_blocks, long, is_appended, most };
         let low = job.members.first().map(|first| first.low.clone()).unwrap_or_default();
         for member in &job.members {
             let slices = slices.as_deref_mut();
@@ -184,15 +184,15 @@ impl Shared {
                 return Ok(unfinished);
             }
         }
-        let Rewrite { mut pieces, mut long, is_appended, .. } = rewrite;
-        if pieces.len() > most {
-            let count = if is_appended { most } else { pieces.len().div_ceil(2) };
-            if !self.write_blocks(&spec, pieces.take(count), writes, &mut long).await? {
+        let Rewrite { mut new_blocks, mut long, is_appended, .. } = rewrite;
+        if new_blocks.len() > most {
+            let count = if is_appended { most } else { new_blocks.len().div_ceil(2) };
+            if !self.write_blocks(&spec, new_blocks.take(count), writes, &mut long).await? {
                 return Ok(Done::Postponed);
             }
         }
-        let refused = pieces.refused();
-        let emitted = pieces.emission.take().map(|emission| emission.group).unwrap_or_default();
+        let refused = new_blocks.refused();
+        let emitted = new_blocks.emission.take().map(|emission| emission.group).unwrap_or_default();
         let emitted = match self.check(&emitted).and_then(|()| self.check_prepared(&emitted)) {
             Ok(()) => emitted,
             Err(error) => {
@@ -204,10 +204,10 @@ impl Shared {
         let count = emitted.len() as u64;
         let emitted = Emitted { entries: emitted.bytes, count, held };
         let rest = match is_appended {
-            true => job.rest(writes, &pieces),
+            true => job.rest(writes, &new_blocks),
             false => None,
         };
-        if rest.is_none() && !self.write_blocks(&spec, pieces, writes, &mut long).await? {
+        if rest.is_none() && !self.write_blocks(&spec, new_blocks, writes, &mut long).await? {
             return Ok(Done::Postponed);
         }
         self.counts.placed.add(1);
@@ -233,7 +233,7 @@ impl Shared {
         rewrite: &mut Rewrite,
         writes: &mut Writes<'a>,
     ) -> Result<Option<Done>> {
-        let Rewrite { spec, pieces, long, is_appended, most } = rewrite;
+        let Rewrite { spec, new_blocks, long, is_appended, most } = rewrite;
         let most = *most;
         let read = match self.read_member(member).await {
             Ok(read) => read,
@@ -248,7 +248,7 @@ impl Shared {
                 damaged_long = References::of(damaged.into_iter().map(|(_, one)| one));
             }
         }
-        let (block_bytes, growth_max) = (pieces.block_bytes(), spec.division.partition_bytes());
+        let (block_bytes, growth_max) = (new_blocks.block_bytes(), spec.division.partition_bytes());
         let growth = |one: &Modification<'_>| spec.format.growth_bytes(one, block_bytes);
         let table = &read.table;
         // The modifications of a bulk group come in slices, of keys from `from` on; without one all come at once. Blocks before `next`
@@ -324,33 +324,34 @@ impl Shared {
                     }
                     let first = some.first().map(|first| first.key);
                     let low = low.take().or(first).unwrap_or_default();
-                    let merged = self.merge_long(spec, low, block, &some, pieces).await?;
+                    let merged = self.merge_long(spec, low, block, &some, new_blocks).await?;
                     if let Some(error) = merged.unreadable {
                         return Ok(Some(Done::SetAside(error)));
                     }
-                    if !self.take_made(pieces, long).await? {
+                    if !self.take_made(new_blocks, long).await? {
                         return Ok(Some(Done::Postponed));
                     }
                     if !merged.is_empty() {
                         some = merged.put_into(&some);
                     }
-                    let applied = spec.format.apply(low, block.take(), &some, &self.kinds, pieces);
+                    let applied =
+                        spec.format.apply(low, block.take(), &some, &self.kinds, new_blocks);
                     if applied.is_err() {
                         return Ok(Some(Done::SetAside(damaged())));
                     }
-                    if !self.take_made(pieces, long).await? {
+                    if !self.take_made(new_blocks, long).await? {
                         return Ok(Some(Done::Postponed));
                     }
                     if let Some(cut) = cut.filter(|cut| last.is_some_and(|last| last >= *cut)) {
-                        while let Some((low, block)) = pieces.last()
+                        while let Some((low, block)) = new_blocks.last()
                             && spec.format.last_key(low, block).is_ok_and(|last| last >= cut)
                         {
-                            newly_taken.extend(pieces.pop());
+                            newly_taken.extend(new_blocks.pop());
                         }
                         newly_taken.reverse();
                     }
-                    while pieces.len() > if *is_appended { most } else { 2 * most } {
-                        let some = pieces.take(full);
+                    while new_blocks.len() > if *is_appended { most } else { 2 * most } {
+                        let some = new_blocks.take(full);
                         if !self.write_blocks(spec, some, writes, long).await? {
                             return Ok(Some(Done::Postponed));
                         }
@@ -389,8 +390,8 @@ impl Shared {
     }
 
     /// Writes the long values that merges have made; tells whether there was space for them.
-    async fn take_made(&self, pieces: &mut Pieces, long: &mut Long) -> Result<bool> {
-        let Made::Device(made) = &mut pieces.made else { return Ok(true) };
+    async fn take_made(&self, new_blocks: &mut NewBlocks, long: &mut Long) -> Result<bool> {
+        let Made::Device(made) = &mut new_blocks.made else { return Ok(true) };
         self.write_made(made).await?;
         long.made.append(&mut made.taken);
         Ok(!made.lacks_space)
@@ -420,15 +421,15 @@ impl Shared {
     async fn write_blocks<'a>(
         &'a self,
         spec: &Spec,
-        mut pieces: Pieces,
+        mut new_blocks: NewBlocks,
         writes: &mut Writes<'a>,
         long: &mut Long,
     ) -> Result<bool> {
-        while !pieces.is_empty() {
-            let count = pieces.fitting(spec.division.partition_bytes());
-            let some = match count < pieces.len() {
-                true => pieces.take(count),
-                false => std::mem::replace(&mut pieces, Pieces::new(spec.block_bytes())),
+        while !new_blocks.is_empty() {
+            let count = new_blocks.fitting(spec.division.partition_bytes());
+            let some = match count < new_blocks.len() {
+                true => new_blocks.take(count),
+                false => std::mem::replace(&mut new_blocks, NewBlocks::new(spec.block_bytes())),
             };
             if !self.write_partition(spec, some, writes, long).await? {
                 return Ok(false);
@@ -441,26 +442,26 @@ impl Shared {
     async fn write_partition<'a>(
         &'a self,
         spec: &Spec,
-        mut pieces: Pieces,
+        mut new_blocks: NewBlocks,
         writes: &mut Writes<'a>,
         long: &mut Long,
     ) -> Result<bool> {
         let mut has_long = false;
         let format = &spec.format;
-        for (_, block) in pieces.iter().filter(|(_, block)| format.has_long_values(*block)) {
+        for (_, block) in new_blocks.iter().filter(|(_, block)| format.has_long_values(*block)) {
             for (_, reference) in format.references(block).unwrap_or_default() {
                 has_long = true;
                 long.after.add(reference);
             }
         }
-        let low = pieces.lows.first().cloned().unwrap_or_default();
-        let own_shape = pieces.fit().map(Arc::new);
+        let low = new_blocks.lows.first().cloned().unwrap_or_default();
+        let own_shape = new_blocks.fit().map(Arc::new);
         let shape = own_shape.as_deref().unwrap_or(&spec.shape);
         let units = shape.len();
         let units =
-            pieces.iter().flat_map(|(_, block)| (0..units).map(move |unit| block.unit(unit)));
+            new_blocks.iter().flat_map(|(_, block)| (0..units).map(move |unit| block.unit(unit)));
         let checksums = units.map(|unit| crc32c::crc32c(unit.unwrap_or_default())).collect();
-        let lows = pieces.iter().map(|(low, _)| low);
+        let lows = new_blocks.iter().map(|(low, _)| low);
         let table = Arc::new(BlockTable::new(lows, checksums));
         let (table_place, table_bytes) = TablePlace::of(&table);
         let directory_bytes = Partition::bytes_in_one_run(&low, &table_place);
@@ -468,8 +469,8 @@ impl Shared {
         writes.replaced_bytes -= again;
         writes.grown_bytes += directory_bytes - again;
         self.grow_directory(directory_bytes - again);
-        if let Some((run, extents)) = self.take_in_rows(shape, pieces.len(), &table_place) {
-            self.write_strips(shape, &run, pieces, &table_bytes, writes).await?;
+        if let Some((run, extents)) = self.take_in_rows(shape, new_blocks.len(), &table_place) {
+            self.write_strips(shape, &run, new_blocks, &table_bytes, writes).await?;
             let location =
                 Location { runs: [run].into(), table: table_place, has_long, shape: own_shape };
             writes.written.push(Written { low, extents, location, table });
@@ -479,8 +480,8 @@ impl Shared {
         let block = shape.block();
         let mut is_written = false;
         while !is_written {
-            let count = BlockCount(pieces.len() as u64 * block.0) + table_place.device_blocks();
-            let unit = match pieces.is_empty() {
+            let count = BlockCount(new_blocks.len() as u64 * block.0) + table_place.device_blocks();
+            let unit = match new_blocks.is_empty() {
                 true => count,
                 false => spec.division.rounded(block),
             };
@@ -495,7 +496,7 @@ impl Shared {
             };
             is_written = extent.blocks.count >= count;
             let room = (extent.blocks.count.0 / block.0) as usize;
-            let now = pieces.take(room.min(pieces.len()));
+            let now = new_blocks.take(room.min(new_blocks.len()));
             let count = now.len() as u32;
             let run = Run { first: extent.first(), count, rows: StripRows::ONE };
             let table_bytes: &[u8] = if is_written { &table_bytes } else { &[] };
@@ -537,16 +538,16 @@ impl Shared {
         &'a self,
         shape: &Shape,
         run: &Run,
-        mut pieces: Pieces,
+        mut new_blocks: NewBlocks,
         table_bytes: &[u8],
         writes: &mut Writes<'a>,
     ) -> Result<()> {
         let rows = run.rows.count;
-        let table_row = StripRows::table_row(rows, pieces.strips.len());
+        let table_row = StripRows::table_row(rows, new_blocks.strips.len());
         for (row, range) in run.rows(shape, BlockCount::ZERO).enumerate() {
             let mut bytes = Vec::new();
-            for unit in StripRows::strips_of(rows, row, pieces.strips.len()) {
-                let strip = pieces.strips.get_mut(unit).map(std::mem::take).unwrap_or_default();
+            for unit in StripRows::strips_of(rows, row, new_blocks.strips.len()) {
+                let strip = new_blocks.strips.get_mut(unit).map(std::mem::take).unwrap_or_default();
                 match bytes.is_empty() {
                     true => bytes = strip,
                     false => bytes.extend_from_slice(&strip),

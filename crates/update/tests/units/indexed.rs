@@ -7,8 +7,8 @@ use std::sync::Arc;
 use moirai_runtime::{Random, block_on_virtual, each_seed, random, sleep};
 use moirai_units::{ByteCount, Nanos};
 use moirai_update::{
-    Block, BlockFormat, DELETE, Engine, Error, Formats, Group, Kinds, Modification, NotOfFormat,
-    Options, PUT, Pieces, SpaceFormat, SpaceId, Value, WholeBlocks,
+    Block, BlockFormat, DELETE, Engine, Error, Formats, Group, Kinds, Modification, NewBlocks,
+    NotOfFormat, Options, PUT, SpaceFormat, SpaceId, Value, WholeBlocks,
 };
 use rand::Rng;
 
@@ -38,7 +38,7 @@ impl BlockFormat for Indexed {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
         let old: BTreeMap<[u8; 8], (u64, u64)> = match block {
             Some(block) => pairs(block).ok_or(NotOfFormat)?.into_iter().collect(),
@@ -59,11 +59,11 @@ impl BlockFormat for Indexed {
             for (a, _) in stale {
                 if Some(a) != now {
                     let key = &a.to_be_bytes();
-                    pieces.emit(self.0, Modification { key, kind: DELETE, bytes: &[] });
+                    new_blocks.emit(self.0, Modification { key, kind: DELETE, bytes: &[] });
                 }
             }
         }
-        Pairs.apply(low, block, modifications, kinds, pieces)
+        Pairs.apply(low, block, modifications, kinds, new_blocks)
     }
 
     fn find(

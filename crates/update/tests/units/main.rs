@@ -21,8 +21,8 @@ use moirai_runtime::{Random, block_on_virtual, each_seed, random};
 use moirai_storage::{Device, Meter, Metered};
 use moirai_units::{BlockCount, ByteCount};
 use moirai_update::{
-    At, DELETE, Engine, Error, Format, Formats, Group, KindNumber, Modification, Options, PUT,
-    Pieces, Reader, SpaceFormat, SpaceId, UnitSet, WholeBlocks,
+    At, DELETE, Engine, Error, Format, Formats, Group, KindNumber, Modification, NewBlocks,
+    Options, PUT, Reader, SpaceFormat, SpaceId, UnitSet, WholeBlocks,
 };
 use rand::Rng;
 
@@ -154,8 +154,8 @@ async fn scanned_in_layers(
         for layers in view.layers() {
             let modifications: Vec<Modification<'_>> = layers.modifications().collect();
             assert!(modifications.is_sorted_by_key(|one| one.key));
-            let mut pieces = Pieces::new(0);
-            let pairs = applied(layers.block, &modifications, &kinds, &mut pieces).unwrap();
+            let mut new_blocks = NewBlocks::new(0);
+            let pairs = applied(layers.block, &modifications, &kinds, &mut new_blocks).unwrap();
             let number = |(key, pair): KeyedPair| (u64::from_be_bytes(key), pair);
             records.extend(pairs.into_iter().map(number));
         }

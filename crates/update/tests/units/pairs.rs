@@ -1,7 +1,7 @@
 //! A toy format of two units: each record is two numbers, `a` in the first unit and `b` in the second, both beside its key.
 
 use moirai_update::{
-    Block, BlockFormat, Kind, KindNumber, Kinds, Modification, NotOfFormat, Pieces, Value,
+    Block, BlockFormat, Kind, KindNumber, Kinds, Modification, NewBlocks, NotOfFormat, Value,
 };
 
 /// Sets `a`, or `b`, of a record that is there.
@@ -114,7 +114,7 @@ pub(crate) fn applied(
     block: Option<Block<'_>>,
     modifications: &[Modification<'_>],
     kinds: &Kinds,
-    pieces: &mut Pieces,
+    new_blocks: &mut NewBlocks,
 ) -> Result<Vec<KeyedPair>, NotOfFormat> {
     let mut all = match block {
         Some(block) => pairs(block).ok_or(NotOfFormat)?,
@@ -127,7 +127,7 @@ pub(crate) fn applied(
         value.set(at.ok().map(|at| bytes_of(all[at].1)).as_ref().map(|bytes| &bytes[..]));
         for one in of_key {
             let fits = kinds.apply(one.kind, &mut value, one.bytes);
-            pieces.refuse(u64::from(!fits));
+            new_blocks.refuse(u64::from(!fits));
         }
         let pair = value.get().and_then(pair_of);
         match (at, pair) {
@@ -157,14 +157,14 @@ impl BlockFormat for Pairs {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
-        let all = applied(block, modifications, kinds, pieces)?;
+        let all = applied(block, modifications, kinds, new_blocks)?;
         for some in all.chunks(RECORDS_MAX) {
-            let low = if pieces.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
-            pieces.push(low);
+            let low = if new_blocks.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
+            new_blocks.push(low);
             for unit in 0..2 {
-                let Some(place) = pieces.last_unit_mut(unit) else { continue };
+                let Some(place) = new_blocks.last_unit_mut(unit) else { continue };
                 let content = content_of(some, unit);
                 place[..content.len()].copy_from_slice(&content);
             }
@@ -224,17 +224,17 @@ impl BlockFormat for FittedPairs {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
-        let all = applied(block, modifications, kinds, pieces)?;
+        let all = applied(block, modifications, kinds, new_blocks)?;
         let mut rest = &all[..];
         while let Some((first, _)) = rest.first() {
             let key = u64::from_be_bytes(*first);
             let count = 1 + key * 37 % (10 + key / 30).min(FITTED_RECORDS_MAX);
             let (some, others) = rest.split_at(rest.len().min(count as usize));
             rest = others;
-            let low = if pieces.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
-            pieces.push_units(low, |unit, out| {
+            let low = if new_blocks.is_empty() { low.min(&some[0].0) } else { &some[0].0 };
+            new_blocks.push_units(low, |unit, out| {
                 out.extend(content_of(some, unit));
                 if unit == 1 {
                     out.resize(out.len() + some.len() * 97 % FITTED_FILLER_MAX, 0xee);

@@ -4,8 +4,8 @@ use moirai_devices::Access;
 use moirai_storage::Device;
 use moirai_units::Lbn;
 use moirai_update::{
-    Block, BlockFormat, Engine, ExtentInUse, ExtentUse, Kinds, Modification, NotOfFormat, Pieces,
-    Value,
+    Block, BlockFormat, Engine, ExtentInUse, ExtentUse, Kinds, Modification, NewBlocks,
+    NotOfFormat, Value,
 };
 use moirai_volume::{LayoutDescription, Level, Volume};
 
@@ -59,7 +59,7 @@ impl BlockFormat for Wide {
         block: Option<Block<'_>>,
         modifications: &[Modification<'_>],
         kinds: &Kinds,
-        pieces: &mut Pieces,
+        new_blocks: &mut NewBlocks,
     ) -> Result<(), NotOfFormat> {
         let mut all: BTreeMap<&[u8], Vec<u8>> =
             block.map(|block| (low, self.value_of(block))).into_iter().collect();
@@ -73,9 +73,9 @@ impl BlockFormat for Wide {
             };
         }
         for (key, value) in all {
-            pieces.push(key);
+            new_blocks.push(key);
             for (unit, bytes) in value.chunks(self.unit_bytes).enumerate() {
-                pieces
+                new_blocks
                     .last_unit_mut(unit)
                     .into_iter()
                     .for_each(|place| place.copy_from_slice(bytes));
