@@ -111,9 +111,9 @@ fn a_checkpoint_writes_what_changed() {
         let held: u64 = places(&store).await.iter().map(|(_, bytes)| bytes).sum();
         put(&store, &tree, 0..SMALL, 3).await;
         let full = checkpoint(&store).await;
-        // Pages and pieces that are half in use, each written twice at most.
+        // Pages and fragments that are half in use, each written twice at most.
         assert!(written < ROUNDS * full / 10, "{written} bytes, {full} of all");
-        // Two copies of pieces that are half in use, and some of a few bytes each.
+        // Two copies of fragments that are half in use, and the index and its root.
         assert!(held < 2 * 2 * full + full / 2, "{held} bytes are kept, {full} of all");
         drop(store);
         let store = bench.open().await.unwrap();
@@ -128,7 +128,7 @@ fn a_checkpoint_writes_what_changed() {
 
 /// Opening and checks tell which copies are damaged, and the next checkpoint writes these anew.
 #[test]
-fn a_damaged_copy_of_a_piece_is_written_anew() {
+fn a_damaged_copy_of_a_fragment_is_written_anew() {
     block_on_virtual(1, async {
         let (bench, store, tree) = Bench::new(20_000, 16, 8).await;
         for round in 0..10 {
@@ -168,15 +168,60 @@ fn a_damaged_copy_of_a_piece_is_written_anew() {
     });
 }
 
-/// A checkpoint is written in pieces of 256 KiB, and trees are made between them.
+/// Long keys make a directory that takes a tenth of the device, and checkpoints as much.
+#[test]
+fn a_full_store_with_a_long_directory_takes_deletes() {
+    block_on_virtual(1, async {
+        let power = Power::on();
+        let device = |name: &str, bytes: u64| -> Arc<dyn Device> {
+            let capacity = BlockCount(bytes / 512);
+            FaultyDevice::new(name.into(), capacity, BlockCount(16), Arc::clone(&power))
+        };
+        let (data, logs) = (device("data", 8 << 20), [device("log", 1 << 20)]);
+        let format = Format { partition_blocks: 1, ..with_leaves(ByteCount(2048)) };
+        Store::format(&*data, &logs, format).await.unwrap();
+        let memory = ByteCount::mib(8);
+        let options = Options { memory, page_partitions: 16, idle: None, ..Options::default() };
+        let store = Store::open(data, &logs, Kinds::new(), options).await.unwrap();
+        let tree = store.tree("long keys").await.unwrap();
+        let long_key = |number: u64| [&key(number)[..], &[7; 480]].concat();
+        let mut count = 0;
+        loop {
+            match store.put(&tree, &long_key(count), &[1; 100]).await {
+                Ok(()) => count += 1,
+                Err(moirai_btree::Error::Update(Error::Full { .. })) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(count > 1500, "{count}");
+        // A few pages change with each checkpoint, so the others lie in fragments that are used in part.
+        for round in 0..60 {
+            for number in (round..count).step_by(400) {
+                store.delete(&tree, &long_key(number)).await.unwrap();
+            }
+            store.checkpoint().await.unwrap();
+        }
+        for number in 0..count {
+            store.delete(&tree, &long_key(number)).await.unwrap();
+        }
+        store.checkpoint().await.unwrap();
+        assert_eq!(store.count(&tree, ..).await.unwrap(), 0);
+        for number in 0..count * 9 / 10 {
+            store.put(&tree, &long_key(number + count), &[1; 100]).await.unwrap();
+        }
+        assert_eq!(store.check().await, []);
+    });
+}
+
+/// A checkpoint is written in fragments of 256 KiB, and trees are made between them.
 #[test]
 fn trees_made_during_a_checkpoint_are_there_after_a_crash() {
     block_on_virtual(1, async {
-        // All partitions are of one page, so each checkpoint writes all of them.
-        let (bench, mut store, _) = Bench::new(1_500_000, 1 << 20, 64).await;
+        // Of each page some partitions change, so each checkpoint writes all of them.
+        let (bench, mut store, _) = Bench::new(1_500_000, 1 << 10, 64).await;
         for round in 0..5 {
             let tree = store.find_tree("records").await.unwrap().unwrap();
-            put(&store, &tree, 0..1, round).await;
+            put(&store, &tree, 0..100, round).await;
             let make = async {
                 for number in 0..8 {
                     let tree = store.tree(&format!("tree {round} {number}")).await.unwrap();

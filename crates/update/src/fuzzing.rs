@@ -6,7 +6,7 @@ use moirai_extents::{Ensembles, Extents};
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::codec::Taker;
-use crate::data::checkpoint::format::{decode_state, encode_state};
+use crate::data::checkpoint::format::{Index, decode_state, encode_state, take_root};
 use crate::data::division::Division;
 use crate::data::layout::Layout;
 use crate::data::superblock::Superblock;
@@ -58,8 +58,14 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// A checkpoint's state: what is parsed is what was written.
+/// A checkpoint's state: what is parsed is what was written. And a root, and an index.
 pub fn checkpoint(bytes: &[u8]) {
+    let _ = take_root(bytes);
+    if let Some(index) = Index::take(bytes) {
+        let mut state = State::new(specs(), extents());
+        let pages = index.put_into(&mut state).unwrap_or_default();
+        assert!(pages.is_sorted_by_key(|page| page.stored.at));
+    }
     if let Ok(state) = decode_state(bytes, specs(), &extents(), Seq(9)) {
         let written = encode_state(&state);
         drop(state);

@@ -1,5 +1,7 @@
 //! How an engine is opened.
 
+use std::ops::RangeInclusive;
+
 use moirai_units::{ByteCount, Nanos};
 
 use crate::error::{Error, Result};
@@ -52,7 +54,7 @@ pub struct Options {
     /// milliseconds. 250 us by default.
     pub log_wait: Nanos,
     /// Neighbouring partitions that a checkpoint writes together, at most, when one of them has changed. With fewer it writes
-    /// less, and its index is longer. 2 at least; 128 by default.
+    /// less, and its index is longer. 2 to 1024; 128 by default.
     pub page_partitions: u32,
     /// How long no group is committed before the sweeper does work that can wait: it rewrites partitions with staged or pending
     /// modifications, merges small partitions, and discards free space. After sixteen times as long it also shortens the log.
@@ -94,15 +96,24 @@ pub enum Canary {
     ExtentTwice,
 }
 
+/// How many partitions a page of the directory may have at most. Long ones take long to copy when one is added.
+const PAGES: RangeInclusive<u32> = 2..=1024;
 /// What a store needs at least.
 const MEMORY_MIN: ByteCount = ByteCount(4 << 10);
 
 impl Options {
-    /// [`Error::Options`] for too little memory.
+    /// [`Error::Options`] for too little memory, and pages of too few or too many partitions.
     pub fn check(&self) -> Result<()> {
         if self.memory < MEMORY_MIN {
             let problem =
                 format!("memory of {} is too small: give at least {MEMORY_MIN}", self.memory);
+            return Err(Error::Options { problem });
+        }
+        if !PAGES.contains(&self.page_partitions) {
+            let (least, most) = (PAGES.start(), PAGES.end());
+            let pages = self.page_partitions;
+            let problem =
+                format!("pages of {pages} partitions: give {least} to {most} of them to a page");
             return Err(Error::Options { problem });
         }
         Ok(())

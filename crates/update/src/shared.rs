@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 
 use crate::data::cache::Cache;
-use crate::data::checkpoint::pieces::Kept;
+use crate::data::checkpoint::fragments::Kept;
 use crate::data::layout::Layout;
 use crate::data::requests::Requests;
 use crate::data::superblock::Superblock;
@@ -81,9 +81,9 @@ pub(crate) struct Shared {
     pub(crate) long_writes: Arc<tokio::sync::RwLock<()>>,
     /// Whether sweeps may give back space soon.
     pub(crate) is_sweeping: AtomicBool,
-    /// Device blocks that the last checkpoint took.
+    /// Device blocks that the last checkpoint keeps.
     pub(crate) checkpoint_blocks: AtomicU64,
-    /// Bytes of memory of the list of its pieces.
+    /// Bytes of memory of the list of its fragments.
     pub(crate) kept_bytes: AtomicUsize,
     /// Device blocks for the directory as it is in memory: a checkpoint of it takes no more.
     pub(crate) directory_blocks: AtomicU64,

@@ -45,7 +45,7 @@ pub(crate) struct Checkpoint {
     /// A frame that was durable when it was taken.
     pub(crate) frame: u64,
     pub(crate) start: Start,
-    /// The list of the extents that hold it; no blocks when the store has no partition yet.
+    /// The list of the fragments of its index; no blocks before the first checkpoint.
     pub(crate) root: BlockRange,
     /// Where a copy of that begins; block 0 when there is none.
     pub(crate) root_copy: Lbn,

@@ -20,13 +20,13 @@ use crate::state::directory::Directory;
 use crate::state::entry::{Elsewhere, Entry, Placed, is_own};
 use crate::state::partition::{Partition, Sealed, Staged, staged_blocks};
 use crate::state::queue::Queue;
-use crate::state::{Misfit, Moving, Phase, State};
+use crate::state::{CHANGE_STEPS, Misfit, Moving, Phase, State};
 use crate::units::UnitSet;
 
 /// Modifications whose partitions are looked up before the first of them goes into a queue. With many more, what was read first
 /// would leave the processor's caches again.
 const AT_ONCE: usize = 32;
-/// Steps of work for sealing a partition.
+/// Steps of work for sealing a partition, and for what comes of that.
 const SEAL_STEPS: u64 = 4;
 
 impl State {
@@ -254,7 +254,7 @@ impl State {
 
     /// What was sealed has left memory: it is in the blocks, or staged.
     fn settle(&mut self, id: PartitionId) -> Option<()> {
-        self.steps += 1;
+        self.steps += SEAL_STEPS;
         self.keep_version(id)?;
         self.note_change(id);
         let partition = self.partitions.get_mut(id)?;
@@ -381,23 +381,26 @@ impl State {
             place.get_or_insert((partition.space, partition.low.clone(), partition.frontier));
         }
         let is_one = from.len() == 1 && into.len() == 1;
-        for id in from {
-            let mut old = self.remove(*id)?;
-            let active = std::mem::take(&mut old.active);
-            if is_one {
-                came.push((active, old.since));
-                break;
-            }
-            self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
-            self.queued = self.queued.saturating_sub(active.count());
-            self.unplaced_bytes = self.unplaced_bytes.saturating_sub(active.bytes() as u64);
-            came.push((active, old.since));
-        }
         let (space, low, frontier) = place?;
         if into.first()?.low != low {
             return None;
         }
+        // The first of them keeps its place in the directory, and its page.
+        let (first, others) = from.split_first()?;
+        let others = others.iter().map(|id| self.remove(*id)).collect::<Option<Vec<_>>>()?;
+        let at = self.position(space, &low)?;
+        let first = self.remove_apart(*first)?;
+        for mut old in std::iter::once(first).chain(others) {
+            let active = std::mem::take(&mut old.active);
+            if !is_one {
+                self.queued_bytes = self.queued_bytes.saturating_sub(active.memory_bytes());
+                self.queued = self.queued.saturating_sub(active.count());
+                self.unplaced_bytes = self.unplaced_bytes.saturating_sub(active.bytes() as u64);
+            }
+            came.push((active, old.since));
+        }
         let spec = Arc::clone(self.spec(space)?);
+        let mut at = Some(at);
         for Placed { partition, low, location } in into {
             let mut new = Partition::new(space, &spec, low, frontier);
             new.covered = covered;
@@ -408,7 +411,14 @@ impl State {
             let extents = extents.map(|blocks| self.arrived(blocks.first, blocks.count));
             let extents = extents.collect::<Option<Vec<Extent>>>()?;
             new.place = Arc::new(Place::new(&spec, extents, location));
-            self.add(partition, new)?;
+            match at.take() {
+                Some(at) => {
+                    self.steps += CHANGE_STEPS;
+                    let entry = self.add_apart(partition, new)?;
+                    self.spaces.get_mut(&space)?.put(at, entry);
+                }
+                None => self.add(partition, new)?,
+            }
         }
         for (active, since) in came {
             if is_one {

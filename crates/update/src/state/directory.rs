@@ -67,7 +67,7 @@ impl Directory {
     pub(crate) fn of_pages(spec: &Arc<Spec>, page_max: usize, count: usize) -> Directory {
         let mut pages = Vec::new();
         pages.resize_with(count, Page::default);
-        Directory { spec: Arc::clone(spec), pages, ends: Vec::new(), page_max: page_max.max(2) }
+        Directory { spec: Arc::clone(spec), pages, ends: Vec::new(), page_max }
     }
 
     /// Gives the entries of a page that is empty.
@@ -194,6 +194,16 @@ impl Directory {
         let rest = Page { entries: page.entries.split_off(at), stored: None };
         self.pages.insert(number + 1, rest);
         self.ends.insert(number, begin + at);
+    }
+
+    /// Puts an entry in the place of another one.
+    pub(crate) fn put(&mut self, place: usize, entry: Entry) {
+        let (number, begin) = self.page_of(place);
+        let Some(page) = self.pages.get_mut(number) else { return };
+        if let Some(other) = page.entries.get_mut(place - begin) {
+            *other = entry;
+        }
+        page.stored = None;
     }
 
     /// Removes the entry at `place`.

@@ -337,12 +337,17 @@ impl State {
         self.steps += CHANGE_STEPS;
         let partition = self.partition(id)?;
         let space = partition.space;
-        let place = self.rank(self.spaces.get(&space)?, &partition.low).checked_sub(1)?;
+        let place = self.position(space, &partition.low)?;
         let directory = self.spaces.get_mut(&space)?;
         if directory.at(place)? != id {
             return None;
         }
         directory.remove(place);
+        self.remove_apart(id)
+    }
+
+    /// Takes a partition out, whose entry in the directory of its space is left.
+    fn remove_apart(&mut self, id: PartitionId) -> Option<Partition> {
         let partition = self.partitions.remove(id)?;
         self.blocks -= partition.place.blocks() as u64;
         if let Some(oldest) = partition.indexed {

@@ -7,7 +7,7 @@ use moirai_extents::{Extent, Extents};
 use moirai_units::{BlockRange, Lbn};
 
 use crate::codec::{Taker, is_sum, put_bytes, put_number};
-use crate::data::checkpoint::pieces::{Piece, PiecePlace};
+use crate::data::checkpoint::fragments::{Fragment, FragmentPlace};
 use crate::data::place::{Location, Place};
 use crate::ids::{PartitionId, Seq, SpaceId};
 use crate::long::runs::take_runs;
@@ -41,19 +41,16 @@ pub(crate) fn encode_stored(out: &mut Vec<u8>, page: Stored) {
     put_number(out, page.length);
 }
 
-/// The pieces of the sequence, and where each begins.
-pub(crate) fn encode_pieces<'a>(
-    out: &mut Vec<u8>,
-    pieces: impl ExactSizeIterator<Item = (u64, &'a Piece)>,
-) {
-    put_number(out, pieces.len() as u64);
-    for (begin, piece) in pieces {
-        put_number(out, begin);
-        piece.place.encode(out);
+/// The fragments of the sequence, and where each begins.
+pub(crate) fn encode_fragments(out: &mut Vec<u8>, fragments: &[(u64, &Fragment)]) {
+    put_number(out, fragments.len() as u64);
+    for (begin, fragment) in fragments {
+        put_number(out, *begin);
+        fragment.place.encode(out);
     }
 }
 
-/// A page of the directory.
+/// Partitions of a page of the directory.
 pub(crate) fn encode_page(out: &mut Vec<u8>, state: &State, page: &[Entry]) {
     let partitions = page.iter().map(|(_, id)| *id);
     for (id, partition) in partitions.filter_map(|id| Some((id, state.partition(id)?))) {
@@ -70,10 +67,10 @@ pub(crate) fn encode_page(out: &mut Vec<u8>, state: &State, page: &[Entry]) {
 }
 
 /// The root: where the index lies.
-pub(crate) fn encode_root(index: &[Piece]) -> Vec<u8> {
+pub(crate) fn encode_root(index: &[Fragment]) -> Vec<u8> {
     let mut list = Vec::new();
     put_number(&mut list, index.len() as u64);
-    index.iter().for_each(|piece| piece.place.encode(&mut list));
+    index.iter().for_each(|fragment| fragment.place.encode(&mut list));
     let mut root = Vec::with_capacity(8 + list.len());
     root.extend_from_slice(&(list.len() as u32).to_le_bytes());
     root.extend_from_slice(&crc32c::crc32c(&list).to_le_bytes());
@@ -81,8 +78,8 @@ pub(crate) fn encode_root(index: &[Piece]) -> Vec<u8> {
     root
 }
 
-/// The pieces of the index, which a root lists.
-pub(crate) fn take_root(root: &[u8]) -> Option<Vec<PiecePlace>> {
+/// The fragments of the index, which a root lists.
+pub(crate) fn take_root(root: &[u8]) -> Option<Vec<FragmentPlace>> {
     let mut taker = Taker(root);
     let (length, sum) = (taker.le32()?, taker.le32()?);
     let list = taker.fixed(length as usize)?;
@@ -91,15 +88,15 @@ pub(crate) fn take_root(root: &[u8]) -> Option<Vec<PiecePlace>> {
     }
     let mut taker = Taker(list);
     let count = taker.number()?;
-    let all = (0..count).map(|_| PiecePlace::take(&mut taker)).collect::<Option<Vec<_>>>()?;
+    let all = (0..count).map(|_| FragmentPlace::take(&mut taker)).collect::<Option<Vec<_>>>()?;
     taker.is_empty().then_some(all)
 }
 
 /// What an index says.
 pub(crate) struct Index<'a> {
     header: Header,
-    /// The pieces of the sequence, and where each begins.
-    pub(crate) pieces: Vec<(u64, PiecePlace)>,
+    /// The fragments of the sequence, and where each begins.
+    pub(crate) fragments: Vec<(u64, FragmentPlace)>,
     spaces: Vec<SpacePages<'a>>,
 }
 
@@ -141,9 +138,11 @@ impl<'a> Index<'a> {
     pub(crate) fn take(bytes: &'a [u8]) -> Option<Index<'a>> {
         let mut taker = Taker(bytes);
         let header = Header::take(&mut taker)?;
-        let mut pieces = Vec::new();
+        let mut fragments = Vec::new();
         for _ in 0..taker.number()? {
-            pieces.push((taker.number()?, PiecePlace::take(&mut taker)?));
+            let (begin, place) = (taker.number()?, FragmentPlace::take(&mut taker)?);
+            begin.checked_add(place.length.0)?;
+            fragments.push((begin, place));
         }
         let mut spaces = Vec::new();
         while !taker.is_empty() {
@@ -156,7 +155,7 @@ impl<'a> Index<'a> {
             }
             spaces.push(SpacePages { space, spec, pages });
         }
-        Some(Index { header, pieces, spaces })
+        Some(Index { header, fragments, spaces })
     }
 
     /// Makes the spaces, whose pages are filled next; gives these, in the order of the sequence.
@@ -203,14 +202,14 @@ pub(crate) fn put_page(bytes: &[u8], state: &mut State, page: PageAt) -> Option<
     let mut ids = Vec::new();
     let mut before: Option<&[u8]> = None;
     while !taker.is_empty() {
-        let id = PartitionId(taker.number32()?);
+        let id = Some(taker.number32()?).filter(|id| *id < state.partitions.slots())?;
         let one = PartitionBytes::take(&mut taker)?;
         if before.is_some_and(|before| before >= one.low) {
             return None;
         }
         before = Some(one.low);
         let partition = one.partition(space, &spec, &state.extents)?;
-        ids.push(state.add_apart(id, partition)?);
+        ids.push(state.add_apart(PartitionId(id), partition)?);
     }
     state.spaces.get_mut(&space)?.fill(number, ids, stored)
 }

@@ -2,21 +2,22 @@
 //! free.
 //!
 //! The directory is divided into *pages*: neighbouring partitions of a space ([`Directory`](crate::state::directory::Directory)).
-//! A checkpoint writes the pages that changed since the one before, one behind the other in a sequence of bytes that only
-//! grows, and then an index, which says where in this sequence the last version of each page lies. The sequence is cut
-//! into *pieces*, each in an extent of its own, and in another as a copy where there is space:
+//! A checkpoint writes the pages that changed since the one before behind what is there of a sequence of bytes, and then an
+//! index, which says where in this sequence the last version of each page lies. The sequence is cut into *fragments*, each in an
+//! extent of its own, and in another as a copy where there is space:
 //!
 //! ```text
-//!  superblock -> root: the index's pieces -> index: pieces of the sequence, and pages -> pages: partitions
+//!  superblock -> root: the index's fragments -> index: fragments of the sequence, and pages -> pages: partitions
 //!
-//!  sequence      | piece, half of it used | free  | piece              | the next piece ...
-//!                | A .... B .. C ........ |       | D .. E ...... F .. | A, C, new
+//!  sequence      | fragment, half of it used | free  | fragment           | the next fragment ...
+//!                | A .... B .. C ........... |       | D .. E ...... F .. | A, C, new
 //! ```
 //!
-//! A piece of which less than half is in use is not kept: its pages are written again, too. So the pieces take up to twice
-//! what is in use, and pages that did not change are written less often than those that did.
+//! A fragment of which less than half is in use is not kept: its pages are written again, too. So the fragments take up to twice
+//! what is in use, and pages that did not change are written less often than those that did. A fragment without a copy is not
+//! kept either, and none where space is short: a device that is nearly full has one checkpoint that was written whole.
 
 pub(crate) mod format;
-pub(crate) mod pieces;
+pub(crate) mod fragments;
 pub(crate) mod read;
 mod take;

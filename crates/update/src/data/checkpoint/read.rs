@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
+use futures::stream;
 use moirai_storage::Device;
 use moirai_units::BlockRange;
 
 use crate::data::checkpoint::format::{Index, PageAt, put_page, take_root};
-use crate::data::checkpoint::pieces::{Kept, Piece, PiecePlace};
+use crate::data::checkpoint::fragments::{Fragment, FragmentPlace, Kept};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::{CHECKPOINT as WHAT, Error, Result};
 use crate::state::{Misfit, State};
+
+/// Fragments that are read at the same time.
+const READ_AT_ONCE: usize = 8;
 
 /// Reads the checkpoint into `state`, which is new; gives what it consists of.
 pub(crate) async fn read_checkpoint(
@@ -35,23 +40,24 @@ pub(crate) async fn read_checkpoint(
         let extent = extents.take_this(copy.first, copy.count);
         kept.index.push(extent.ok_or_else(|| damaged(root))?);
     }
-    let (pieces, _) = first_right(device, checkpoint.roots(), take_root).await;
+    let (fragments, _) = first_right(device, checkpoint.roots(), take_root).await;
     let mut bytes = Vec::new();
-    for place in pieces.ok_or_else(|| damaged(root))? {
-        let piece = place.taken(&extents).ok_or_else(|| damaged(root))?;
-        bytes.extend_from_slice(&read_piece(device, &place).await?.0);
-        kept.index.extend(piece.extents);
+    for place in fragments.ok_or_else(|| damaged(root))? {
+        let fragment = place.taken(&extents).ok_or_else(|| damaged(root))?;
+        bytes.extend_from_slice(&read_fragment(device, &place).await?.0);
+        kept.index.extend(fragment.extents);
     }
     let index = Index::take(&bytes).ok_or_else(|| damaged(root))?;
-    for (begin, place) in &index.pieces {
-        let piece = place.taken(&extents).ok_or_else(|| damaged(place.blocks()))?;
-        let before = kept.pieces.last_key_value();
-        if *begin < before.map_or(0, |(begin, piece)| begin + piece.place.length.0) {
+    for (begin, place) in &index.fragments {
+        let fragment = place.taken(&extents).ok_or_else(|| damaged(place.blocks()))?;
+        let before = kept.fragments.last_key_value();
+        if *begin < before.map_or(0, |(begin, fragment)| begin + fragment.place.length.0) {
             return Err(damaged(root));
         }
-        kept.pieces.insert(*begin, piece);
+        kept.fragments.insert(*begin, fragment);
     }
-    kept.end = kept.pieces.last_key_value().map_or(0, |(at, piece)| at + piece.place.length.0);
+    kept.end =
+        kept.fragments.last_key_value().map_or(0, |(at, fragment)| at + fragment.place.length.0);
     let pages = index.put_into(state).map_err(of_misfit)?;
     read_pages(device, root, &mut kept, pages, state).await?;
     state.end_filling().ok_or_else(|| damaged(root))?;
@@ -67,16 +73,22 @@ async fn read_pages(
     state: &mut State,
 ) -> Result<()> {
     let mut pages = pages.into_iter().peekable();
+    let places: Vec<FragmentPlace> =
+        kept.fragments.values().map(|fragment| fragment.place).collect();
+    let read = |place: FragmentPlace| async move { read_fragment(device, &place).await };
+    let read = stream::iter(places).map(read).buffered(READ_AT_ONCE);
+    let mut read = std::pin::pin!(read);
     // What has been read of the sequence, from `begin` on.
     let (mut begin, mut bytes) = (0, Vec::new());
-    for (at, piece) in &mut kept.pieces {
-        let damaged = || Error::damaged(device, WHAT, piece.place.blocks());
+    for (at, fragment) in &mut kept.fragments {
+        let Some(content) = read.next().await else { break };
+        let (content, is_first) = content?;
+        fragment.is_damaged = !is_first;
+        let damaged = || Error::damaged(device, WHAT, fragment.place.blocks());
         if begin + bytes.len() as u64 != *at {
             bytes.clear();
             begin = *at;
         }
-        let (content, is_first) = read_piece(device, &piece.place).await?;
-        piece.is_damaged = !is_first;
         bytes.extend_from_slice(&content);
         let end = begin + bytes.len() as u64;
         while let Some(page) = pages.next_if(|page| page.stored.end() <= end) {
@@ -85,7 +97,7 @@ async fn read_pages(
             let content = content.ok_or_else(damaged)?;
             put_page(content, state, page).ok_or_else(damaged)?;
         }
-        // A page may go on in the next piece.
+        // A page may go on in the next fragment.
         let left = pages.peek().map_or(end, |page| page.stored.at.clamp(begin, end));
         bytes.drain(..(left - begin) as usize);
         begin = left;
@@ -96,8 +108,8 @@ async fn read_pages(
     }
 }
 
-/// The bytes of a piece, and whether the first of its copies has them.
-async fn read_piece(device: &dyn Device, place: &PiecePlace) -> Result<(Vec<u8>, bool)> {
+/// The bytes of a fragment, and whether the first of its copies has them.
+async fn read_fragment(device: &dyn Device, place: &FragmentPlace) -> Result<(Vec<u8>, bool)> {
     let (content, is_first) = first_right(device, place.copies(), |read| place.content(read)).await;
     Ok((content.ok_or_else(|| Error::damaged(device, WHAT, place.blocks()))?, is_first))
 }
@@ -120,7 +132,7 @@ async fn first_right<T>(
     (None, is_first)
 }
 
-/// Where copies of the checkpoint are not as they were written. The next checkpoint writes the pieces anew of which one is
+/// Where copies of the checkpoint are not as they were written. The next checkpoint writes the fragments anew of which one is
 /// not.
 pub(crate) async fn damaged_places(
     device: &dyn Device,
@@ -132,14 +144,14 @@ pub(crate) async fn damaged_places(
     for copy in checkpoint.roots() {
         let read = device.read(copy).await.ok();
         match read.as_deref().and_then(take_root) {
-            Some(pieces) => index = pieces,
+            Some(fragments) => index = fragments,
             None => damaged.push(copy),
         }
     }
     for place in index {
         damaged.extend(damaged_copies(device, &place).await);
     }
-    for Piece { place, is_damaged, .. } in kept.pieces.values_mut() {
+    for Fragment { place, is_damaged, .. } in kept.fragments.values_mut() {
         let copies = damaged_copies(device, place).await;
         *is_damaged |= !copies.is_empty();
         damaged.extend(copies);
@@ -147,8 +159,8 @@ pub(crate) async fn damaged_places(
     damaged
 }
 
-/// The copies of a piece that are not as they were written.
-async fn damaged_copies(device: &dyn Device, place: &PiecePlace) -> Vec<BlockRange> {
+/// The copies of a fragment that are not as they were written.
+async fn damaged_copies(device: &dyn Device, place: &FragmentPlace) -> Vec<BlockRange> {
     let mut damaged = Vec::new();
     for copy in place.copies() {
         let read = device.read(copy).await.ok();

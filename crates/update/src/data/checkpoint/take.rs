@@ -7,9 +7,9 @@ use moirai_extents::Extent;
 use moirai_units::{BlockCount, BlockRange, Lbn};
 
 use crate::data::checkpoint::format::{
-    encode_header, encode_page, encode_pieces, encode_root, encode_space, encode_stored,
+    encode_fragments, encode_header, encode_page, encode_root, encode_space, encode_stored,
 };
-use crate::data::checkpoint::pieces::{Kept, PieceWriter};
+use crate::data::checkpoint::fragments::{FragmentWriter, Kept};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::Result;
 use crate::ids::{Seq, SpaceId};
@@ -17,8 +17,10 @@ use crate::log::segments::Start;
 use crate::shared::Shared;
 use crate::state::directory::{Page, Stored};
 
-/// Pages that are looked at while nobody else uses the state. One of them is encoded.
+/// Pages that are looked at while nobody else uses the state.
 const AT_ONCE: usize = 1 << 9;
+/// Partitions that are encoded while nobody else uses it.
+const ENCODED_AT_ONCE: usize = 1 << 5;
 
 /// What a checkpoint is of.
 struct Moment {
@@ -41,8 +43,7 @@ impl Shared {
         let begin = kept.end;
         let taken = self.write_checkpoint(superblock, kept).await;
         if taken.is_err() {
-            // No checkpoint has what was written of these.
-            self.note_pages(|stored| stored.at < begin);
+            self.forget_written(begin);
         }
         taken
     }
@@ -53,7 +54,7 @@ impl Shared {
         self.flushed_before(next).await?;
         let reserve = self.reserve();
         let wasted = self.wasted(&spaces, kept);
-        let mut writer = PieceWriter::new(&*self.data, &self.extents, reserve);
+        let mut writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
         let mut end = kept.end;
         for space in &spaces {
             let mut from = 0;
@@ -63,22 +64,22 @@ impl Shared {
                 writer.write_whole().await?;
             }
         }
-        let pieces = writer.finish().await?;
-        let mut written: u64 = pieces.iter().map(|piece| piece.place.length.0).sum();
-        let pieces: Vec<_> = pieces
+        let fragments = writer.finish().await?;
+        let mut written: u64 = fragments.iter().map(|fragment| fragment.place.length.0).sum();
+        let fragments: Vec<_> = fragments
             .into_iter()
-            .map(|piece| {
+            .map(|fragment| {
                 let begin = end;
-                end += piece.place.length.0;
-                (begin, piece)
+                end += fragment.place.length.0;
+                (begin, fragment)
             })
             .collect();
-        let mut writer = PieceWriter::new(&*self.data, &self.extents, reserve);
+        let mut writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
         writer.bytes = header;
-        let left = kept.pieces.iter().filter(|(begin, _)| !wasted.contains(begin));
-        let left = left.map(|(begin, piece)| (*begin, piece));
-        let all = left.chain(pieces.iter().map(|(begin, piece)| (*begin, piece)));
-        encode_pieces(&mut writer.bytes, all.collect::<Vec<_>>().into_iter());
+        let left = kept.fragments.iter().filter(|(begin, _)| !wasted.contains(begin));
+        let left = left.map(|(begin, fragment)| (*begin, fragment));
+        let all = left.chain(fragments.iter().map(|(begin, fragment)| (*begin, fragment)));
+        encode_fragments(&mut writer.bytes, &all.collect::<Vec<_>>());
         for space in &spaces {
             self.encode_index(*space, &mut writer).await?;
         }
@@ -86,7 +87,7 @@ impl Shared {
         let index = writer.finish().await?;
         let root = encode_root(&index);
         written += root.len() as u64;
-        let writer = PieceWriter::new(&*self.data, &self.extents, reserve);
+        let writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
         let mut roots = writer.write_run(&root).await?;
         let place = |extent: Option<&Extent>| extent.map_or(Lbn(0), Extent::first);
         let count = roots.first().map_or(BlockCount::ZERO, |root| root.blocks.count);
@@ -97,20 +98,20 @@ impl Shared {
             root: BlockRange::new(place(roots.first()), count),
             root_copy: place(roots.get(1)),
         };
-        roots.extend(index.into_iter().flat_map(|piece| piece.extents));
+        roots.extend(index.into_iter().flat_map(|fragment| fragment.extents));
         self.data.flush().await?;
         let mut changed = superblock.clone();
         changed.generation += 1;
         changed.checkpoint = checkpoint;
         if let Err(error) = changed.write(&*self.data).await {
             // One of the copies may name these extents: nobody gets them.
-            let new = pieces.into_iter().flat_map(|(_, piece)| piece.extents).chain(roots);
+            let new = fragments.into_iter().flat_map(|(_, fragment)| fragment.extents).chain(roots);
             new.for_each(|extent| _ = extent.leave());
             return Err(error);
         }
         *superblock = changed;
-        kept.pieces.retain(|begin, _| !wasted.contains(begin));
-        kept.pieces.extend(pieces);
+        kept.fragments.retain(|begin, _| !wasted.contains(begin));
+        kept.fragments.extend(fragments);
         (kept.end, kept.index) = (end, roots);
         self.counts.checkpoint_bytes.add(written);
         self.checkpoint_blocks.store(kept.blocks().0, Ordering::Relaxed);
@@ -135,8 +136,13 @@ impl Shared {
         Ok(Some(Moment { next: state.outlined(), start, spaces, header }))
     }
 
-    /// The pieces that the next checkpoint does without.
+    /// The fragments that the next checkpoint does without.
     fn wasted(&self, spaces: &[SpaceId], kept: &Kept) -> BTreeSet<u64> {
+        // Sweeps and programs need the space that fragments in part use take, and copies. A checkpoint that is written whole
+        // gives it back.
+        if self.extents.free() < self.reserve() + self.checkpoint_reserve() {
+            return kept.fragments.keys().copied().collect();
+        }
         let mut stored: Vec<Stored> = Vec::new();
         for space in spaces {
             let mut from = 0;
@@ -164,7 +170,7 @@ impl Shared {
         (!pages.is_empty()).then(|| from + look(pages))
     }
 
-    /// Appends the next page of a space that the last checkpoint does not have, or only in these pieces. Gives where to go
+    /// Appends the next page of a space that the last checkpoint does not have, or only in these fragments. Gives where to go
     /// on; `None` when there are no more.
     fn encode_next(
         &self,
@@ -174,31 +180,38 @@ impl Shared {
         wasted: &BTreeSet<u64>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
-        let mut state = self.state();
-        let pages = state.spaces.get(&space)?.pages().get(from..)?;
         let is_to_write =
             |page: &Page| page.stored().is_none_or(|stored| kept.is_among(&stored, wasted));
-        let some = pages.get(..AT_ONCE).unwrap_or(pages);
-        let Some(found) = some.iter().position(is_to_write) else {
-            return (!some.is_empty()).then_some(from + some.len());
-        };
+        let mut page = Vec::new();
+        let next = self.look_at_pages(space, from, &mut |pages| {
+            let found = pages.iter().position(is_to_write);
+            let found_page = found.and_then(|found| pages.get(found));
+            page = found_page.map_or(Vec::new(), |page| page.entries().to_vec());
+            found.map_or(pages.len(), |found| found + 1)
+        })?;
+        if page.is_empty() {
+            return Some(next);
+        }
         let before = out.len();
-        encode_page(out, &state, some.get(found)?.entries());
+        for some in page.chunks(ENCODED_AT_ONCE) {
+            encode_page(out, &self.state(), some);
+        }
         let stored = Stored { at: kept.end, length: (out.len() - before) as u64 };
         kept.end = stored.end();
-        state.spaces.get_mut(&space)?.set_stored(from + found, Some(stored));
-        Some(from + found + 1)
+        self.state().spaces.get_mut(&space)?.set_stored(next - 1, Some(stored));
+        Some(next)
     }
 
     /// Appends where the pages of a space lie.
-    async fn encode_index(&self, space: SpaceId, writer: &mut PieceWriter<'_>) -> Result<()> {
+    async fn encode_index(&self, space: SpaceId, writer: &mut FragmentWriter<'_>) -> Result<()> {
         {
             let state = self.state();
             let Some(directory) = state.spaces.get(&space) else { return Ok(()) };
             encode_space(&mut writer.bytes, space, &directory.spec, directory.pages().len());
         }
-        let mut from = 0;
+        let (mut from, mut are_all_stored) = (0, true);
         while let Some(next) = self.look_at_pages(space, from, &mut |pages| {
+            are_all_stored &= pages.iter().all(|page| page.stored().is_some());
             let stored = pages.iter().filter_map(Page::stored);
             stored.for_each(|stored| encode_stored(&mut writer.bytes, stored));
             pages.len()
@@ -206,14 +219,17 @@ impl Shared {
             from = next;
             writer.write_whole().await?;
         }
-        Ok(())
+        match are_all_stored {
+            true => Ok(()),
+            false => Err(self.stopped_by("a partition changed while a checkpoint was taken")),
+        }
     }
 
-    /// Has all pages of which `is_kept` is false written by the next checkpoint.
-    fn note_pages(&self, is_kept: impl Fn(Stored) -> bool) {
+    /// Has the next checkpoint write the pages again that a checkpoint wrote which failed: from `begin` on.
+    fn forget_written(&self, begin: u64) {
         let mut state = self.state();
         for directory in state.spaces.values_mut() {
-            directory.keep_stored(&is_kept);
+            directory.keep_stored(|stored| stored.at < begin);
         }
     }
 }
