@@ -265,6 +265,34 @@ fn damage_is_found_and_dropped_when_told() {
     assert_eq!(kv(folder, &["get", "key 12345"]), "again\n");
 }
 
+/// A frame of the log rotted that others follow: no command drops what came since unless it is told, and then it says so.
+#[test]
+fn a_damaged_log_is_opened_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (key, value) in [("a", "first value"), ("b", "second value"), ("c", "third value")] {
+        kv(folder, &["put", key, value]);
+    }
+    let mut bytes = read(folder.join("kv.img")).unwrap();
+    let at = bytes.windows(12).position(|window| window == b"second value").unwrap();
+    bytes[at] = b'S';
+    write(folder.join("kv.img"), &bytes).unwrap();
+    for arguments in [&["get", "a"][..], &["put", "d", "x"]] {
+        let error = refused(folder, arguments);
+        assert!(error.contains("durable frame") && error.contains("--force-log-end"), "{error}");
+    }
+    assert!(read(folder.join("kv.img")).unwrap() == bytes, "who is refused writes nothing");
+    let forced = ["kv", STORE, "--force-log-end", "scan"];
+    let (status, listed, error) = run(folder, &forced);
+    assert_eq!((status, &listed[..]), (Some(0), "a\tfirst value\n"), "{error}");
+    assert!(error.contains("later are dropped"), "{error}");
+    // Who writes makes it so for good.
+    let dropped = ["store", "repair", "--store=file:kv.img", "--drop", "--force-log-end"];
+    succeed(folder, &dropped);
+    kv(folder, &["put", "d", "x"]);
+    assert_eq!(kv(folder, &["scan"]), "a\tfirst value\nd\tx\n");
+}
+
 /// With bytes of every value, and longer than a leaf.
 #[test]
 fn a_file_is_stored_and_written_back_byte_by_byte() {
