@@ -39,7 +39,7 @@ pub struct Options {
     ///
     /// Opening keeps to it, too, whatever the log was written with, unless the engine is opened for reading only, or the
     /// data device has no space or fails. Requests of readers in flight come on top, and while the engine opens, two
-    /// segments of each log device and the checkpoint's index. 4 KiB at least; 64 MiB by default.
+    /// segments of each log device, the checkpoint's index, and 4 MiB of what it reads of the checkpoint. 4 KiB at least; 64 MiB by default.
     pub memory: ByteCount,
     /// Of that, what blocks that were read may take at most; by default as much as is left.
     pub cache: ByteCount,
@@ -135,5 +135,19 @@ impl Default for Options {
             #[cfg(feature = "canary")]
             canary: Canary::None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_2_to_1024_partitions() {
+        let is_taken = |page_partitions| {
+            let options = Options { page_partitions, ..Options::default() };
+            options.check().is_ok()
+        };
+        assert_eq!([1, 2, 1024, 1025].map(is_taken), [false, true, true, false]);
     }
 }

@@ -33,7 +33,8 @@ impl Shared {
         let more_bytes = ByteCount(self.directory_more_bytes.load(Ordering::Relaxed));
         let next =
             self.directory_blocks.load(Ordering::Relaxed) + BlockCount::holding(more_bytes).0;
-        BlockCount(next + next / 8 + self.layout.division.grain.0)
+        // Its pages, its index and its root each end in the middle of a grain.
+        BlockCount(next + next / 8 + 3 * self.layout.division.grain.0)
     }
 
     /// Keeps space for what the next checkpoint says of something that a sweep writes: the directory will be so many bytes longer

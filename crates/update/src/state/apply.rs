@@ -389,6 +389,9 @@ impl State {
         let (first, others) = from.split_first()?;
         let others = others.iter().map(|id| self.remove(*id)).collect::<Option<Vec<_>>>()?;
         let at = self.position(space, &low)?;
+        if self.spaces.get(&space)?.at(at)? != *first {
+            return None;
+        }
         let first = self.remove_apart(*first)?;
         for mut old in std::iter::once(first).chain(others) {
             let active = std::mem::take(&mut old.active);

@@ -2,7 +2,7 @@
 //!
 //! A list of pages with up to so many entries each, and a running sum of their lengths. To insert or to remove an entry
 //! moves entries of one page and changes the sums of the later pages. Of 4 million partitions and 128 to a page that is 2 KiB and
-//! 0.5 MiB at most, where one list of all entries would move 64 MiB under the lock of the state. A checkpoint writes the pages
+//! 0.5 MiB at most, and up to 3 MiB where a page is divided or two are joined, where one list of all entries would move 64 MiB under the lock of the state. A checkpoint writes the pages
 //! that have changed.
 
 use std::sync::Arc;
@@ -288,6 +288,11 @@ mod tests {
             }
             let place = random.random_range(0..=list.len());
             assert_eq!(directory.at(place), list.get(place).map(|(_, id)| *id));
+            if turn % 7 == 0 && place < list.len() {
+                let (low, id) = (list[place].0, PartitionId(turn + 1_000_000));
+                directory.put(place, (low, id));
+                list[place].1 = id;
+            }
             if turn % 1000 == 0 {
                 check(&directory, list.len());
                 let ids = list.iter().skip(place).map(|(_, id)| *id);

@@ -396,8 +396,9 @@ async fn notice_damage() {
         // The last frames of a log cannot be told from some that were never whole, unless they cannot be read; what is
         // there is whole groups, up to one of them.
         let content = match bench.try_content(&engine).await {
-            // What the frame that is dropped had freed may have been written over.
-            Err(Error::Damaged { .. }) if bench.options.force_log_end => {
+            // What the frames that are dropped had freed may have been written over, or discarded: those behind a forced end, or
+            // the last ones, where they are corrupt.
+            Err(Error::Damaged { .. }) if bench.options.force_log_end || !corrupted.is_empty() => {
                 drop(engine);
                 sleep(Nanos(10_000_000)).await;
                 read_forced(bench, &groups).await;

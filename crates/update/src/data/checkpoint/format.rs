@@ -141,7 +141,8 @@ impl<'a> Index<'a> {
         let mut fragments = Vec::new();
         for _ in 0..taker.number()? {
             let (begin, place) = (taker.number()?, FragmentPlace::take(&mut taker)?);
-            begin.checked_add(place.length.0)?;
+            // The next checkpoint goes on behind it.
+            begin.checked_add(place.length.0).filter(|end| *end < u64::MAX / 2)?;
             fragments.push((begin, place));
         }
         let mut spaces = Vec::new();

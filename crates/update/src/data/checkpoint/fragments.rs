@@ -59,8 +59,8 @@ impl FragmentPlace {
         let (first, copy) = (Lbn(taker.number()?), Lbn(taker.number()?));
         let length = ByteCount(taker.number()?);
         let checksum = taker.le32()?;
-        let is_piece = length.0 > 0 && length <= FRAGMENT_BLOCKS.bytes();
-        is_piece.then_some(FragmentPlace { first, copy, length, checksum })
+        let is_fragment = length.0 > 0 && length <= FRAGMENT_BLOCKS.bytes();
+        is_fragment.then_some(FragmentPlace { first, copy, length, checksum })
     }
 
     fn range(&self, first: Lbn) -> BlockRange {

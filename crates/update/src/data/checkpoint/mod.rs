@@ -15,7 +15,7 @@
 //!
 //! A fragment of which less than half is in use is not kept: its pages are written again, too. So the fragments take up to twice
 //! what is in use, and pages that did not change are written less often than those that did. A fragment without a copy is not
-//! kept either, and none where space is short: a device that is nearly full has one checkpoint that was written whole.
+//! kept either, nor short ones once they are many, and none where space is short: a device that is nearly full has one checkpoint that was written whole.
 
 pub(crate) mod format;
 pub(crate) mod fragments;
