@@ -111,7 +111,7 @@ fn a_checkpoint_writes_what_changed() {
         let held: u64 = places(&store).await.iter().map(|(_, bytes)| bytes).sum();
         put(&store, &tree, 0..SMALL, 3).await;
         let full = checkpoint(&store).await;
-        // Pages and fragments that are half in use, each written twice at most.
+        // Each round changes five of some hundred pages at most, and about as many again are in fragments that it rewrites.
         assert!(written < ROUNDS * full / 10, "{written} bytes, {full} of all");
         // Two copies of fragments that are half in use, and the index and its root.
         assert!(held < 2 * 2 * full + full / 2, "{held} bytes are kept, {full} of all");

@@ -37,6 +37,7 @@ mod ids;
 mod ingest;
 mod kind;
 mod limits;
+mod locked;
 mod log;
 mod long;
 mod map;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,6 +24,7 @@ use crate::figures::Counts;
 use crate::group::{Group, Use};
 use crate::ids::{PUT, PUT_LONG, Seq, SpaceId};
 use crate::kind::Kinds;
+use crate::locked::{HELD_AT_ONCE, Lagging, Locked};
 use crate::log::Log;
 use crate::log::writer::{Position, Writer};
 use crate::options::Durability;
@@ -122,9 +122,6 @@ pub(crate) struct Shared {
 /// Steps of work (`State::steps`) on groups that became visible, after which it is looked for how long the lock of the state is
 /// held: some 15 us where the caches have what they need, and up to half a millisecond among a hundred thousand partitions.
 const STEPS_AT_ONCE: u64 = 1 << 6;
-/// The lock is given to whoever waits for it once it was held for so long. More often is not good: to hand it over takes two
-/// threads some microseconds.
-const HELD_AT_ONCE: Nanos = Nanos(150_000);
 /// Bytes of groups that the state may lack before the next group is taken in: a few milliseconds of work for whoever locks it
 /// next. With less, several clients who commit wait for each other.
 const LAG_BYTES_MAX: usize = 256 << 10;
@@ -133,67 +130,6 @@ const LAG_BYTES_MAX: usize = 256 << 10;
 const LAG_SHARE: usize = 32;
 /// Of so many short holds of the lock one is measured.
 const MEASURED_OF: u64 = 16;
-
-/// A state that may lack groups which are visible.
-pub(crate) struct Lagging {
-    state: Mutex<State>,
-    /// How often it was locked shortly, about.
-    short_holds: AtomicU64,
-}
-
-impl Lagging {
-    pub(crate) fn new(state: State) -> Lagging {
-        Lagging { state: Mutex::new(state), short_holds: AtomicU64::new(0) }
-    }
-}
-
-/// The state, locked. Counts for how long when it is dropped.
-pub(crate) struct Locked<'a> {
-    state: MutexGuard<'a, State>,
-    counts: &'a Counts,
-    /// None in virtual time.
-    held: Option<BusyTime>,
-    /// Where it was locked.
-    at: &'static Location<'static>,
-}
-
-impl Locked<'_> {
-    /// Lets go of the lock and takes it again, when it was held for some time and somebody waits for it.
-    pub(crate) fn give_way(&mut self) {
-        if self.held.as_ref().is_some_and(|held| held.elapsed() < HELD_AT_ONCE) {
-            return;
-        }
-        self.count();
-        MutexGuard::bump(&mut self.state);
-        self.held = BusyTime::start();
-    }
-
-    fn count(&self) {
-        if let Some(held) = &self.held {
-            self.counts.count_lock(held.elapsed(), self.at);
-        }
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.count();
-    }
-}
 
 /// Whether the task that writes a long value holds `Shared::turn`. Only the task that holds it waits for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

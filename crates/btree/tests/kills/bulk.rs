@@ -6,12 +6,12 @@ use std::path::Path;
 
 use moirai_btree::{Direction, KeyRange, Store, Tree, with_leaves};
 use moirai_devices::{Access, NewFiles};
-use moirai_runtime::{block_on_real, random, sleep};
+use moirai_runtime::{block_on_real, random};
 use moirai_units::{ByteCount, Nanos};
 use moirai_update::{Kinds, Options};
 use rand::Rng;
 
-use crate::{FOLDER, runs, start, variable};
+use crate::{FOLDER, kill_after, runs, variable};
 
 /// Records, of which each group changes all: more than the log takes, and than the memory.
 const RECORDS: u64 = 1 << 16;
@@ -91,10 +91,8 @@ fn a_killed_process_leaves_whole_groups() {
         open(folder.path(), Access::Create(&files)).await.0.close().await.unwrap();
         let mut round = 0;
         for _ in 0..runs {
-            let mut child = start("bulk::the_process_that_is_killed", folder.path());
-            sleep(Nanos(random.random_range(20_000_000..1_500_000_000))).await;
-            child.kill().unwrap();
-            child.wait().unwrap();
+            let wait = Nanos(random.random_range(20_000_000..1_500_000_000));
+            kill_after(wait, "bulk::the_process_that_is_killed", folder.path()).await;
             let told = std::fs::read(folder.path().join(ACKNOWLEDGED)).unwrap_or_default();
             let told = told.chunks_exact(8).next_back().map_or(round, |last| number(last.to_vec()));
             round = round_of(folder.path()).await;

@@ -13,7 +13,7 @@ mod bulk;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use moirai_btree::{AddU64, Batch, Store, Tree, with_leaves};
@@ -126,11 +126,14 @@ async fn check(folder: &Path, before: &mut [u64]) {
     store.close().await.unwrap();
 }
 
-/// Starts a test of this program, which is ignored otherwise, as a process that works in a folder.
-fn start(test: &str, folder: &Path) -> Child {
+/// Starts a test of this program, which is ignored otherwise, as a process that works in a folder, and kills it after a while.
+async fn kill_after(wait: Nanos, test: &str, folder: &Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored"]).env(FOLDER, folder);
-    command.stdout(Stdio::null()).spawn().unwrap()
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    sleep(wait).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// How often a process is killed: fewer times without optimisation, or as often as `MOIRAI_RUNS` says.
@@ -162,10 +165,8 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         drop((data, logs));
         let mut before = [0; TASKS as usize];
         for _ in 0..runs {
-            let mut child = start("the_process_that_is_killed", folder.path());
-            sleep(Nanos(random.random_range(20_000_000..600_000_000))).await;
-            child.kill().unwrap();
-            child.wait().unwrap();
+            let wait = Nanos(random.random_range(20_000_000..600_000_000));
+            kill_after(wait, "the_process_that_is_killed", folder.path()).await;
             check(folder.path(), &mut before).await;
         }
         assert!(before.iter().sum::<u64>() > 50 * runs, "{before:?} batches: nothing to lose");

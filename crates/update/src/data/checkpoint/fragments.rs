@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::state::directory::Stored;
 
 /// Device blocks of a fragment at most.
-pub(crate) const FRAGMENT_BLOCKS: BlockCount = BlockCount(1 << 9);
+const FRAGMENT_BLOCKS: BlockCount = BlockCount(1 << 9);
 /// A fragment of fewer bytes is short. More short ones than so many are joined: opening reads them all.
 const SHORT_BYTES: u64 = 32 << 10;
 const SHORT_MAX: usize = 32;
@@ -164,7 +164,7 @@ pub(crate) struct FragmentWriter<'a> {
     reserve: BlockCount,
     /// What is not written yet.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) fragments: Vec<Fragment>,
+    fragments: Vec<Fragment>,
 }
 
 impl<'a> FragmentWriter<'a> {
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Fragments of so many blocks one behind the other, each with so many copies.
+    /// Fragments one after the other: of each its length in blocks, and the number of its copies.
     fn kept(fragments: &[(u64, usize)]) -> Kept {
         let data = BlockRange::new(Lbn(8), BlockCount(1 << 16));
         let all = Extents::new(data, BlockCount(1), Ensembles::none());

@@ -9,7 +9,7 @@ use moirai_units::{BlockCount, BlockRange, Lbn};
 use crate::data::checkpoint::format::{
     encode_fragments, encode_header, encode_page, encode_root, encode_space, encode_stored,
 };
-use crate::data::checkpoint::fragments::{FragmentWriter, Kept};
+use crate::data::checkpoint::fragments::{Fragment, FragmentWriter, Kept};
 use crate::data::superblock::{Checkpoint, Superblock};
 use crate::error::Result;
 use crate::ids::{Seq, SpaceId};
@@ -35,8 +35,8 @@ struct Moment {
 }
 
 impl Shared {
-    /// Makes the state durable by itself, so that the log before what is pending is free. For the sweeper alone: what a
-    /// checkpoint holds of partitions changes by sweeps, and by new spaces, which it leaves out.
+    /// Takes a checkpoint, and frees the log before the oldest group that a queue needs. Only the sweeper may call this, amid no
+    /// sweep: then no partition changes meanwhile. A space that is made meanwhile is left out; the log has it.
     pub(crate) async fn take_checkpoint(&self) -> Result<()> {
         let mut held = self.superblock.lock().await;
         let (superblock, kept) = &mut *held;
@@ -55,7 +55,7 @@ impl Shared {
         let reserve = self.reserve();
         let wasted = self.wasted(&spaces, kept);
         let mut writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
-        let mut end = kept.end;
+        let mut begin = kept.end;
         for space in &spaces {
             let mut from = 0;
             while let Some(next) = self.encode_next(*space, from, kept, &wasted, &mut writer.bytes)
@@ -65,15 +65,15 @@ impl Shared {
             }
         }
         let fragments = writer.finish().await?;
-        let mut written: u64 = fragments.iter().map(|fragment| fragment.place.length.0).sum();
-        let fragments: Vec<_> = fragments
-            .into_iter()
-            .map(|fragment| {
-                let begin = end;
-                end += fragment.place.length.0;
-                (begin, fragment)
-            })
-            .collect();
+        let length = |fragment: &Fragment| fragment.place.length.0;
+        let mut written: u64 = fragments.iter().map(length).sum();
+        let at = |fragment: &Fragment| {
+            let at = begin;
+            begin += length(fragment);
+            at
+        };
+        let begins: Vec<u64> = fragments.iter().map(at).collect();
+        let fragments: Vec<(u64, Fragment)> = begins.into_iter().zip(fragments).collect();
         let mut writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
         writer.bytes = header;
         let left = kept.fragments.iter().filter(|(begin, _)| !wasted.contains(begin));
@@ -83,10 +83,9 @@ impl Shared {
         for space in &spaces {
             self.encode_index(*space, &mut writer).await?;
         }
-        written += writer.bytes.len() as u64;
         let index = writer.finish().await?;
         let root = encode_root(&index);
-        written += root.len() as u64;
+        written += index.iter().map(length).sum::<u64>() + root.len() as u64;
         let writer = FragmentWriter::new(&*self.data, &self.extents, reserve);
         let mut roots = writer.write_run(&root).await?;
         let place = |extent: Option<&Extent>| extent.map_or(Lbn(0), Extent::first);
@@ -112,7 +111,7 @@ impl Shared {
         *superblock = changed;
         kept.fragments.retain(|begin, _| !wasted.contains(begin));
         kept.fragments.extend(fragments);
-        (kept.end, kept.index) = (end, roots);
+        kept.index = roots;
         self.counts.checkpoint_bytes.add(written);
         self.checkpoint_blocks.store(kept.blocks().0, Ordering::Relaxed);
         self.kept_bytes.store(kept.memory_bytes(), Ordering::Relaxed);
